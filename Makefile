@@ -1,0 +1,47 @@
+# Two commands are enough: `make serve` and `make test`. Everything is set up in .venv on first use.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help setup serve demo test check bench lock clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 serve")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: requirements.lock pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@touch $@
+
+setup: $(VENV)/.dev ## make the environment in .venv
+
+serve: $(VENV)/.runtime ## run everything in one process on http://127.0.0.1:8080
+	@$(BIN)/microsub serve
+
+demo: $(VENV)/.runtime ## the same, following invented blogs that post all the time
+	@$(BIN)/microsub demo
+
+test: $(VENV)/.dev ## run all tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.dev ## format, lint, types, layers, tests with coverage: what CI runs
+	@scripts/check
+
+bench: $(VENV)/.dev ## measure against static bytes through the same stack
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+lock: ## write the lock files anew (needs uv)
+	@scripts/lock
+
+clean: ## remove the environment and caches; data is kept
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache htmlcov .coverage

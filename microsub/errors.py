@@ -1,0 +1,149 @@
+"""What can go wrong, as one tree. An error carries its subject; `microsub.api` alone turns it into a response.
+
+    MicrosubError
+    ├── RequestError              the caller must change something
+    │   ├── InvalidRequest        400 invalid_request
+    │   ├── NotImplementedHere    400 not_implemented
+    │   ├── Unauthorized          401 unauthorized
+    │   ├── Forbidden             403 forbidden
+    │   │   └── InsufficientScope 403 insufficient_scope
+    │   ├── NotFound              404 not_found
+    │   ├── TooLarge              413 invalid_request
+    │   └── TooManyRequests       429 too_many_requests
+    ├── StoreError                Redis can't serve us now: 503
+    │   ├── StoreUnavailable
+    │   ├── StoreFull
+    │   └── SchemaMismatch        the data was written by another version
+    ├── ConfigError               a setting or backend.json is not usable
+    ├── FetchError                a document could not be had from the web
+    └── ParseError                bytes that are no feed
+
+Expected failures of single feeds travel as values (`microsub.fetch.FetchFailed`); an exception that isn't in this
+tree is a bug.
+"""
+
+from __future__ import annotations
+
+
+class MicrosubError(Exception):
+    """The root of all errors that the project raises on purpose."""
+
+
+class RequestError(MicrosubError):
+    """A request that can't be served as it is. `code` and `status` are the wire's (Microsub, RFC 6750)."""
+
+    code = "invalid_request"
+    status = 400
+
+    def __init__(self, description: str) -> None:
+        super().__init__(description)
+        self.description = description
+
+
+class InvalidRequest(RequestError):
+    """A parameter is missing or has a value that can't be used; the description names both."""
+
+
+class NotImplementedHere(RequestError):
+    """An action or method that this server doesn't have."""
+
+    code = "not_implemented"
+
+
+class Unauthorized(RequestError):
+    """No token, or one that is unknown, expired or revoked."""
+
+    code = "unauthorized"
+    status = 401
+
+
+class Forbidden(RequestError):
+    """The token is good, but not for this."""
+
+    code = "forbidden"
+    status = 403
+
+
+class InsufficientScope(Forbidden):
+    """The token lacks `scope`."""
+
+    code = "insufficient_scope"
+
+    def __init__(self, scope: str) -> None:
+        super().__init__(f"this needs the scope '{scope}', which the token was not granted")
+        self.scope = scope
+
+
+class NotFound(RequestError):
+    """What the request names doesn't exist (for this user)."""
+
+    code = "not_found"
+    status = 404
+
+
+class TooLarge(RequestError):
+    """The request body is over the limit."""
+
+    status = 413
+
+
+class TooManyRequests(RequestError):
+    """Try again after `retry_after` seconds."""
+
+    code = "too_many_requests"
+    status = 429
+
+    def __init__(self, description: str, retry_after: int) -> None:
+        super().__init__(description)
+        self.retry_after = retry_after
+
+
+class StoreError(MicrosubError):
+    """Redis can't do what is asked; nothing was half written."""
+
+
+class StoreUnavailable(StoreError):
+    """Redis can't be reached, or the connection broke before the reply came."""
+
+
+class StoreFull(StoreError):
+    """Redis refuses writes: `maxmemory` is reached, or the disk is full or read-only."""
+
+
+class SchemaMismatch(StoreError):
+    """The data needs a newer (or other) version of this software or of Redis."""
+
+
+class ConfigError(MicrosubError):
+    """A setting that can't be used.
+
+    `file` names the file or environment variable, `path` the place inside it (JSON path such as
+    `users.alice.channels[0].uid`, or line and column), `found` what stands there and `expected` what should.
+    """
+
+    def __init__(self, *, file: str, path: str, found: str, expected: str) -> None:
+        where = f"{file}: {path}" if path else file
+        super().__init__(f"{where}: found {found}, expected {expected}")
+        self.file = file
+        self.path = path
+        self.found = found
+        self.expected = expected
+
+
+class FetchError(MicrosubError):
+    """A document could not be had. `url` has its credentials masked; `reason` is one of `fetch.REASONS`."""
+
+    def __init__(self, url: str, reason: str, detail: str) -> None:
+        super().__init__(f"{url}: {detail}")
+        self.url = url
+        self.reason = reason
+        self.detail = detail
+
+
+class ParseError(MicrosubError):
+    """Bytes from `url` that are no feed, or one too broken to be read."""
+
+    def __init__(self, url: str, detail: str) -> None:
+        super().__init__(f"{url}: {detail}")
+        self.url = url
+        self.detail = detail

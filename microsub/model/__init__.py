@@ -1,0 +1,1 @@
+"""Pure data: what travels between the layers. Nothing here does I/O."""

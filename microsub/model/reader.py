@@ -1,0 +1,158 @@
+"""Readers and what they read, as frozen values: users, channels, subscriptions, cursors and pages."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from microsub.errors import InvalidRequest
+
+NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+"""User names and channel uids (`protocol`): safe in a path, a key and a client's settings file."""
+
+GLOBAL = "global"
+NOTIFICATIONS = "notifications"
+RESERVED = frozenset({GLOBAL, NOTIFICATIONS, "saved"})
+
+View = Literal["all", "unread", "read"]
+UnreadStyle = Literal["count", "boolean", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """A place between items of a timeline: the score (decimal text, as Redis writes it) and the id of one item.
+
+    On the wire it is opaque and made of `[A-Za-z0-9_-]` alone. It keeps its place when the item has left.
+    """
+
+    score: str
+    item: str
+
+    def encode(self) -> str:
+        """The wire form."""
+        return base64.urlsafe_b64encode(f"{self.score} {self.item}".encode()).rstrip(b"=").decode()
+
+    @classmethod
+    def decode(cls, text: str, parameter: str) -> Cursor:
+        """Read the wire form back. Raises InvalidRequest, naming `parameter`, when `text` never came from `encode`."""
+        try:
+            raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
+        except (binascii.Error, ValueError):
+            raw = ""
+        if not re.fullmatch(r"-?\d{1,12}(\.\d{1,9})? [0-9]{1,19}", raw):
+            raise InvalidRequest(
+                f"'{parameter}' is not a cursor of this server: found '{text[:80]}', "
+                "expected a value taken from 'paging'"
+            )
+        score, _, item = raw.partition(" ")
+        return cls(score, item)
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """A token as it arrived, not checked yet: whose it claims to be, and the SHA-256 (hex) of its whole text."""
+
+    user: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """What a checked token allows."""
+
+    user: str
+    scopes: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSettings:
+    """Limits and filters of one channel; None means: as the user or the instance has it. 0 keeps for ever."""
+
+    unread: UnreadStyle = "count"
+    keep_read_days: float | None = None
+    keep_unread_days: float | None = None
+    max_items: int | None = None
+    filters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A channel as its owner sees it; `unread` is the number of unread, unmuted items."""
+
+    uid: str
+    name: str
+    unread: int = 0
+    settings: ChannelSettings = field(default_factory=ChannelSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """A feed in a channel. `name` is the owner's own name for it, if any; `followed_at` is Unix time in seconds."""
+
+    feed: str
+    url: str
+    followed_at: float
+    name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """Another feed's copy of the same post. `wins` says that this one yields to it where both are followed."""
+
+    item: str
+    feed: str
+    wins: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TimelineItem:
+    """What a timeline needs to know of a stored item to take it in.
+
+    `score` is decimal text; `author` the normalised profile URL or empty; `sources` the normalised URLs by which the
+    item's feed can be muted or blocked; `twins` its copies from other feeds.
+    """
+
+    id: str
+    score: str
+    author: str = ""
+    sources: tuple[str, ...] = ()
+    twins: tuple[Twin, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PageQuery:
+    """Which page of a timeline. At most one of `before` and `after`; `limit` is 1 to 100."""
+
+    limit: int = 20
+    before: Cursor | None = None
+    after: Cursor | None = None
+    view: View = "all"
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a page: item id, score text, whether it is read, and the channel it stands in."""
+
+    id: str
+    score: str
+    is_read: bool
+    channel: str
+
+
+@dataclass(frozen=True, slots=True)
+class PageRows:
+    """A page before the items' JSON is spliced in, newest first. `older` says that more lie behind it.
+
+    `names` gives the name of every channel that occurs in `rows`. `resume` is the place where a bounded walk stopped
+    (views without an index), when that isn't the last row.
+    """
+
+    rows: tuple[Row, ...]
+    older: bool
+    names: Mapping[str, str]
+    resume: Cursor | None = None

@@ -1,0 +1,1 @@
+"""The only user of Redis: items, timelines, channels, feeds, the schedule and accounts."""

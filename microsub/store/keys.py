@@ -1,0 +1,256 @@
+"""Every Redis key of the product, named once; nothing else builds a key string.
+
+A function's docstring says: type, member or field, score or value; lifetime; who writes; who reads. Braces are Redis
+Cluster hash tags: one user's keys share a slot, one feed's keys share a slot, one host's keys share a slot, and no
+script touches two of them.
+
+`Lifetime: permanent` keys live until their owner is deleted. Every other key has a time to live; a test fails on any
+key that has neither a time to live nor a line here.
+
+Lua never joins key strings. Where a script walks all channels of a user it is given patterns made by `pattern`,
+in which `*` stands for the channel uid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+# --- the instance ------------------------------------------------------------------------------------------------
+
+
+def schema() -> str:
+    """String: version of this layout. Lifetime: permanent. Written and read by `store.migrations`."""
+    return "meta:schema"
+
+
+def item_ids() -> str:
+    """String: counter of item ids. Lifetime: permanent. `store.items`."""
+    return "ids:item"
+
+
+def feed_ids() -> str:
+    """String: counter of feed ids. Lifetime: permanent. `store.feeds`."""
+    return "ids:feed"
+
+
+def users() -> str:
+    """Set of user names, disabled ones included. Lifetime: permanent. `store.accounts`."""
+    return "users"
+
+
+def applied_config() -> str:
+    """Hash: what was last applied from backend.json (`document`, `hash`, `mtime`, `at`). Permanent. `store.applied`."""
+    return "config:applied"
+
+
+def config_lease() -> str:
+    """String: token of the process that applies the configuration. Lifetime: the lease. `store.applied`."""
+    return "config:lease"
+
+
+def settings() -> str:
+    """Hash: instance settings in force, as JSON per field. Lifetime: permanent. `store.applied`; read by services."""
+    return "config:settings"
+
+
+def worker(name: str) -> str:
+    """String: time of a worker's last sign of life. Lifetime: seconds. Written by the runner, read by /health."""
+    return f"worker:{name}"
+
+
+def workers() -> str:
+    """Sorted set: worker name by last sign of life. Lifetime: permanent, trimmed. Runner; /health."""
+    return "workers"
+
+
+# --- items -------------------------------------------------------------------------------------------------------
+
+ITEM_PREFIX = "item:"
+
+
+def item(item_id: str) -> str:
+    """Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `hash`, `score`, `updated`, `discovered`, `author`,
+    `link` and whatever a post was saved with. Lifetime: as long as a timeline refers to it. `store.items`.
+    """
+    return f"{ITEM_PREFIX}{item_id}"
+
+
+def twins(identity: str) -> str:
+    """Set: `<item id> <feed id> <host> <link host>` of the items that share normalised guid and link. Lifetime: 30
+    days after the last write. `store.items`.
+    """
+    return f"twins:{identity}"
+
+
+# --- feeds -------------------------------------------------------------------------------------------------------
+
+
+def feeds_by_url() -> str:
+    """Hash: canonical URL → feed id. Lifetime: permanent. `store.feeds`."""
+    return "feeds:by-url"
+
+
+def feed(feed_id: str) -> str:
+    """Hash: url, title, photo, validators, schedule, health, WebSub. Lifetime: 30 days beyond the last follower.
+    `store.feeds`; read by following and the pipeline.
+    """
+    return f"feed:{{{feed_id}}}"
+
+
+def feed_items(feed_id: str) -> str:
+    """Sorted set: item id by time last updated, the feed's order index. Lifetime: as `feed`. `store.items`."""
+    return f"feed:{{{feed_id}}}:items"
+
+
+def feed_guids(feed_id: str) -> str:
+    """Hash: guid → item id; outlives the item (tombstone). Lifetime: as `feed`. `store.items`."""
+    return f"feed:{{{feed_id}}}:guids"
+
+
+def feed_pending(feed_id: str) -> str:
+    """Set: ids that are stored but not in the timelines yet. Lifetime: as `feed`; empty when all is done.
+    Written with the guid claim, emptied after fan-out: what makes a crash between the two harmless. `store.items`.
+    """
+    return f"feed:{{{feed_id}}}:pending"
+
+
+def feed_subscribers(feed_id: str) -> str:
+    """Set: `<user>/<channel uid>`, derived from the channels' own lists. Lifetime: as `feed`. `store.feeds`."""
+    return f"feed:{{{feed_id}}}:subscribers"
+
+
+# --- the schedule ------------------------------------------------------------------------------------------------
+
+
+def hosts_due() -> str:
+    """Sorted set: host by Unix time of its next allowed request; a taken host stands at the end of its lease, and that
+    score is the fencing token. Lifetime: permanent. `store.schedule`.
+    """
+    return "hosts:due"
+
+
+def host_due(host: str) -> str:
+    """Sorted set: feed id by Unix time of its next poll. Lifetime: permanent, empty keys vanish. `store.schedule`."""
+    return f"host:{{{host}}}:due"
+
+
+def host(host_name: str) -> str:
+    """Hash: `hold` (Unix time until which nothing is requested), `held:<feed>` (who asked for it). Lifetime: 48 h.
+    `store.schedule`.
+    """
+    return f"host:{{{host_name}}}"
+
+
+# --- users -------------------------------------------------------------------------------------------------------
+
+
+def user(name: str) -> str:
+    """Hash: `me`, settings, `disabled` (Unix time). Lifetime: permanent. `store.accounts`."""
+    return f"user:{{{name}}}"
+
+
+def token(name: str, digest: str) -> str:
+    """Hash: `scope`, `client`, `created`, `expires`. Lifetime: permanent, or until it expires. `store.accounts`; read by
+    every request.
+    """
+    return f"user:{{{name}}}:token:{digest}"
+
+
+def tokens(name: str) -> str:
+    """Set: digests of the user's tokens. Lifetime: permanent. `store.accounts`."""
+    return f"user:{{{name}}}:tokens"
+
+
+def channels(name: str) -> str:
+    """Sorted set: channel uid by position. Lifetime: permanent. `store.channels`."""
+    return f"user:{{{name}}}:channels"
+
+
+def removed_channels(name: str) -> str:
+    """Sorted set: channel uid by time of removal from backend.json; restorable for 30 days. Permanent, trimmed.
+    `store.channels`.
+    """
+    return f"user:{{{name}}}:channels:removed"
+
+
+def channel(name: str, uid: str) -> str:
+    """Hash: `name`, settings, `changed` (Unix time of the last change by API). Permanent. `store.channels`."""
+    return f"user:{{{name}}}:channel:{uid}"
+
+
+def channel_feeds(name: str, uid: str) -> str:
+    """Hash: feed id → JSON of the subscription; the truth about who follows what. Permanent. `store.channels`."""
+    return f"user:{{{name}}}:channel:{uid}:feeds"
+
+
+def channel_unfilled(name: str, uid: str) -> str:
+    """Hash: feed id → Unix time of following, until the first items came in. Permanent, emptied. `store.timelines`."""
+    return f"user:{{{name}}}:channel:{uid}:unfilled"
+
+
+def posts(name: str, uid: str) -> str:
+    """Sorted set, the timeline: item id by published time. Permanent, cleaned. `store.timelines`."""
+    return f"user:{{{name}}}:zchannel:{uid}:posts"
+
+
+def unread(name: str, uid: str) -> str:
+    """Sorted set: the unread part of `posts`, same scores. Permanent, cleaned. `store.timelines`."""
+    return f"user:{{{name}}}:zchannel:{uid}:unread"
+
+
+def read(name: str, uid: str) -> str:
+    """Sorted set: read item id by time of reading. Permanent, cleaned. `store.timelines`, `services.retention`."""
+    return f"user:{{{name}}}:channel:{uid}:read"
+
+
+def hidden(name: str, uid: str) -> str:
+    """Sorted set: muted item id by published time. Permanent, cleaned. `store.rules`, `store.timelines`."""
+    return f"user:{{{name}}}:zchannel:{uid}:hidden"
+
+
+def hidden_read(name: str, uid: str) -> str:
+    """Sorted set: the read ones among `hidden`, by time of reading. Permanent, cleaned. `store.rules`."""
+    return f"user:{{{name}}}:zchannel:{uid}:hidden-read"
+
+
+def gone(name: str, uid: str) -> str:
+    """Sorted set: ids that left, by time of leaving in whole seconds plus reason/16 (`store.timelines.Reason`).
+    Permanent, trimmed when the item can't return. Every add asks it. `store.timelines`.
+    """
+    return f"user:{{{name}}}:channel:{uid}:gone"
+
+
+def muted(name: str, uid: str) -> str:
+    """Set: normalised URLs; `uid` may be `global`. Lifetime: permanent. `store.rules`."""
+    return f"user:{{{name}}}:muted:{uid}"
+
+
+def blocked(name: str, uid: str) -> str:
+    """Set: normalised URLs; `uid` may be `global`. Lifetime: permanent. `store.rules`."""
+    return f"user:{{{name}}}:blocked:{uid}"
+
+
+def events(name: str) -> str:
+    """Stream: the user's live events, capped. Lifetime: permanent, capped. Written by fan-out and the API."""
+    return f"user:{{{name}}}:events"
+
+
+CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
+    channel,
+    channel_feeds,
+    channel_unfilled,
+    posts,
+    unread,
+    read,
+    hidden,
+    hidden_read,
+    gone,
+    muted,
+    blocked,
+)
+"""All keys that belong to one channel, for its deletion."""
+
+
+def pattern(key: Callable[[str, str], str], name: str) -> str:
+    """The key of a channel with `*` in place of its uid, for scripts that walk all channels of one user."""
+    return key(name, "*")
