@@ -1,0 +1,326 @@
+"""What a process is told from outside: environment variables and command line flags, as one frozen value.
+
+`SETTINGS` declares every setting once (name, kind, default, help). The command line makes its flags from it, the
+reference page its table, and a test holds both and `Settings` against it. A flag wins over a variable, a variable over
+the default; an empty variable counts as absent.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from microsub.errors import ConfigError
+
+PREFIX = "MICROSUB_"
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting as data: what the flags, the reference page and the error messages are made of.
+
+    `kind` is a word for the reference page. `default` is the text that stands for the default, None where absence has
+    a meaning of its own, which `help` then tells. `parse` raises ValueError for text that isn't `expected`. The values
+    of a `secret` setting may hold a password, which is masked where the value is shown.
+    """
+
+    name: str
+    kind: str
+    parse: Callable[[str], object]
+    default: str | None
+    expected: str
+    help: str
+    secret: bool = False
+    choices: tuple[str, ...] = ()
+
+    @property
+    def variable(self) -> str:
+        """The environment variable, such as `MICROSUB_DATA_DIR`."""
+        return PREFIX + self.name.upper()
+
+    @property
+    def flag(self) -> str:
+        """The command line flag, such as `--data-dir`."""
+        return "--" + self.name.replace("_", "-")
+
+
+def _text(text: str) -> str:
+    return text
+
+
+def _host(text: str) -> str:
+    if re.search(r"[\s/@]", text) or "://" in text:
+        raise ValueError(text)
+    return text.removeprefix("[").removesuffix("]")
+
+
+def _number(lowest: int, highest: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[0-9]{1,9}", text) or not lowest <= int(text) <= highest:
+            raise ValueError(text)
+        return int(text)
+
+    return parse
+
+
+def _path(text: str) -> Path:
+    if "\0" in text:
+        raise ValueError(text)
+    return Path(text).expanduser()
+
+
+def _url(*schemes: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        parts = urlsplit(text)
+        if parts.scheme not in schemes or not parts.hostname or re.search(r"\s", text):
+            raise ValueError(text)
+        _ = parts.port  # raises ValueError for a port that is none
+        return text
+
+    return parse
+
+
+def _base_url(text: str) -> str:
+    _url("http", "https")(text)
+    parts = urlsplit(text)
+    if parts.query or parts.fragment or parts.username is not None:
+        raise ValueError(text)
+    return text.rstrip("/")
+
+
+def _redis_url(text: str) -> str:
+    if text.startswith("unix://"):
+        if not urlsplit(text).path.startswith("/"):
+            raise ValueError(text)
+        return text
+    return _url("redis", "rediss", "redis+cluster")(text)
+
+
+def _networks(text: str) -> tuple[Network, ...]:
+    words = [word for word in re.split(r"[\s,]+", text) if word]
+    return tuple(ipaddress.ip_network(word, strict=True) for word in words)
+
+
+def _switch(text: str) -> bool:
+    word = text.lower()
+    if word in {"on", "true", "yes", "1"}:
+        return True
+    if word in {"off", "false", "no", "0"}:
+        return False
+    raise ValueError(text)
+
+
+def _one_of(*choices: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.lower() not in choices:
+            raise ValueError(text)
+        return text.lower()
+
+    return parse
+
+
+LOG_FORMATS = ("auto", "text", "json")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        "host",
+        "host name or address",
+        _host,
+        "127.0.0.1",
+        "a host name or an IP address, such as 127.0.0.1 or 0.0.0.0",
+        "The address to listen on. The default is reachable from this machine alone.",
+    ),
+    Setting(
+        "port",
+        "number",
+        _number(0, 65535),
+        "8080",
+        "a port number from 0 to 65535",
+        "The port to listen on; 0 takes any free one.",
+    ),
+    Setting(
+        "base_url",
+        "URL",
+        _base_url,
+        None,
+        "an http or https URL without query and credentials, such as https://reader.example",
+        "The URL under which the outside world reaches the server. By default made of host and port.",
+    ),
+    Setting(
+        "backend",
+        "file",
+        _path,
+        "backend.json",
+        "the path of a file",
+        "The file that declares users, channels and feeds.",
+    ),
+    Setting(
+        "data_dir",
+        "folder",
+        _path,
+        "data",
+        "the path of a folder",
+        "Where the embedded Redis keeps its data. Not used with a Redis of your own.",
+    ),
+    Setting(
+        "redis_url",
+        "URL",
+        _redis_url,
+        None,
+        "a URL such as redis://localhost:6379/0, rediss://…, unix:///run/redis.sock or redis+cluster://host:port",
+        "The Redis to use. Without it the server starts one of its own for the data folder.",
+        secret=True,
+    ),
+    Setting(
+        "allow_private_networks",
+        "list of networks",
+        _networks,
+        "",
+        "networks in CIDR form, separated by commas, such as 10.0.0.0/8,fd00::/8 (no host bits set)",
+        "Private networks in which feeds may be fetched. By default none: loopback, private and link-local addresses "
+        "are refused.",
+    ),
+    Setting(
+        "http_proxy",
+        "URL",
+        _url("http", "https"),
+        None,
+        "an http or https URL of a proxy, such as http://proxy.example:3128",
+        "The proxy through which everything is fetched. Guarding against rebinding is then the proxy's part.",
+        secret=True,
+    ),
+    Setting(
+        "write_back",
+        "on or off",
+        _switch,
+        None,
+        "on or off",
+        "Whether changes made in reader apps are written into the backend file. By default on with the embedded Redis, "
+        "off with a Redis of your own.",
+    ),
+    Setting(
+        "fetch_concurrency",
+        "number",
+        _number(1, 10_000),
+        "200",
+        "a number from 1 to 10000",
+        "How many hosts one worker asks at the same time. A single host gets one request at a time all the same.",
+    ),
+    Setting(
+        "item_cache_mb",
+        "megabytes",
+        _number(0, 1_000_000),
+        "64",
+        "a number of megabytes",
+        "Memory that each web process uses to keep posts ready.",
+    ),
+    Setting(
+        "log_format",
+        "word",
+        _one_of(*LOG_FORMATS),
+        "auto",
+        "one of " + ", ".join(LOG_FORMATS),
+        "How the log is written: text for people, JSON lines for machines; auto takes text on a terminal.",
+        choices=LOG_FORMATS,
+    ),
+    Setting(
+        "log_level",
+        "word",
+        _one_of(*LOG_LEVELS),
+        "info",
+        "one of " + ", ".join(LOG_LEVELS),
+        "The least important kind of line that is logged.",
+        choices=LOG_LEVELS,
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """All settings of a process. `base_url` has no slash at its end; `write_back` None means: as the Redis is."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    base_url: str | None = None
+    backend: Path = Path("backend.json")
+    data_dir: Path = Path("data")
+    redis_url: str | None = None
+    allow_private_networks: tuple[Network, ...] = ()
+    http_proxy: str | None = None
+    write_back: bool | None = None
+    fetch_concurrency: int = 200
+    item_cache_mb: int = 64
+    log_format: str = "auto"
+    log_level: str = "info"
+
+    @property
+    def embedded(self) -> bool:
+        """Whether the server runs a Redis of its own."""
+        return self.redis_url is None
+
+    @property
+    def writes_back(self) -> bool:
+        """Whether changes made through the API go into the backend file (`storage`, Write-back)."""
+        return self.embedded if self.write_back is None else self.write_back
+
+    @property
+    def public_url(self) -> str:
+        """`base_url`, or what host and port make of it; no slash at its end."""
+        if self.base_url is not None:
+            return self.base_url
+        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)  # noqa: S104 - compared, not bound
+        return f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{self.port}"
+
+
+def read_settings(environ: Mapping[str, str], flags: Mapping[str, object] | None = None) -> Settings:
+    """Settings from `environ` and `flags` (setting name → text or finished value; None: not given).
+
+    Raises ConfigError that names the variable or flag, what it holds and what it should.
+    """
+    values: dict[str, Any] = {}
+    for setting in SETTINGS:
+        given = (flags or {}).get(setting.name)
+        if given is not None:
+            values[setting.name] = _parse(setting, given, setting.flag) if isinstance(given, str) else given
+        elif text := environ.get(setting.variable, "").strip():
+            values[setting.name] = _parse(setting, text, setting.variable)
+    return Settings(**values)
+
+
+def _parse(setting: Setting, text: str, source: str) -> object:
+    try:
+        return setting.parse(text.strip())
+    except ValueError:
+        shown = mask_password(text) if setting.secret else text
+        raise ConfigError(file=source, path="", found=f"'{shown}'", expected=setting.expected) from None
+
+
+def mask_password(url: str) -> str:
+    """`url` with `***` for its user and password, also when the rest is no URL; for messages and logs."""
+    try:
+        parts = urlsplit(url)
+        if "@" not in parts.netloc:
+            return url if "@" not in url else "***@" + url.rpartition("@")[2]
+        return urlunsplit(parts._replace(netloc="***@" + parts.netloc.rpartition("@")[2]))
+    except ValueError:
+        return "***@" + url.rpartition("@")[2] if "@" in url else url
+
+
+def misspelt_variables(environ: Mapping[str, str]) -> list[str]:
+    """A sentence for each `MICROSUB_…` variable that is no setting, with the likely intention. For a warning."""
+    known = [setting.variable for setting in SETTINGS]
+    sentences = []
+    for name in sorted(environ):
+        if name.startswith(PREFIX) and name not in known:
+            near = get_close_matches(name, known, n=1)
+            sentences.append(f"{name} is no setting" + (f"; did you mean {near[0]}?" if near else ""))
+    return sentences

@@ -1,0 +1,166 @@
+"""Settings from environment and flags."""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from microsub.config.settings import (
+    SETTINGS,
+    Setting,
+    Settings,
+    mask_password,
+    misspelt_variables,
+    read_settings,
+)
+from microsub.errors import ConfigError
+
+
+def test_the_declaration_and_the_value_have_the_same_settings_in_the_same_order() -> None:
+    """What the reference page and the flags are made of is what a process really has."""
+    assert [setting.name for setting in SETTINGS] == [field.name for field in fields(Settings)]
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_a_declared_default_is_the_default(setting: Setting) -> None:
+    """The text shown as default gives the value that holds without it."""
+    default = getattr(Settings(), setting.name)
+    assert default == (None if setting.default is None else setting.parse(setting.default))
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.name)
+def test_every_setting_is_explained(setting: Setting) -> None:
+    """Help is a sentence, and the expectation is there for the error."""
+    assert setting.help.endswith(".")
+    assert setting.expected
+    assert setting.kind
+
+
+def test_nothing_given_means_defaults() -> None:
+    """An empty environment is usable."""
+    assert read_settings({}) == Settings()
+
+
+def test_an_empty_variable_counts_as_absent() -> None:
+    """`MICROSUB_PORT=` in an env file changes nothing."""
+    assert read_settings({"MICROSUB_PORT": " "}).port == 8080
+
+
+def test_values_are_read_from_the_environment() -> None:
+    """Each variable lands typed."""
+    settings = read_settings(
+        {
+            "MICROSUB_HOST": "::1",
+            "MICROSUB_PORT": "9",
+            "MICROSUB_BASE_URL": "https://r.example/sub/",
+            "MICROSUB_BACKEND": "/etc/b.json",
+            "MICROSUB_DATA_DIR": "/var/lib/m",
+            "MICROSUB_REDIS_URL": "redis://:pw@h:1/2",
+            "MICROSUB_ALLOW_PRIVATE_NETWORKS": "10.0.0.0/8, fd00::/8",
+            "MICROSUB_HTTP_PROXY": "http://p.example:3128",
+            "MICROSUB_WRITE_BACK": "on",
+            "MICROSUB_LOG_FORMAT": "JSON",
+        }
+    )
+    assert settings == Settings(
+        host="::1",
+        port=9,
+        base_url="https://r.example/sub",
+        backend=Path("/etc/b.json"),
+        data_dir=Path("/var/lib/m"),
+        redis_url="redis://:pw@h:1/2",
+        allow_private_networks=(ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/8")),
+        http_proxy="http://p.example:3128",
+        write_back=True,
+        log_format="json",
+    )
+
+
+def test_a_flag_wins_over_a_variable() -> None:
+    """What is typed now is meant."""
+    assert read_settings({"MICROSUB_PORT": "1"}, {"port": "2", "host": None}).port == 2
+
+
+def test_a_flag_may_bring_a_finished_value() -> None:
+    """A command line library that converts by itself is served too."""
+    assert read_settings({}, {"port": 7, "write_back": False}).port == 7
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MICROSUB_HOST", "http://x"),
+        ("MICROSUB_PORT", "80a"),
+        ("MICROSUB_PORT", "70000"),
+        ("MICROSUB_PORT", "-1"),
+        ("MICROSUB_BASE_URL", "reader.example"),
+        ("MICROSUB_BASE_URL", "https://r.example/?x=1"),
+        ("MICROSUB_BASE_URL", "https://r.example:port/"),
+        ("MICROSUB_REDIS_URL", "http://h"),
+        ("MICROSUB_REDIS_URL", "redis://"),
+        ("MICROSUB_REDIS_URL", "unix://relative"),
+        ("MICROSUB_ALLOW_PRIVATE_NETWORKS", "10.0.0.1/8"),
+        ("MICROSUB_ALLOW_PRIVATE_NETWORKS", "private"),
+        ("MICROSUB_HTTP_PROXY", "socks5://p.example"),
+        ("MICROSUB_WRITE_BACK", "maybe"),
+        ("MICROSUB_LOG_FORMAT", "xml"),
+    ],
+)
+def test_a_wrong_value_is_named_with_what_was_expected(name: str, value: str) -> None:
+    """The message says which variable, what stands there and what should."""
+    with pytest.raises(ConfigError) as caught:
+        read_settings({name: value})
+    setting = next(setting for setting in SETTINGS if setting.variable == name)
+    assert str(caught.value) == f"{name}: found '{value}', expected {setting.expected}"
+
+
+def test_a_wrong_flag_is_named_as_flag() -> None:
+    """The message names what the person typed."""
+    with pytest.raises(ConfigError, match=r"^--port: found 'x'"):
+        read_settings({}, {"port": "x"})
+
+
+def test_a_password_is_not_shown_in_an_error() -> None:
+    """A wrong Redis URL is reported without its password."""
+    with pytest.raises(ConfigError) as caught:
+        read_settings({"MICROSUB_REDIS_URL": "rdis://user:secret@h:1"})
+    assert "secret" not in str(caught.value)
+    assert "rdis://***@h:1" in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["redis://u:secret@h:x", "secret@h", "redis://u:secret@[h"])
+def test_masking_works_on_anything(url: str) -> None:
+    """Text that is no URL gives nothing away either."""
+    assert "secret" not in mask_password(url)
+
+
+def test_write_back_follows_the_kind_of_redis() -> None:
+    """On with the embedded one, off with another, unless it is set."""
+    assert Settings().writes_back
+    assert not Settings(redis_url="redis://h").writes_back
+    assert Settings(redis_url="redis://h", write_back=True).writes_back
+
+
+@pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        (Settings(), "http://127.0.0.1:8080"),
+        (Settings(host="0.0.0.0", port=1), "http://127.0.0.1:1"),
+        (Settings(host="::1"), "http://[::1]:8080"),
+        (Settings(host="::"), "http://[::1]:8080"),
+        (Settings(base_url="https://r.example"), "https://r.example"),
+    ],
+)
+def test_the_public_url_is_one_that_can_be_called(settings: Settings, url: str) -> None:
+    """A wildcard address is nothing to put into a browser."""
+    assert settings.public_url == url
+
+
+def test_a_misspelt_variable_is_noticed() -> None:
+    """`MICROSUB_REDISURL` does nothing, and that is worth a warning."""
+    assert misspelt_variables({"MICROSUB_REDISURL": "x", "MICROSUB_PORT": "1", "HOME": "/"}) == [
+        "MICROSUB_REDISURL is no setting; did you mean MICROSUB_REDIS_URL?"
+    ]
