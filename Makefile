@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup serve demo test check bench lock clean
+.PHONY: help setup serve demo test check bench docs lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -25,11 +25,14 @@ $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
 
 setup: $(VENV)/.dev ## make the environment in .venv
 
-serve: $(VENV)/.runtime ## run everything in one process on http://127.0.0.1:8080
-	@$(BIN)/microsub serve
+serve: $(VENV)/.runtime | backend.json ## run everything in one process on http://127.0.0.1:8080
+	@$(BIN)/microsub serve $(ARGS)
+
+backend.json:
+	cp backend.json.example $@
 
 demo: $(VENV)/.runtime ## the same, following invented blogs that post all the time
-	@$(BIN)/microsub demo
+	@$(BIN)/microsub demo $(ARGS)
 
 test: $(VENV)/.dev ## run all tests
 	@$(BIN)/python -m pytest $(ARGS)
@@ -39,6 +42,9 @@ check: $(VENV)/.dev ## format, lint, types, layers, tests with coverage: what CI
 
 bench: $(VENV)/.dev ## measure against static bytes through the same stack
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(VENV)/.dev ## write the generated reference pages anew
+	@$(BIN)/python scripts/reference.py
 
 lock: ## write the lock files anew (needs uv)
 	@scripts/lock
