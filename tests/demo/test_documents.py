@@ -1,0 +1,215 @@
+"""The demo's documents: deterministic, well-formed, and growing with the clock."""
+
+from __future__ import annotations
+
+import json
+import random
+import xml.etree.ElementTree as ET
+
+import feedparser
+import mf2py
+import pytest
+
+from microsub.demo.cast import BLOGS, BY_SLUG, Blog
+from microsub.demo.documents import document, documents, feed_paths
+from microsub.demo.markup import feed_path
+from microsub.demo.posts import newest_number, post, posts
+
+NOW = 1_780_000_000.0
+BASE = "http://127.0.0.1:9"
+
+
+def feed(slug: str, now: float = NOW) -> feedparser.FeedParserDict:
+    found = document(feed_path(BY_SLUG[slug]), now, BASE)
+    assert found is not None
+    return feedparser.parse(found.body, response_headers={"content-type": found.content_type})
+
+
+def entries(now: float = NOW) -> list[dict]:
+    found = document("/mo/", now, BASE)
+    assert found is not None
+    page = mf2py.parse(doc=found.body.decode(), url=BASE + "/mo/")
+    (h_feed,) = [item for item in page["items"] if "h-feed" in item["type"]]
+    return [child for child in h_feed["children"] if child["type"][0] in {"h-entry", "h-event"}]
+
+
+def test_same_instant_gives_the_same_bytes() -> None:
+    """Two calls for one instant and seed agree to the byte, another seed differs."""
+    assert documents(NOW, BASE) == documents(NOW, BASE)
+    assert documents(NOW, BASE, seed=1) != documents(NOW, BASE, seed=2)
+
+
+def test_global_random_state_is_neither_used_nor_changed() -> None:
+    """The generator draws from its own seeded sources alone."""
+    random.seed(4)
+    state = random.getstate()
+    documents(NOW, BASE)
+    assert random.getstate() == state
+
+
+def test_something_new_every_few_seconds() -> None:
+    """Within any ten seconds of two minutes at least one blog posts, and none of them twice in five."""
+    for start in range(0, 120, 10):
+        before = sum(newest_number(blog, NOW + start) for blog in BLOGS)
+        after = sum(newest_number(blog, NOW + start + 10) for blog in BLOGS)
+        assert after > before
+    assert min(blog.every for blog in BLOGS) > 5
+
+
+@pytest.mark.parametrize("blog", BLOGS, ids=lambda blog: blog.slug)
+def test_a_post_appears_at_its_own_time_and_never_before(blog: Blog) -> None:
+    """A document changes exactly when its blog posts, and its newest post is not in the future."""
+    number = newest_number(blog, NOW) + 1
+    instant = number * blog.every + blog.offset
+    path = feed_path(blog)
+    assert document(f"/{blog.slug}/{number}", instant - 0.001, BASE) is None
+    assert document(f"/{blog.slug}/{number}", instant, BASE) is not None
+    before, after = document(path, instant - 0.001, BASE), document(path, instant, BASE)
+    assert before is not None
+    assert after is not None
+    assert before.body != after.body
+    assert posts(blog, instant)[0].published.timestamp() == instant
+    assert len(posts(blog, instant)) == blog.window
+
+
+def test_posts_stay_as_they_are_except_where_the_blog_edits() -> None:
+    """An old post has the same text in a later document; only Second Thoughts changes its own."""
+    for blog in BLOGS:
+        number = newest_number(blog, NOW)
+        then, later = post(blog, number, NOW), post(blog, number, NOW + 1000)
+        assert (then == later) == (not blog.edits)
+
+
+def test_edits_change_title_text_and_updated_but_not_published() -> None:
+    """A post of Second Thoughts is revised three times and keeps its id and time."""
+    blog = BY_SLUG["second-thoughts"]
+    number = newest_number(blog, NOW)
+    start = number * blog.every + blog.offset
+    seen = [post(blog, number, start + age) for age in (0, *blog.edits)]
+    assert [one.revision for one in seen] == [0, 1, 2, 3]
+    assert len({one.title for one in seen}) == 4
+    assert len({one.paragraphs for one in seen}) == 4
+    assert {one.published for one in seen} == {seen[0].published}
+    assert [one.updated.timestamp() - start for one in seen] == [0, *blog.edits]
+    first, last = feed("second-thoughts", start), feed("second-thoughts", start + 90)
+    old = {entry.id: entry for entry in first.entries}[f"{BASE}/second-thoughts/{number}"]
+    new = {entry.id: entry for entry in last.entries}[old.id]
+    assert new.title == old.title + " (revised 3×)"
+    assert new.published == old.published
+    assert new.updated > old.updated
+
+
+@pytest.mark.parametrize("path", [path for path in feed_paths() if not path.endswith(("/", "json"))])
+def test_xml_feeds_are_well_formed(path: str) -> None:
+    """Every XML feed parses strictly, in its declared encoding, at several instants."""
+    for now in (NOW, NOW + 1234.5, NOW + 98765):
+        found = document(path, now, BASE)
+        assert found is not None
+        ET.fromstring(found.body)
+
+
+@pytest.mark.parametrize(
+    ("slug", "version"),
+    [
+        ("salt-and-ladders", "rss20"),
+        ("slow-lathe", "rss091u"),
+        ("harbour-log", "rss10"),
+        ("orrery", "atom10"),
+        ("second-thoughts", "atom10"),
+        ("nine-minutes-of-fog", "rss20"),
+    ],
+)
+def test_formats_are_what_they_claim(slug: str, version: str) -> None:
+    """feedparser recognises each format and finds all posts in it, with absolute links."""
+    parsed = feed(slug)
+    blog = BY_SLUG[slug]
+    assert not parsed.bozo
+    assert parsed.version == version
+    assert parsed.feed.title == blog.title
+    assert [entry.link for entry in parsed.entries] == [BASE + one.path for one in posts(blog, NOW)]
+
+
+@pytest.mark.parametrize(("slug", "encoding"), [("cafe-desuet", "iso-8859-1"), ("dry-watercolour", "windows-1251")])
+def test_other_encodings_arrive_intact(slug: str, encoding: str) -> None:
+    """The French and the Russian blog are served in their own encodings and read back letter by letter."""
+    found = document(feed_path(BY_SLUG[slug]), NOW, BASE)
+    assert found is not None
+    with pytest.raises(UnicodeDecodeError):
+        found.body.decode()
+    parsed = feed(slug)
+    assert parsed.encoding.lower() == encoding
+    assert [entry.title for entry in parsed.entries] == [one.title for one in posts(BY_SLUG[slug], NOW)]
+
+
+def test_json_feed_has_ids_authors_and_pictures() -> None:
+    """JSON Feed 1.1: every item has an id, an address and a date, every second one a picture."""
+    found = document("/kestrel-kettle/feed.json", NOW, BASE)
+    assert found is not None
+    parsed = json.loads(found.body)
+    assert parsed["version"] == "https://jsonfeed.org/version/1.1"
+    assert parsed["authors"][0]["name"] == "Wim Tarrow"
+    assert sum("image" in item for item in parsed["items"]) == len(parsed["items"]) / 2
+    assert all(item["id"] and item["url"] and item["date_published"] for item in parsed["items"])
+
+
+def test_podcast_has_enclosures_of_the_announced_length() -> None:
+    """Each episode's sound exists, with the type and length that the feed states."""
+    for episode in feed("nine-minutes-of-fog").entries:
+        (enclosure,) = episode.enclosures
+        sound = document(enclosure.href.removeprefix(BASE), NOW, BASE)
+        assert sound is not None
+        assert (enclosure.type, int(enclosure.length)) == (sound.content_type, len(sound.body))
+
+
+@pytest.mark.parametrize(
+    ("kind", "properties"),
+    [
+        ("note", {"content"}),
+        ("photo", {"photo", "content"}),
+        ("reply", {"in-reply-to", "content"}),
+        ("like", {"like-of"}),
+        ("article", {"name", "content"}),
+        ("bookmark", {"bookmark-of"}),
+        ("checkin", {"checkin"}),
+        ("event", {"name", "start", "end", "location"}),
+        ("rsvp", {"rsvp", "in-reply-to"}),
+    ],
+)
+def test_h_feed_has_every_kind_of_post(kind: str, properties: set[str]) -> None:
+    """The h-feed holds each kind three times, with the properties that make it that kind."""
+    wanted = {BASE + one.path for one in posts(BY_SLUG["mo"], NOW) if one.kind == kind}
+    found = [entry for entry in entries() if entry["properties"]["url"][0] in wanted]
+    assert len(found) == 3
+    for entry in found:
+        assert properties | {"published", "url", "uid"} <= entry["properties"].keys()
+        assert entry["type"] == (["h-event"] if kind == "event" else ["h-entry"])
+
+
+def test_pictures_and_answered_posts_exist() -> None:
+    """Every picture, avatar and answered post that the h-feed names can be had."""
+    for entry in entries():
+        for name in ("photo", "in-reply-to", "like-of", "bookmark-of"):
+            for value in entry["properties"].get(name, []):
+                url = value["properties"]["url"][0] if isinstance(value, dict) else value
+                assert document(url.removeprefix(BASE), NOW, BASE) is not None
+    png = document("/media/mo.png", NOW, BASE)
+    assert png is not None
+    assert png.body.startswith(b"\x89PNG")
+
+
+def test_front_pages_lead_to_their_feeds() -> None:
+    """Each front page that is no h-feed itself links its feed by rel=alternate."""
+    for blog in BLOGS:
+        found = document(f"/{blog.slug}/", NOW, BASE)
+        assert found is not None
+        rels = mf2py.parse(doc=found.body.decode(), url=BASE + f"/{blog.slug}/")["rels"]
+        expected = [] if blog.format == "h-feed" else [BASE + feed_path(blog)]
+        assert rels.get("alternate", []) == expected
+
+
+@pytest.mark.parametrize(
+    "path", ["/nobody/", "/mo/feed.xml", "/mo/x", "/mo/1.svg", "/media/mo/1", "/mo/999999999999", ""]
+)
+def test_unknown_paths_have_nothing(path: str) -> None:
+    """What isn't part of the demo isn't there."""
+    assert document(path, NOW, BASE) is None

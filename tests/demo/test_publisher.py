@@ -1,0 +1,126 @@
+"""The demo's publisher over HTTP: validators, methods, and life in somebody else's loop."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from microsub.demo.backend import CHANNELS, backend_document
+from microsub.demo.cast import BLOGS, BY_SLUG
+from microsub.demo.documents import feed_paths
+from microsub.demo.posts import newest_number
+from microsub.demo.publisher import Publisher, serve
+
+NOW = 1_780_000_000.0
+BASE = "http://127.0.0.1:9"
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock(NOW)
+
+
+@pytest.fixture
+async def client(clock: Clock):
+    transport = httpx.ASGITransport(Publisher(BASE, clock))
+    async with httpx.AsyncClient(transport=transport, base_url=BASE) as client:
+        yield client
+
+
+@pytest.mark.parametrize("path", feed_paths())
+async def test_unchanged_feed_is_answered_with_304(client: httpx.AsyncClient, path: str) -> None:
+    """Either validator alone and both together give 304 with an empty body while nothing is new."""
+    first = await client.get(path)
+    assert first.status_code == 200
+    tag, date = first.headers["etag"], first.headers["last-modified"]
+    for validators in (
+        {"if-none-match": tag},
+        {"if-modified-since": date},
+        {"if-none-match": tag, "if-modified-since": date},
+        {"if-none-match": f'"other", W/{tag}'},
+        {"if-none-match": "*"},
+    ):
+        again = await client.get(path, headers=validators)
+        assert (again.status_code, again.content) == (304, b"")
+        assert again.headers["etag"] == tag
+
+
+async def test_new_post_and_edit_change_both_validators(client: httpx.AsyncClient, clock: Clock) -> None:
+    """After a post, and after an edit, old validators fetch the new document."""
+    blog = BY_SLUG["second-thoughts"]
+    start = newest_number(blog, NOW) * blog.every + blog.offset
+    instants = (start, start + blog.edits[0], start + blog.every)
+    seen = []
+    for clock.now in instants:
+        reply = await client.get("/second-thoughts/atom.xml")
+        seen.append((reply.headers["etag"], reply.headers["last-modified"]))
+        for tag, date in seen[:-1]:
+            for validator in ({"if-none-match": tag}, {"if-modified-since": date}):
+                assert (await client.get("/second-thoughts/atom.xml", headers=validator)).status_code == 200
+    assert len({tag for tag, _ in seen}) == len({date for _, date in seen}) == 3
+
+
+async def test_entity_tag_wins_over_date(client: httpx.AsyncClient) -> None:
+    """A tag that doesn't match means 200 even when the date would allow 304 (RFC 9110, 13.1.3)."""
+    first = await client.get("/mo/")
+    headers = {"if-none-match": '"old"', "if-modified-since": first.headers["last-modified"]}
+    assert (await client.get("/mo/", headers=headers)).status_code == 200
+
+
+async def test_unreadable_date_counts_as_absent(client: httpx.AsyncClient) -> None:
+    """A date that can't be read is ignored."""
+    for date in ("yesterday", "", "Thu, 01 Jan 2099 00:00:00"):
+        assert (await client.get("/mo/", headers={"if-modified-since": date})).status_code == 200
+
+
+async def test_methods(client: httpx.AsyncClient) -> None:
+    """HEAD is GET without a body, others are refused, unknown paths are 404."""
+    got, head = await client.get("/mo/"), await client.head("/mo/")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers == got.headers
+    assert (await client.post("/mo/")).status_code == 405
+    assert (await client.get("/nobody/")).status_code == 404
+
+
+async def test_it_runs_as_a_guest_on_a_free_port() -> None:
+    """`serve` listens on a free port of loopback, counts requests, and stops when the block is left."""
+    async with serve() as publisher:
+        assert publisher.base.startswith("http://127.0.0.1:")
+        async with httpx.AsyncClient(trust_env=False) as client:
+            assert (await client.get(publisher.base + "/")).status_code == 200
+            assert (await client.get(publisher.base + "/mo/")).status_code == 200
+    assert publisher.requests == {("/", 200): 1, ("/mo/", 200): 1}
+    async with httpx.AsyncClient(trust_env=False) as client:
+        with pytest.raises(httpx.ConnectError):
+            await client.get(publisher.base + "/")
+
+
+async def test_taken_port_is_an_error() -> None:
+    """A port that somebody else listens on raises OSError instead of ending the process."""
+    async with serve() as first:
+        with pytest.raises(OSError, match="Address already in use"):
+            async with serve(port=int(first.base.rpartition(":")[2])):
+                pass
+
+
+def test_backend_document_follows_every_blog_for_two_users() -> None:
+    """Each blog is in somebody's channel, some in both users', all at addresses that exist."""
+    document = backend_document(BASE)
+    followed = {
+        user: [feed["url"] for channel in settings["channels"] for feed in channel["feeds"]]
+        for user, settings in document["users"].items()
+    }
+    assert set(followed) == set(CHANNELS)
+    assert {url for urls in followed.values() for url in urls} == {BASE + path for path in feed_paths()}
+    assert set(followed["robin"]) & set(followed["kim"])
+    assert len(followed["robin"]) == len(BLOGS)
