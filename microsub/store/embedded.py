@@ -1,0 +1,326 @@
+"""The embedded default: a `redis-server` child for the data folder, shared by all processes that work on it.
+
+What lies in the folder:
+
+- `redis.lock`: held while somebody starts or stops the server, so that only one does;
+- `redis.running`: held by the server itself, through an inherited descriptor, until it exits. It outlives a `kill -9`
+  of the process that started it, and its end can't be missed, whatever becomes of pids and sockets;
+- `redis.users`: held, shared, by every attached process until it stops or dies;
+- `redis.json`: pid, version and socket of the server that was started last. The version is the record that an older
+  server is refused by: Redis 6.2 on a folder written by 7.0 would come up empty;
+- `redis.sock`, unless the path is too long for a socket; then it stands in a private temporary folder;
+- `redis.log`, and the data as Redis writes it.
+
+**Who stops the server:** the last one to leave. `stop()` detaches; where no other process is attached and the server
+was started by one of ours, it is shut down cleanly. So a command never takes the server away from a running `web`, and
+a server whose starter was killed doesn't stay behind for ever once somebody adopted it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+from urllib.parse import quote
+
+import redis
+from redis.exceptions import BusyLoadingError, RedisError
+
+from microsub.errors import ConfigError, StoreUnavailable
+from microsub.store.program import choose, programs, text_of
+
+SOCKET_PATH_LIMIT = 107
+"""Bytes that fit into `sun_path` besides its final NUL (unix(7), Linux)."""
+
+START_TIMEOUT = 30.0
+STOP_TIMEOUT = 60.0
+_POLL = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What `redis.json` holds: the server that was started last on this folder."""
+
+    pid: int
+    version: str
+    socket: str
+
+
+class EmbeddedRedis:
+    """An attached embedded server: `url` for clients, `data_dir`, and whether it ran before we came (`adopted`)."""
+
+    def __init__(self, url: str, data_dir: Path, *, adopted: bool, version: str, pid: int, users: IO[bytes]) -> None:
+        self.url = url
+        self.data_dir = data_dir
+        self.adopted = adopted
+        self.version = version
+        self.pid = pid
+        self._users: IO[bytes] | None = users
+
+    def stop(self) -> bool:
+        """Detach; shut the server down where nobody else is attached. Returns whether it was. May be called twice.
+
+        Data is on the disk when this returns True. Raises StoreUnavailable if the server doesn't end in time.
+        """
+        users, self._users = self._users, None
+        if users is None:
+            return False
+        folder = _Folder(self.data_dir)
+        with users, folder.starting():
+            if not _try_lock(users) or not folder.is_running():
+                # Others are attached, or somebody started that server by hand: not ours to stop.
+                return False
+            _terminate(self.pid)
+            _wait(lambda: not folder.is_running(), STOP_TIMEOUT, f"redis-server (pid {self.pid}) does not stop")
+            if (child := _children.pop(self.pid, None)) is not None:
+                child.wait()
+            _remove_socket(folder.record())
+            return True
+
+
+def start_embedded(data_dir: Path) -> EmbeddedRedis:
+    """Attach to the server of `data_dir`, starting it where none runs. Blocks until it answers.
+
+    Raises ConfigError where no usable redis-server exists or the folder can't be used, SchemaMismatch where the data
+    was written by a newer Redis than the one at hand, StoreUnavailable where the server doesn't come up.
+    """
+    folder = _Folder(_prepared(data_dir))
+    with folder.starting():
+        running = _running(folder)
+        adopted = running is not None
+        if running is None:
+            running = _start(folder)
+        # Attached before the lock is let go: nobody can count us out in between.
+        users = open(folder.users, "ab")  # noqa: SIM115 - it stays open for as long as we are attached
+        fcntl.flock(users, fcntl.LOCK_SH)
+    return EmbeddedRedis(
+        socket_url(running.socket), folder.path, adopted=adopted, version=running.version, pid=running.pid, users=users
+    )
+
+
+def socket_url(path: str) -> str:
+    """The URL of a unix socket."""
+    return f"unix://{quote(path)}"
+
+
+# --- the folder --------------------------------------------------------------------------------------------------
+
+
+class _Folder:
+    """The data folder and its lock files."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.users = path / "redis.users"
+        self.running = path / "redis.running"
+        self.log = path / "redis.log"
+        self._record = path / "redis.json"
+
+    @contextmanager
+    def starting(self) -> Iterator[None]:
+        """Hold the right to start and stop the server."""
+        with open(self.path / "redis.lock", "ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def is_running(self) -> bool:
+        """Whether a server that one of ours started is alive, answering or not."""
+        with open(self.running, "ab") as lock:
+            return not _try_lock(lock)
+
+    def record(self) -> Record | None:
+        """The server that was started last, if any."""
+        try:
+            return Record(**json.loads(self._record.read_text()))
+        except FileNotFoundError:
+            return None
+        except (TypeError, ValueError) as error:
+            raise ConfigError(
+                file=str(self._record), path="", found="no record of ours", expected="pid, version and socket"
+            ) from error
+
+    def written_by(self, record: Record | None) -> str | None:
+        """The version that wrote the data; also for a folder that was restored without our record."""
+        if record is not None:
+            return record.version
+        return "7.0" if (self.path / "appendonlydir").is_dir() else None
+
+    def write_record(self, record: Record) -> None:
+        """Replace the record as a whole."""
+        new = self._record.with_suffix(".new")
+        new.write_text(json.dumps(asdict(record)))
+        new.replace(self._record)
+
+
+def _prepared(data_dir: Path) -> Path:
+    path = data_dir.resolve()
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            file="MICROSUB_DATA_DIR", path="", found=f"'{path}' ({error.strerror})", expected="a folder of ours"
+        ) from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise ConfigError(file="MICROSUB_DATA_DIR", path="", found=f"'{path}'", expected="a folder we may write to")
+    return path
+
+
+def _try_lock(file: IO[bytes]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+# --- a running server --------------------------------------------------------------------------------------------
+
+
+def _answer(socket: str, data_dir: Path) -> Record | None:
+    """The server behind `socket` when it is alive and serves `data_dir`; waits as long as it reads its data."""
+    while True:
+        client = redis.Redis(unix_socket_path=socket, socket_timeout=5, socket_connect_timeout=5, retry=None)
+        try:
+            info = client.info("server")
+            where = client.config_get("dir")["dir"]
+            client.ping()
+        except BusyLoadingError:
+            time.sleep(_POLL * 5)
+            continue
+        except (RedisError, OSError):
+            return None
+        finally:
+            client.close()
+        if Path(where) != data_dir:
+            return None
+        return Record(pid=int(info["process_id"]), version=str(info["redis_version"]), socket=socket)
+
+
+def _running(folder: _Folder) -> Record | None:
+    """The server of this folder, however it was started; None where none lives.
+
+    A server of ours that lives but doesn't answer is on its way up or down, or has lost its socket.
+    """
+    record = folder.record()
+    # Killed between starting the server and recording it, a process leaves no record of the usual place.
+    sockets = {str(folder.path / "redis.sock"), *([record.socket] if record else [])}
+    deadline = time.monotonic() + START_TIMEOUT
+    while True:
+        for socket in sockets:
+            running = _answer(socket, folder.path)
+            if running is not None:
+                return running
+        if not folder.is_running():
+            return None
+        if time.monotonic() > deadline or not any(map(os.path.exists, sockets)):
+            break
+        time.sleep(_POLL * 5)
+    pid = record.pid if record else "unknown"
+    raise StoreUnavailable(
+        f"a redis-server (pid {pid}) runs on {folder.path} but does not answer on its socket; stop it with: kill {pid}"
+    )
+
+
+def _terminate(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return
+
+
+def _wait(condition: Callable[[], bool], seconds: float, failure: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise StoreUnavailable(failure)
+        time.sleep(_POLL)
+
+
+# --- starting one ------------------------------------------------------------------------------------------------
+
+
+def _start(folder: _Folder) -> Record:
+    before = folder.record()
+    program = choose(programs(), folder.written_by(before), folder.path)
+    _remove_socket(before)
+    socket = _socket_path(folder.path)
+    with open(folder.running, "ab") as running, open(folder.log, "ab") as log:
+        fcntl.flock(running, fcntl.LOCK_EX)
+        child = subprocess.Popen(  # noqa: S603 - the program was found by us, the arguments are ours
+            [str(program.path), *_arguments(folder.path, socket)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[running.fileno()],
+            start_new_session=True,  # Ctrl-C in the terminal is for us; we stop it when our work is done
+            cwd=folder.path,
+        )
+    record = Record(pid=child.pid, version=text_of(program.version), socket=socket)
+    # Before it answers: should we be killed now, the next one still knows where it is.
+    folder.write_record(record)
+    _children[child.pid] = child
+    deadline = time.monotonic() + START_TIMEOUT
+    while child.poll() is None:
+        answer = _answer(socket, folder.path)
+        if answer is not None:
+            return answer
+        if time.monotonic() > deadline:
+            child.terminate()
+            break
+        time.sleep(_POLL)
+    raise StoreUnavailable(f"redis-server did not come up on {folder.path}: {_last_words(folder.log)}")
+
+
+_children: dict[int, subprocess.Popen[bytes]] = {}
+"""Children of this process, kept so that one that has ended is reaped."""
+
+
+def _arguments(data_dir: Path, socket: str) -> list[str]:
+    return [
+        *("--port", "0"),
+        *("--unixsocket", socket),
+        *("--unixsocketperm", "700"),
+        *("--dir", str(data_dir)),
+        *("--appendonly", "yes"),
+        *("--appendfsync", "everysec"),
+        *("--save", ""),  # the append-only file holds everything already
+        *("--daemonize", "no"),
+    ]
+
+
+def _socket_path(data_dir: Path) -> str:
+    """In the folder where that fits, else in a new private folder with a short name."""
+    path = str(data_dir / "redis.sock")
+    if len(os.fsencode(path)) <= SOCKET_PATH_LIMIT:
+        return path
+    for parent in (tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp makes it ours alone
+        if len(os.fsencode(parent)) <= SOCKET_PATH_LIMIT - 32:
+            return os.path.join(tempfile.mkdtemp(prefix="microsub-", dir=parent), "redis.sock")
+    raise ConfigError(file="TMPDIR", path="", found=tempfile.gettempdir(), expected="a folder with a short path")
+
+
+def _remove_socket(record: Record | None) -> None:
+    """Clear away what a server that has ended left, with its temporary folder if it had one."""
+    if record is None:
+        return
+    socket = Path(record.socket)
+    socket.unlink(missing_ok=True)
+    if socket.parent.name.startswith("microsub-") and not (socket.parent / "redis.json").exists():
+        try:
+            socket.parent.rmdir()
+        except OSError:
+            return
+
+
+def _last_words(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()[-3:]
+    return " | ".join(lines) or "it said nothing"

@@ -1,0 +1,274 @@
+"""One connection to Redis for all callers of a process: `port.Redis` with next to no overhead per call.
+
+Callers put their packed commands into one buffer. What gathers there during a turn of the event loop is written at
+once by a writer task; a reader task hands the replies, which Redis sends in the order of the commands, to the
+callers' futures. redis-py's `Connection` does the talking (TCP, TLS, unix socket, authentication, hiredis), always
+in RESP2, so that a reply has the same shape here as through any other implementation of the port.
+
+A caller that is cancelled leaves its place in the queue of replies; a lost connection fails everything that is
+outstanding, since nobody can know whether it ran, and the next call connects anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hiredis import pack_command
+from redis.asyncio.connection import AbstractConnection, ConnectionPool
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from microsub.errors import StoreUnavailable
+from microsub.store.failures import translate
+from microsub.store.port import Arg, Command, Script
+
+CONNECT_TIMEOUT = 5.0
+REPLY_TIMEOUT = 30.0
+"""Seconds without any reply, while some are due, after which a connection counts as dead."""
+
+
+def connection_maker(url: str, *, protocol: int = 2) -> Callable[[], AbstractConnection]:
+    """A function that makes unconnected connections to `url` (`redis://`, `rediss://`, `unix://`).
+
+    Raises ValueError when `url` is none of these.
+    """
+    pool = ConnectionPool.from_url(url)
+    options = {
+        **pool.connection_kwargs,
+        "protocol": protocol,
+        "decode_responses": False,
+        "socket_timeout": None,  # replies are watched as a whole, not one by one
+        "socket_connect_timeout": pool.connection_kwargs.get("socket_connect_timeout") or CONNECT_TIMEOUT,
+        "driver_info": None,  # CLIENT SETINFO is newer than 6.2
+    }
+    if "path" not in options:
+        options["socket_keepalive"] = True
+    return lambda: pool.connection_class(**options)
+
+
+class Multiplexed:
+    """`port.Redis` for a single server. Belongs to one event loop; connects with the first call."""
+
+    def __init__(self, url: str, *, reply_timeout: float = REPLY_TIMEOUT) -> None:
+        self._make = connection_maker(url)
+        self._reply_timeout = reply_timeout
+        self._link: _Link | None = None
+        self._connecting: asyncio.Task[_Link] | None = None
+        self._closed = False
+
+    async def command(self, *args: Arg) -> Any:
+        """See `port.Redis.command`."""
+        link = self._link
+        if link is None or link.lost:
+            link = await self._connected()
+        return await link.send(pack_command(args))
+
+    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """See `port.Redis.pipeline`."""
+        return _all_good(await self._run(commands))
+
+    async def script(self, script: Script, keys: Sequence[str], args: Sequence[Arg] = ()) -> Any:
+        """See `port.Redis.script`."""
+        link = self._link
+        if link is None or link.lost:
+            link = await self._connected()
+        call = pack_command(("EVALSHA", script.sha, len(keys), *keys, *args))
+        try:
+            return await link.send(call)
+        except NoScriptError:
+            await self.command("SCRIPT", "LOAD", script.text)
+            link = await self._connected()
+            return await link.send(call)
+
+    async def scripts(self, calls: Sequence[tuple[Script, Sequence[str], Sequence[Arg]]]) -> list[Any]:
+        """See `port.Redis.scripts`."""
+        commands: list[Command] = [("EVALSHA", script.sha, len(keys), *keys, *args) for script, keys, args in calls]
+        replies = await self._run(commands)
+        unknown = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if unknown:
+            missing = {calls[index][0].sha: calls[index][0] for index in unknown}.values()
+            await self.pipeline([("SCRIPT", "LOAD", script.text) for script in missing])
+            again = await self._run([commands[index] for index in unknown])
+            for index, reply in zip(unknown, again, strict=True):
+                replies[index] = reply
+        return _all_good(replies)
+
+    async def aclose(self) -> None:
+        """Close the connection; calls in flight and later ones raise StoreUnavailable."""
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.gather(self._connecting, return_exceptions=True)
+        if self._link is not None:
+            await self._link.aclose()
+
+    async def _run(self, commands: Sequence[Command]) -> list[Any]:
+        """The replies in order, errors among them as values."""
+        if not commands:
+            return []
+        link = self._link
+        if link is None or link.lost:
+            link = await self._connected()
+        return await link.send_all([pack_command(command) for command in commands])
+
+    async def _connected(self) -> _Link:
+        """The live connection, made by one caller on behalf of all that wait for it."""
+        if self._closed:
+            raise StoreUnavailable("this connection to Redis was closed")
+        if self._link is not None and not self._link.lost:
+            return self._link
+        if self._connecting is None:
+            self._connecting = asyncio.create_task(self._connect(), name="redis-connect")
+            self._connecting.add_done_callback(self._connect_done)
+        # A caller that is cancelled must not take the connection away from the others.
+        return await asyncio.shield(self._connecting)
+
+    async def _connect(self) -> _Link:
+        connection = self._make()
+        try:
+            await connection.connect()
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable(f"Redis can't be reached: {error}") from error
+        except asyncio.CancelledError:
+            await connection.disconnect(nowait=True)
+            raise
+        self._link = _Link(connection, self._reply_timeout)
+        return self._link
+
+    def _connect_done(self, task: asyncio.Task[_Link]) -> None:
+        self._connecting = None
+        if not task.cancelled():
+            task.exception()  # also where every waiting caller was cancelled, the error counts as seen
+
+
+class _Link:
+    """A live connection with the callers that wait for its replies. Never reused after it was lost."""
+
+    def __init__(self, connection: AbstractConnection, reply_timeout: float) -> None:
+        self.lost = False
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._outgoing: list[bytes] = []
+        # One entry per call: the caller's future, and for a batch the replies so far and their number.
+        self._waiting: deque[tuple[asyncio.Future[Any], list[Any] | None, int]] = deque()
+        self._replies = 0
+        self._wake: asyncio.Future[None] | None = None
+        self._reply_timeout = reply_timeout
+        self._tasks = (
+            asyncio.create_task(self._read(), name="redis-read"),
+            asyncio.create_task(self._write(), name="redis-write"),
+        )
+        self._watch = self._loop.call_later(reply_timeout, self._check, -1)
+
+    def send(self, packed: bytes) -> asyncio.Future[Any]:
+        """The future reply to one packed command."""
+        if self.lost:
+            raise StoreUnavailable("the connection to Redis was lost")
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting.append((future, None, 1))
+        self._outgoing.append(packed)
+        self._rouse()
+        return future
+
+    def send_all(self, packed: list[bytes]) -> asyncio.Future[list[Any]]:
+        """The future replies to several packed commands, errors among them as values."""
+        if self.lost:
+            raise StoreUnavailable("the connection to Redis was lost")
+        future: asyncio.Future[list[Any]] = self._loop.create_future()
+        self._waiting.append((future, [], len(packed)))
+        self._outgoing += packed
+        self._rouse()
+        return future
+
+    def _rouse(self) -> None:
+        wake = self._wake
+        if wake is not None:
+            self._wake = None
+            if not wake.done():
+                wake.set_result(None)
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                if not self._outgoing:
+                    self._wake = self._loop.create_future()
+                    await self._wake
+                data = b"".join(self._outgoing)
+                self._outgoing.clear()
+                await self._connection.send_packed_command(data, check_health=False)
+        except (RedisError, OSError) as error:
+            self._lose(error)
+
+    async def _read(self) -> None:
+        read = self._connection.read_response
+        waiting = self._waiting
+        try:
+            while True:
+                reply: Any
+                try:
+                    reply = await read(disable_decoding=True, disconnect_on_error=False)
+                except ResponseError as error:
+                    reply = error
+                self._replies += 1
+                future, replies, wanted = waiting[0]
+                if replies is not None:
+                    replies.append(reply)
+                    if len(replies) == wanted:
+                        waiting.popleft()
+                        if not future.done():
+                            future.set_result(replies)
+                    continue
+                waiting.popleft()
+                if future.done():  # its caller was cancelled
+                    continue
+                if isinstance(reply, ResponseError):
+                    future.set_exception(translate(reply))
+                else:
+                    future.set_result(reply)
+        except (RedisError, OSError) as error:
+            self._lose(error)
+        except Exception as error:
+            self._lose(error)
+            raise
+
+    def _check(self, replies_before: int) -> None:
+        """Give a connection up that owes replies and has sent none since the last look."""
+        if self._waiting and self._replies == replies_before:
+            self._lose(TimeoutError(f"no reply within {self._reply_timeout:g} s"))
+        elif not self.lost:
+            # With nothing outstanding now, a call made right after this look would be blamed at the next one.
+            before = self._replies if self._waiting else -1
+            self._watch = self._loop.call_later(self._reply_timeout, self._check, before)
+
+    def _lose(self, error: BaseException) -> None:
+        if self.lost:
+            return
+        self.lost = True
+        self._watch.cancel()
+        for task in self._tasks:
+            if task is not asyncio.current_task():
+                task.cancel()
+        failure = f"the connection to Redis was lost: {error}"
+        for future, _, _ in self._waiting:
+            if not future.done():
+                future.set_exception(StoreUnavailable(failure))
+        self._waiting.clear()
+        self._outgoing.clear()
+        # Closing flushes nothing that matters any more, so there is nothing to wait for.
+        closing = self._loop.create_task(self._connection.disconnect(nowait=True))
+        closing.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def aclose(self) -> None:
+        """Fail what is outstanding and close the socket."""
+        self._lose(ConnectionError("closed"))
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._connection.disconnect(nowait=True)
+
+
+def _all_good(replies: list[Any]) -> list[Any]:
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise translate(reply) from reply
+    return replies

