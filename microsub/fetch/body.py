@@ -1,0 +1,121 @@
+"""A body, bounded: decompressed piece by piece, so that a bomb is never expanded beyond the limit."""
+
+from __future__ import annotations
+
+import zlib
+from typing import Protocol
+
+from microsub.fetch.values import HopError
+
+_PIECE = 64 * 1024
+
+
+class _Decoder(Protocol):
+    def feed(self, data: bytes, room: int) -> bytes: ...
+    def finish(self) -> None: ...
+
+
+class _Identity:
+    def feed(self, data: bytes, room: int) -> bytes:
+        return data[:room]
+
+    def finish(self) -> None:
+        return
+
+
+class _Inflate:
+    """gzip or deflate. Each call to zlib may produce `_PIECE` bytes at most.
+
+    Servers send three things under the name `deflate`: zlib's format, the bare one, and plain text; under `gzip`
+    they sometimes send plain text too. The first bytes tell.
+    """
+
+    def __init__(self, coding: str) -> None:
+        self._coding = coding
+        self._start = b""
+        self._zlib: zlib._Decompress | None = None
+        self._plain = False
+
+    def feed(self, data: bytes, room: int) -> bytes:
+        if self._zlib is None and not self._plain:
+            self._start += data
+            if len(self._start) < 2:
+                return b""
+            data, self._start = self._start, b""
+            self._sniff(data)
+        if self._plain:
+            return data[:room]
+        return self._inflate(data, room)
+
+    def finish(self) -> None:
+        if self._start or (self._zlib is not None and not self._zlib.eof):
+            raise HopError("encoding", f"the {self._coding} body ends too early")
+
+    def _sniff(self, data: bytes) -> None:
+        if data[:2] == b"\x1f\x8b":
+            self._zlib = zlib.decompressobj(wbits=31)
+        elif self._coding == "gzip":
+            self._plain = True
+        elif data[0] & 0x0F == 8 and int.from_bytes(data[:2]) % 31 == 0:
+            self._zlib = zlib.decompressobj(wbits=15)
+        else:
+            self._zlib = zlib.decompressobj(wbits=-15)
+
+    def _inflate(self, data: bytes, room: int) -> bytes:
+        assert self._zlib is not None
+        pieces: list[bytes] = []
+        while room > 0:
+            if self._zlib.eof:
+                if data[:2] != b"\x1f\x8b":
+                    break  # padding behind the last member
+                self._zlib = zlib.decompressobj(wbits=31)
+            want = min(room, _PIECE)
+            try:
+                piece = self._zlib.decompress(data, want)
+            except zlib.error as error:
+                raise HopError("encoding", f"the {self._coding} body is broken: {error}") from None
+            pieces.append(piece)
+            room -= len(piece)
+            data = self._zlib.unused_data if self._zlib.eof else self._zlib.unconsumed_tail
+            if not data and len(piece) < want:
+                break  # a full piece may have more behind it without any input left
+        return b"".join(pieces)
+
+
+class Body:
+    """Collects a body of at most `limit` bytes, before and after decompression."""
+
+    def __init__(self, content_encoding: str | None, limit: int) -> None:
+        self._limit = limit
+        self._received = 0
+        self._length = 0
+        self._pieces: list[bytes] = []
+        self._decoder = _decoder(content_encoding)
+
+    def feed(self, data: bytes) -> None:
+        """Take what arrived. Raises HopError: `too_large` at the first byte over the limit, `encoding`."""
+        self._received += len(data)
+        piece = self._decoder.feed(data, self._limit + 1 - self._length)
+        self._length += len(piece)
+        if self._length > self._limit or self._received > self._limit:
+            raise HopError("too_large", f"the document is larger than {self._limit} bytes")
+        self._pieces.append(piece)
+
+    def finish(self) -> bytes:
+        """The whole body. Raises HopError when the compressed stream isn't complete."""
+        if self._received:
+            self._decoder.finish()
+        return b"".join(self._pieces)
+
+
+def _decoder(content_encoding: str | None) -> _Decoder:
+    codings = [part.strip().lower() for part in (content_encoding or "").split(",")]
+    codings = [coding for coding in codings if coding not in {"", "identity", "none", "utf-8"}]
+    if not codings:
+        return _Identity()
+    coding = codings[0].removeprefix("x-")
+    if len(codings) > 1 or coding not in {"gzip", "deflate"}:
+        raise HopError(
+            "encoding", f"the server sent the Content-Encoding '{content_encoding}', which we didn't ask for"
+        )
+    return _Inflate(coding)

@@ -1,0 +1,158 @@
+"""The one door out to the web: a GET with limits, validators and every hop checked (design: ingest, Limits and guards).
+
+The feed cache (time to live, one request for many askers) will stand in front of `Fetcher.fetch`, with its signature.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable
+
+import httpx
+
+from microsub.fetch import headers
+from microsub.fetch.body import Body
+from microsub.fetch.network import Guard, Resolver, ThreadedResolver
+from microsub.fetch.targets import Target, follow, target_of
+from microsub.fetch.transport import GuardedTransport
+from microsub.fetch.values import (
+    Fetched,
+    FetchFailed,
+    FetchRequest,
+    FetchResult,
+    FetchSettings,
+    HopError,
+    NotModified,
+    Reason,
+)
+from microsub.formats.identity import mask_credentials
+
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_PERMANENT = frozenset({301, 308})
+_DOCUMENTS = frozenset({200, 203})
+
+
+class Fetcher:
+    """Fetches documents. One instance serves a whole process; it keeps no cookies, connections or credentials."""
+
+    def __init__(
+        self,
+        settings: FetchSettings,
+        *,
+        resolver: Resolver | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        guard = Guard(resolver if resolver is not None else ThreadedResolver(), settings.allow_private_networks)
+        self._transport = (
+            transport
+            if transport is not None
+            else GuardedTransport(guard, proxy=settings.proxy, ssl_context=ssl_context)
+        )
+
+    async def fetch(self, request: FetchRequest) -> FetchResult:
+        """GET a document, following redirects. Never raises for what publishers, networks or users' URLs do."""
+        status: list[int] = []
+        try:
+            async with asyncio.timeout(self._settings.limits.total):
+                return await self._follow(request, status)
+        except TimeoutError:
+            seconds = self._settings.limits.total
+            return self._failed(request, "timeout", f"the document was not complete after {seconds:g} s", status)
+        except HopError as failure:
+            return self._failed(request, failure.reason, failure.detail, status)
+
+    async def aclose(self) -> None:
+        """Close connections."""
+        await self._transport.aclose()
+
+    async def _follow(self, request: FetchRequest, status: list[int]) -> FetchResult:
+        target = target_of(request.url)
+        permanent = True
+        for _ in range(self._settings.limits.redirects + 1):
+            reply = await self._transport.handle_async_request(self._ask(request, target))
+            status[:] = [reply.status_code]
+            try:
+                location = headers.first(reply.headers.raw, b"location")
+                if reply.status_code not in _REDIRECTS or location is None:
+                    moved_to = target.with_credentials() if permanent and target != target_of(request.url) else None
+                    return await self._conclude(request, target, reply, moved_to, permanent)
+            finally:
+                await reply.aclose()
+            permanent = permanent and reply.status_code in _PERMANENT
+            target = follow(target, location)
+        raise HopError("redirects", f"more than {self._settings.limits.redirects} redirects")
+
+    def _ask(self, request: FetchRequest, target: Target) -> httpx.Request:
+        limits = self._settings.limits
+        agent = headers.user_agent(self._settings.user_agent, self._settings.about, request.subscribers)
+        fields: list[tuple[bytes, bytes]] = [
+            (b"User-Agent", agent.encode("ascii", "ignore")),
+            (b"Accept", request.accept.encode("ascii")),
+            (b"Accept-Encoding", b"gzip, deflate"),
+            (b"Connection", b"close"),
+        ]
+        for name, value in (
+            (b"If-None-Match", headers.encodable(request.etag)),
+            (b"If-Modified-Since", headers.encodable(request.last_modified)),
+            (b"Authorization", target.authorization()),
+        ):
+            if value is not None:
+                fields.append((name, value))
+        waits = {"connect": limits.idle, "read": limits.idle, "write": limits.idle, "pool": limits.total}
+        return httpx.Request("GET", target.url, headers=fields, extensions={"timeout": waits})
+
+    async def _conclude(
+        self, request: FetchRequest, target: Target, reply: httpx.Response, moved_to: str | None, permanent: bool
+    ) -> FetchResult:
+        now = self._clock()
+        raw = reply.headers.raw
+        fields = headers.readable(raw)
+        etag, last_modified = headers.first(raw, b"etag"), headers.first(raw, b"last-modified")
+        if reply.status_code == 304 and (request.etag or request.last_modified):
+            return NotModified(
+                request.url,
+                etag or request.etag,
+                last_modified or request.last_modified,
+                headers.max_age(fields, now),
+                moved_to,
+            )
+        if reply.status_code not in _DOCUMENTS:
+            return self._refused(request, reply.status_code, fields, permanent)
+        return Fetched(
+            url=request.url,
+            final_url=target.url,
+            status=reply.status_code,
+            headers=fields,
+            body=await self._read(reply, fields),
+            content_type=fields.get("content-type"),
+            etag=etag,
+            last_modified=last_modified,
+            max_age=headers.max_age(fields, now),
+            moved_to=moved_to,
+        )
+
+    async def _read(self, reply: httpx.Response, fields: dict[str, str]) -> bytes:
+        body = Body(fields.get("content-encoding"), self._settings.limits.body)
+        async for part in reply.aiter_raw():
+            body.feed(part)
+        return body.finish()
+
+    def _refused(self, request: FetchRequest, status: int, fields: dict[str, str], permanent: bool) -> FetchFailed:
+        wait = headers.retry_after(fields.get("retry-after"), self._clock())
+        reason: Reason = "http"
+        if status == 410 and permanent:
+            # Behind a temporary redirect it is the other address that has gone.
+            reason = "gone"
+        elif status == 429 or (status == 503 and wait is not None):
+            reason = "throttled"
+        detail = f"the server answered {status}"
+        return FetchFailed(mask_credentials(request.url), reason, detail, status, wait)
+
+    def _failed(self, request: FetchRequest, reason: Reason, detail: str, status: list[int]) -> FetchFailed:
+        return FetchFailed(mask_credentials(request.url), reason, detail, status[0] if status else None)

@@ -1,0 +1,92 @@
+"""Reading and writing the headers of a polite client (RFC 9110, RFC 9111). Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+RawHeaders = Iterable[tuple[bytes, bytes]]
+
+
+def readable(raw: RawHeaders) -> dict[str, str]:
+    """Lower-case names to values as latin-1 text, every byte kept; repeated ones joined with a comma."""
+    headers: dict[str, str] = {}
+    for name, value in raw:
+        key = name.decode("latin-1").lower()
+        text = value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
+
+
+def first(raw: RawHeaders, name: bytes) -> str | None:
+    """The first value of a header, as latin-1 text; None when it is missing or empty."""
+    for key, value in raw:
+        if key.lower() == name and value:
+            return value.decode("latin-1")
+    return None
+
+
+def user_agent(software: str, about: str, subscribers: int) -> str:
+    """Who asks, where to read about it, and for how many people."""
+    if not subscribers:
+        return f"{software} (+{about})"
+    return f"{software} (+{about}; {subscribers} subscriber{'' if subscribers == 1 else 's'})"
+
+
+def retry_after(value: str | None, now: float) -> float | None:
+    """Seconds from `now` until another request is welcome; from a number of seconds or a date (RFC 9110, 10.2.3)."""
+    if value is None:
+        return None
+    text = value.strip()
+    if re.fullmatch(r"[0-9]{1,12}(\.[0-9]+)?", text):
+        return float(text)
+    moment = http_date(text)
+    return None if moment is None else max(0.0, moment - now)
+
+
+def http_date(value: str | None) -> float | None:
+    """A date of any HTTP form as Unix seconds; None when it is none."""
+    if not value:
+        return None
+    try:
+        moment = parsedate_to_datetime(value)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return (moment - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds()
+    except (TypeError, ValueError, IndexError, OverflowError):
+        return None
+
+
+def max_age(headers: Mapping[str, str], now: float) -> float | None:
+    """How many seconds longer the publisher calls the reply fresh (RFC 9111, 4.2); None when it doesn't say.
+
+    `no-cache` and `no-store` make it 0; `max-age` counts before `Expires`; the time that the reply has already spent
+    in a shared cache (`Age`) is over.
+    """
+    control = headers.get("cache-control", "").lower()
+    if re.search(r"\b(no-cache|no-store)\b", control):
+        return 0.0
+    found = re.search(r"(?<![\w-])max-age\s*=\s*\"?([0-9]{1,12})", control)
+    if found:
+        age = re.match(r"[0-9]{1,12}", headers.get("age", "").strip())
+        return max(0.0, float(found[1]) - (float(age[0]) if age else 0.0))
+    if "expires" not in headers:
+        return None
+    expires = http_date(headers["expires"])
+    if expires is None:
+        return 0.0  # "0" and other invalid dates mean: already expired
+    sent = http_date(headers.get("date"))
+    return max(0.0, expires - (sent if sent is not None else now))
+
+
+def encodable(value: str | None) -> bytes | None:
+    """A stored validator as the bytes that came; None where there is none, or one that can't stand in a header."""
+    if not value:
+        return None
+    try:
+        raw = value.encode("latin-1")
+    except UnicodeEncodeError:
+        return None
+    return None if re.search(rb"[\x00\r\n]", raw) else raw

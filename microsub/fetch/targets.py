@@ -1,0 +1,107 @@
+"""URLs as they are requested: IDN hosts, unicode paths, credentials taken out. Pure."""
+
+from __future__ import annotations
+
+import base64
+from contextlib import suppress
+from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes, urljoin, urlsplit, urlunsplit
+
+import httpx
+import idna
+
+from microsub.fetch.values import HopError
+
+MAX_URL = 8192
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One hop. `url` has an ASCII host, an escaped path, no fragment and no credentials.
+
+    `userinfo` is what stood before the `@`, as written, or empty; `host` is lower case and without brackets.
+    """
+
+    url: str
+    scheme: str
+    host: str
+    port: int
+    userinfo: str = ""
+
+    def with_credentials(self) -> str:
+        """The whole address, for the next request; never to be shown."""
+        if not self.userinfo:
+            return self.url
+        parts = urlsplit(self.url)
+        return urlunsplit(parts._replace(netloc=f"{self.userinfo}@{parts.netloc}"))
+
+    def authorization(self) -> bytes | None:
+        """The value of an `Authorization` header (RFC 7617), or None."""
+        if not self.userinfo:
+            return None
+        name, _, password = self.userinfo.partition(":")
+        return b"Basic " + base64.b64encode(unquote_to_bytes(name) + b":" + unquote_to_bytes(password))
+
+
+def target_of(url: str) -> Target:
+    """Take an absolute http or https URL apart. Raises HopError (`bad_url`)."""
+    text = "".join(url.split()) if url.strip() != url or "\n" in url or "\t" in url else url
+    if len(text) > MAX_URL:
+        raise HopError("bad_url", f"the URL is longer than {MAX_URL} characters")
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError as error:
+        raise HopError("bad_url", f"the URL can't be read: {error}") from None
+    scheme = parts.scheme.lower()
+    if scheme not in _DEFAULT_PORTS:
+        raise HopError("bad_url", f"only http and https can be fetched, found '{scheme[:20]}'")
+    if not parts.hostname:
+        raise HopError("bad_url", "the URL names no host")
+    host = ascii_host(parts.hostname)
+    netloc = f"[{host}]" if ":" in host else host
+    if port is not None and port != _DEFAULT_PORTS[scheme]:
+        netloc = f"{netloc}:{port}"
+    try:
+        clean = httpx.URL(urlunsplit((scheme, netloc, parts.path or "/", parts.query, "")))
+    except (httpx.InvalidURL, UnicodeError) as error:
+        raise HopError("bad_url", f"the URL can't be requested: {error}") from None
+    userinfo = parts.netloc.rpartition("@")[0]
+    return Target(str(clean), scheme, host, port or _DEFAULT_PORTS[scheme], userinfo)
+
+
+def ascii_host(host: str) -> str:
+    """A host name as DNS knows it. IDNA 2008 with the mapping of UTS 46, else IDNA 2003: emoji domains exist."""
+    if host.isascii():
+        return host.lower()
+    with suppress(idna.IDNAError):
+        return idna.encode(host, uts46=True).decode("ascii")
+    try:
+        return host.encode("idna").decode("ascii").lower()
+    except UnicodeError:
+        raise HopError("bad_url", "the host name can't be written in ASCII") from None
+
+
+def follow(current: Target, location: str) -> Target:
+    """Where a redirect leads. Raises HopError (`bad_url`).
+
+    Credentials stay on their host, and never go from https to http.
+    """
+    # Many servers send unescaped UTF-8, which arrived as latin-1.
+    with suppress(UnicodeError):
+        location = location.encode("latin-1").decode("utf-8")
+    try:
+        target = target_of(urljoin(current.url, location))
+    except ValueError as error:
+        raise HopError("bad_url", f"the redirect leads nowhere: {error}") from None
+    keeps = target.host == current.host and not (current.scheme == "https" and target.scheme == "http")
+    if current.userinfo and keeps and not target.userinfo and _same_service(current, target):
+        return Target(target.url, target.scheme, target.host, target.port, current.userinfo)
+    return target
+
+
+def _same_service(current: Target, target: Target) -> bool:
+    if current.scheme == target.scheme:
+        return current.port == target.port
+    return current.port == _DEFAULT_PORTS[current.scheme] and target.port == _DEFAULT_PORTS[target.scheme]

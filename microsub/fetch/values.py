@@ -1,0 +1,132 @@
+"""What goes into the one door out, and what comes back: requests, results and settings as frozen values.
+
+What publishers and networks do wrong is a `FetchFailed`, never an exception.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network
+from typing import Literal, get_args
+
+from microsub import __version__
+
+Network = IPv4Network | IPv6Network
+
+FEED_ACCEPT = (
+    "application/atom+xml, application/rss+xml, application/feed+json, application/rdf+xml;q=0.9, "
+    "application/xml;q=0.8, text/xml;q=0.8, application/json;q=0.7, text/html;q=0.6, */*;q=0.1"
+)
+PAGE_ACCEPT = "text/html, application/xhtml+xml;q=0.9, */*;q=0.1"
+
+Reason = Literal[
+    "timeout",
+    "connect",
+    "dns",
+    "tls",
+    "blocked",
+    "too_large",
+    "redirects",
+    "http",
+    "gone",
+    "throttled",
+    "protocol",
+    "encoding",
+    "bad_url",
+]
+REASONS: frozenset[str] = frozenset(get_args(Reason))
+
+
+@dataclass(frozen=True, slots=True)
+class FetchLimits:
+    """Bounds of one fetch, redirects included: `total` and `idle` in seconds, `body` in bytes after decompression."""
+
+    total: float = 30.0
+    idle: float = 10.0
+    redirects: int = 5
+    body: int = 10 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FetchSettings:
+    """How this instance goes out.
+
+    `about` is the URL that the User-Agent names; `allow_private_networks` lists the networks that may be reached though
+    they aren't public; `proxy` is an http or https URL of an outgoing proxy, itself exempt from the address check.
+    """
+
+    user_agent: str = f"microsub-server/{__version__}"
+    about: str = "https://indieweb.org/Microsub"
+    allow_private_networks: tuple[Network, ...] = ()
+    proxy: str | None = None
+    limits: FetchLimits = field(default_factory=FetchLimits)
+
+
+@dataclass(frozen=True, slots=True)
+class FetchRequest:
+    """One GET. Validators are latin-1 text and go back byte for byte; `subscribers` is told to the publisher."""
+
+    url: str
+    etag: str | None = None
+    last_modified: str | None = None
+    accept: str = FEED_ACCEPT
+    subscribers: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """A document.
+
+    `url` is the request's; `final_url` where the document was found, without credentials, the base for what it links
+    to; `headers` have lower-case names, several values joined with a comma; `max_age` is how many seconds longer the
+    publisher calls it fresh, or None; `moved_to` is the new address when every hop was a 301 or 308.
+    """
+
+    url: str
+    final_url: str
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    content_type: str | None
+    etag: str | None
+    last_modified: str | None
+    max_age: float | None
+    moved_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotModified:
+    """A 304: what was sent as validators still holds; `etag` and `last_modified` are those to send next time."""
+
+    url: str
+    etag: str | None
+    last_modified: str | None
+    max_age: float | None
+    moved_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FetchFailed:
+    """No document. `url` and `detail` may be shown and logged: credentials are masked.
+
+    `retry_after` is in seconds from now, where the publisher named a time.
+    """
+
+    url: str
+    reason: Reason
+    detail: str
+    status: int | None = None
+    retry_after: float | None = None
+
+
+FetchResult = Fetched | NotModified | FetchFailed
+
+
+class HopError(Exception):
+    """One hop of a fetch can't be completed; the fetcher turns it into a `FetchFailed`. Transports raise it too."""
+
+    def __init__(self, reason: Reason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
