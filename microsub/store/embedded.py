@@ -33,7 +33,9 @@ from typing import IO
 from urllib.parse import quote
 
 import redis
+from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, RedisError
+from redis.retry import Retry
 
 from microsub.errors import ConfigError, StoreUnavailable
 from microsub.store.program import choose, programs, text_of
@@ -44,6 +46,7 @@ SOCKET_PATH_LIMIT = 107
 START_TIMEOUT = 30.0
 STOP_TIMEOUT = 60.0
 _POLL = 0.01
+_NO_RETRY = Retry(NoBackoff(), 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,10 +191,10 @@ def _try_lock(file: IO[bytes]) -> bool:
 def _answer(socket: str, data_dir: Path) -> Record | None:
     """The server behind `socket` when it is alive and serves `data_dir`; waits as long as it reads its data."""
     while True:
-        client = redis.Redis(unix_socket_path=socket, socket_timeout=5, socket_connect_timeout=5, retry=None)
+        client = redis.Redis(unix_socket_path=socket, socket_timeout=5, socket_connect_timeout=5, retry=_NO_RETRY)
         try:
             info = client.info("server")
-            where = client.config_get("dir")["dir"]
+            where = client.config_get("dir")["dir"] or ""
             client.ping()
         except BusyLoadingError:
             time.sleep(_POLL * 5)

@@ -66,6 +66,7 @@ def _wheel_program() -> str | None:
 
 
 def version_of(path: str) -> Version | None:
+    """What the program says of itself; None where it can't be run or says nothing of the kind."""
     try:
         command = [path, "--version"]
         text = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout  # noqa: S603
