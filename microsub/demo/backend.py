@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from microsub.demo.cast import BY_SLUG
+from microsub.demo.documents import feed_paths
 from microsub.demo.markup import feed_path, home_path
 
-POLL_SECONDS = 10
-"""How often the demo's feeds are polled; far more often than is polite towards anybody else."""
+POLL_SECONDS = 5
+"""How often each of the demo's feeds is polled; far more often than is polite towards anybody else."""
 
 CHANNELS: Mapping[str, Sequence[tuple[str, str, Sequence[str]]]] = {
     "robin": (
@@ -28,10 +32,11 @@ CHANNELS: Mapping[str, Sequence[tuple[str, str, Sequence[str]]]] = {
 
 def backend_document(base: str) -> dict[str, Any]:
     """The content of a backend.json that follows the publisher at `base` (no slash at its end)."""
+    host = urlsplit(base).hostname or "127.0.0.1"
     return {
         "users": {
             user: {
-                "me": f"{base}{home_path(BY_SLUG['mo'])}{user}",
+                "me": f"{base}/people/{user}/",
                 "channels": [
                     {"uid": uid, "name": name, "feeds": [_feed(base, slug) for slug in slugs]}
                     for uid, name, slugs in channels
@@ -39,10 +44,25 @@ def backend_document(base: str) -> dict[str, Any]:
             }
             for user, channels in CHANNELS.items()
         },
-        "settings": {},
+        "settings": {
+            "max_items": 500,
+            "hosts": {host: {"interval": 0, "concurrency": 4}},
+            "feeds": {base + path: {"interval": POLL_SECONDS, "ttl": 0} for path in feed_paths()},
+        },
     }
 
 
 def _feed(base: str, slug: str) -> dict[str, Any]:
     blog = BY_SLUG[slug]
-    return {"url": base + feed_path(blog), "name": blog.title, "interval": POLL_SECONDS}
+    return {"url": base + feed_path(blog), "name": blog.title}
+
+
+def write_backend(path: Path, base: str) -> bool:
+    """Write the demo's backend.json to `path`; True when it was written.
+
+    A file that follows the publisher at `base` already is left alone, because it holds what was changed since.
+    """
+    if path.exists() and f'"{base}{home_path(BY_SLUG["mo"])}"' in path.read_text():
+        return False
+    path.write_text(json.dumps(backend_document(base), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return True

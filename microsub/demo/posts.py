@@ -1,7 +1,7 @@
 """What each blog has posted at a given instant: a pure function of the cast, a seed and the clock.
 
-Post `n` of a blog appears at `n * every + offset` seconds of Unix time, so the past is as long as one likes, nothing is
-kept anywhere, and two processes agree. A blog that edits shows revision `r` of a post once it is `edits[r-1]` old.
+Post `n` of a blog appears `n * every + offset` seconds after `BEGINNING`, so nothing is kept anywhere and two
+processes agree. A blog that edits shows revision `r` of a post once it is `edits[r-1]` seconds old.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ from microsub.demo.cast import BLOGS, Blog
 
 SEED = 20
 """The seed when none is given; another one gives other texts at the same times."""
+
+BEGINNING = 1_767_225_600
+"""When post 0 of every blog was written: 2026-01-01, in Unix seconds. What would be older has a negative number."""
 
 PLACES = (
     ("Little Quay", "54.3270", "-2.7460"),
@@ -70,7 +73,12 @@ def path_of(blog: Blog, number: int) -> str:
 
 def newest_number(blog: Blog, now: float) -> int:
     """The number of the newest post at `now` (Unix seconds)."""
-    return int((now - blog.offset) // blog.every)
+    return int((now - BEGINNING - blog.offset) // blog.every)
+
+
+def time_of(blog: Blog, number: int) -> int:
+    """When a post is published, in Unix seconds."""
+    return BEGINNING + number * blog.every + blog.offset
 
 
 def posts(blog: Blog, now: float, seed: int = SEED) -> tuple[Post, ...]:
@@ -82,7 +90,7 @@ def posts(blog: Blog, now: float, seed: int = SEED) -> tuple[Post, ...]:
 def post(blog: Blog, number: int, now: float, seed: int = SEED) -> Post:
     """One post as it stands at `now` (Unix seconds), which must not be before it was published."""
     chance = random.Random(f"{seed}/{blog.slug}/{number}")  # noqa: S311 - invented texts, no secret
-    published = datetime.fromtimestamp(number * blog.every + blog.offset, UTC)
+    published = datetime.fromtimestamp(time_of(blog, number), UTC)
     due = [timedelta(seconds=age) for age in blog.edits if published.timestamp() + age <= now]
     kind = blog.kinds[number % len(blog.kinds)]
     paragraphs = _paragraphs(blog, kind, chance)
@@ -140,4 +148,4 @@ def _target(blog: Blog, kind: str, number: int, chance: random.Random) -> tuple[
     if kind not in _ANSWERS:
         return None
     other = chance.choice([one for one in BLOGS if one is not blog])
-    return other, newest_number(other, number * blog.every + blog.offset)
+    return other, newest_number(other, time_of(blog, number))

@@ -18,22 +18,28 @@ from typing import Any
 
 import uvicorn
 
+from microsub.demo.backend import write_backend
 from microsub.demo.documents import Document, document
 from microsub.demo.posts import SEED
+
+__all__ = ["Publisher", "app", "serve", "write_backend"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Answer = tuple[int, list[tuple[bytes, bytes]], bytes]
+"""Status, headers, body."""
 
 
 class Publisher:
     """An ASGI application that publishes the demo's blogs.
 
-    `base` is its own address without a slash at its end, for the absolute URLs in feeds; `clock` returns Unix seconds.
-    `requests` counts the answers per path and status, so that one can see how it is polled.
+    `base` is its own address without a slash at its end, for the absolute URLs in feeds; an empty one takes the
+    address at which the request came in. `clock` returns Unix seconds. `requests` counts the answers per path and
+    status, so that one can see how it is polled.
     """
 
-    def __init__(self, base: str, clock: Callable[[], float] = time.time, seed: int = SEED) -> None:
+    def __init__(self, base: str = "", clock: Callable[[], float] = time.time, seed: int = SEED) -> None:
         self.base = base
         self.clock = clock
         self.seed = seed
@@ -43,20 +49,18 @@ class Publisher:
         """Answer one request; anything but HTTP is left alone."""
         if scope["type"] != "http":
             return
-        status, headers, body = self.answer(scope["method"], scope["path"], _headers(scope))
+        status, headers, body = self.answer(scope["method"], scope["path"], _headers(scope), _address(scope))
         key = (scope["path"], status)
         if status != 404:
             self.requests[key] = self.requests.get(key, 0) + 1
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
 
-    def answer(
-        self, method: str, path: str, request: Mapping[str, str]
-    ) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-        """Status, headers and body for a request; header names of `request` are in lower case."""
+    def answer(self, method: str, path: str, request: Mapping[str, str], address: str) -> Answer:
+        """What to say to a request; its header names are in lower case, `address` is where it came in."""
         if method not in {"GET", "HEAD"}:
             return 405, [(b"allow", b"GET, HEAD")], b""
-        found = document(path, self.clock(), self.base, self.seed)
+        found = document(path, self.clock(), self.base or address, self.seed)
         if found is None:
             return 404, [(b"content-type", b"text/plain")], b"nothing here (yet)\n"
         etag = f'"{hashlib.blake2s(found.body, digest_size=12).hexdigest()}"'
@@ -64,6 +68,16 @@ class Publisher:
         if _is_fresh(request, etag, found.changed):
             return 304, validators, b""
         return 200, [*validators, *_entity(found)], found.body
+
+
+def app() -> Publisher:
+    """The publisher as an ASGI application for a server of the caller's own."""
+    return Publisher()
+
+
+def _address(scope: Scope) -> str:
+    host, port = scope.get("server") or ("127.0.0.1", 80)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _headers(scope: Scope) -> dict[str, str]:

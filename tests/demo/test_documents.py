@@ -13,7 +13,7 @@ import pytest
 from microsub.demo.cast import BLOGS, BY_SLUG, Blog
 from microsub.demo.documents import document, documents, feed_paths
 from microsub.demo.markup import feed_path
-from microsub.demo.posts import newest_number, post, posts
+from microsub.demo.posts import newest_number, post, posts, time_of
 
 NOW = 1_780_000_000.0
 BASE = "http://127.0.0.1:9"
@@ -31,6 +31,13 @@ def entries(now: float = NOW) -> list[dict]:
     page = mf2py.parse(doc=found.body.decode(), url=BASE + "/mo/")
     (h_feed,) = [item for item in page["items"] if "h-feed" in item["type"]]
     return [child for child in h_feed["children"] if child["type"][0] in {"h-entry", "h-event"}]
+
+
+def address(value: str | dict) -> str:
+    """The URL in a parsed value: a plain one, one with a text beside it, or an embedded item."""
+    if isinstance(value, str):
+        return value
+    return value["properties"]["url"][0] if "properties" in value else value["value"]
 
 
 def test_same_instant_gives_the_same_bytes() -> None:
@@ -60,7 +67,7 @@ def test_something_new_every_few_seconds() -> None:
 def test_a_post_appears_at_its_own_time_and_never_before(blog: Blog) -> None:
     """A document changes exactly when its blog posts, and its newest post is not in the future."""
     number = newest_number(blog, NOW) + 1
-    instant = number * blog.every + blog.offset
+    instant = time_of(blog, number)
     path = feed_path(blog)
     assert document(f"/{blog.slug}/{number}", instant - 0.001, BASE) is None
     assert document(f"/{blog.slug}/{number}", instant, BASE) is not None
@@ -84,7 +91,7 @@ def test_edits_change_title_text_and_updated_but_not_published() -> None:
     """A post of Second Thoughts is revised three times and keeps its id and time."""
     blog = BY_SLUG["second-thoughts"]
     number = newest_number(blog, NOW)
-    start = number * blog.every + blog.offset
+    start = time_of(blog, number)
     seen = [post(blog, number, start + age) for age in (0, *blog.edits)]
     assert [one.revision for one in seen] == [0, 1, 2, 3]
     assert len({one.title for one in seen}) == 4
@@ -190,7 +197,7 @@ def test_pictures_and_answered_posts_exist() -> None:
     for entry in entries():
         for name in ("photo", "in-reply-to", "like-of", "bookmark-of"):
             for value in entry["properties"].get(name, []):
-                url = value["properties"]["url"][0] if isinstance(value, dict) else value
+                url = address(value)
                 assert document(url.removeprefix(BASE), NOW, BASE) is not None
     png = document("/media/mo.png", NOW, BASE)
     assert png is not None

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from importlib import resources
+from pathlib import Path
+
 import httpx
+import jsonschema
 import pytest
 
 from microsub.demo.backend import CHANNELS, backend_document
 from microsub.demo.cast import BLOGS, BY_SLUG
 from microsub.demo.documents import feed_paths
-from microsub.demo.posts import newest_number
-from microsub.demo.publisher import Publisher, serve
+from microsub.demo.posts import newest_number, time_of
+from microsub.demo.publisher import Publisher, app, serve, write_backend
 
 NOW = 1_780_000_000.0
 BASE = "http://127.0.0.1:9"
@@ -58,7 +63,7 @@ async def test_unchanged_feed_is_answered_with_304(client: httpx.AsyncClient, pa
 async def test_new_post_and_edit_change_both_validators(client: httpx.AsyncClient, clock: Clock) -> None:
     """After a post, and after an edit, old validators fetch the new document."""
     blog = BY_SLUG["second-thoughts"]
-    start = newest_number(blog, NOW) * blog.every + blog.offset
+    start = time_of(blog, newest_number(blog, NOW))
     instants = (start, start + blog.edits[0], start + blog.every)
     seen = []
     for clock.now in instants:
@@ -111,6 +116,32 @@ async def test_taken_port_is_an_error() -> None:
         with pytest.raises(OSError, match="Address already in use"):
             async with serve(port=int(first.base.rpartition(":")[2])):
                 pass
+
+
+async def test_without_a_base_it_takes_the_address_of_the_request() -> None:
+    """As a guest of somebody else's server it writes the address that it is reached at."""
+    transport = httpx.ASGITransport(app())
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:8123") as client:
+        reply = await client.get("/orrery/atom.xml")
+    assert 'xml:base="http://127.0.0.1:8123"' in reply.text
+
+
+def test_backend_is_written_once_per_address(tmp_path: Path) -> None:
+    """A file that follows this publisher stays as it was edited; one for another port is replaced."""
+    path = tmp_path / "backend.json"
+    assert write_backend(path, BASE)
+    edited = json.loads(path.read_text()) | {"x-note": "mine"}
+    path.write_text(json.dumps(edited))
+    assert not write_backend(path, BASE)
+    assert json.loads(path.read_text()) == edited
+    assert write_backend(path, BASE + "9")
+    assert json.loads(path.read_text()) == backend_document(BASE + "9")
+
+
+def test_backend_document_is_valid() -> None:
+    """The schema of backend.json accepts it."""
+    schema = resources.files("microsub.config").joinpath("backend.schema.json").read_text()
+    jsonschema.validate(backend_document(BASE), json.loads(schema))
 
 
 def test_backend_document_follows_every_blog_for_two_users() -> None:
