@@ -1,0 +1,283 @@
+"""What an edit of backend.json asks the stores to do: one frozen value per change.
+
+Each may be applied twice without harm. `str()` of a change is its line in the log; URLs are shown without passwords.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from microsub.config.backend import ChannelConfig, FeedConfig, InstanceSettings, Limits
+from microsub.config.settings import mask_password
+
+RuleKind = Literal["mute", "block"]
+
+
+@dataclass(frozen=True, slots=True)
+class UserAdded:
+    """A user that isn't there, or is disabled (`restored`) and comes back with all they had."""
+
+    user: str
+    me: str = ""
+    restored: bool = False
+
+    def __str__(self) -> str:
+        return f"user {self.user} {'restored' if self.restored else 'added'}"
+
+
+@dataclass(frozen=True, slots=True)
+class UserChanged:
+    """The user's site is another one."""
+
+    user: str
+    me: str
+
+    def __str__(self) -> str:
+        return f"user {self.user}: site changed to {mask_password(self.me)}"
+
+
+@dataclass(frozen=True, slots=True)
+class UserRemoved:
+    """The user is disabled; restorable for 30 days."""
+
+    user: str
+
+    def __str__(self) -> str:
+        return f"user {self.user} disabled, restorable for 30 days"
+
+
+@dataclass(frozen=True, slots=True)
+class UserSettingsChanged:
+    """The limits that hold for all of the user's channels; absent ones fall back to the instance's."""
+
+    user: str
+    settings: Limits
+
+    def __str__(self) -> str:
+        return f"user {self.user}: settings changed"
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelAdded:
+    """A channel that isn't there, or was removed (`restored`) and comes back with its timeline."""
+
+    user: str
+    uid: str
+    name: str
+    restored: bool = False
+
+    def __str__(self) -> str:
+        return f"channel {self.user}/{self.uid} {'restored' if self.restored else 'added'}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelRenamed:
+    """The channel's name; its uid never changes."""
+
+    user: str
+    uid: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"channel {self.user}/{self.uid} renamed to '{self.name}'"
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelRemoved:
+    """The channel disappears; restorable for 30 days."""
+
+    user: str
+    uid: str
+
+    def __str__(self) -> str:
+        return f"channel {self.user}/{self.uid} removed, restorable for 30 days"
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelsReordered:
+    """All of the user's channels in their new order, those made through the API included."""
+
+    user: str
+    uids: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"channels of {self.user} put in the order {', '.join(self.uids)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSettingsChanged:
+    """The channel's own limits and filters, whole; absent limits fall back to the user's."""
+
+    user: str
+    uid: str
+    settings: Limits
+    filters: Mapping[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"channel {self.user}/{self.uid}: settings changed"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedAdded:
+    """The channel follows a feed more."""
+
+    user: str
+    uid: str
+    url: str
+    name: str | None = None
+
+    def __str__(self) -> str:
+        return f"channel {self.user}/{self.uid} follows {mask_password(self.url)}"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRenamed:
+    """The owner's own name for a feed; None: the feed's title again."""
+
+    user: str
+    uid: str
+    url: str
+    name: str | None
+
+    def __str__(self) -> str:
+        return f"channel {self.user}/{self.uid}: {mask_password(self.url)} is called '{self.name or ''}'"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRemoved:
+    """The channel follows a feed less."""
+
+    user: str
+    uid: str
+    url: str
+
+    def __str__(self) -> str:
+        return f"channel {self.user}/{self.uid} no longer follows {mask_password(self.url)}"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleAdded:
+    """A mute or block; `uid` is `global` for all channels."""
+
+    user: str
+    uid: str
+    kind: RuleKind
+    url: str
+
+    def __str__(self) -> str:
+        return f"channel {self.user}/{self.uid}: {self.kind} {mask_password(self.url)}"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRemoved:
+    """A mute or block less."""
+
+    user: str
+    uid: str
+    kind: RuleKind
+    url: str
+
+    def __str__(self) -> str:
+        return f"channel {self.user}/{self.uid}: no more {self.kind} of {mask_password(self.url)}"
+
+
+@dataclass(frozen=True, slots=True)
+class InstanceSettingsChanged:
+    """What holds for everybody."""
+
+    settings: InstanceSettings
+
+    def __str__(self) -> str:
+        return "settings of the instance changed"
+
+
+Change = (
+    UserAdded
+    | UserChanged
+    | UserRemoved
+    | UserSettingsChanged
+    | ChannelAdded
+    | ChannelRenamed
+    | ChannelRemoved
+    | ChannelsReordered
+    | ChannelSettingsChanged
+    | FeedAdded
+    | FeedRenamed
+    | FeedRemoved
+    | RuleAdded
+    | RuleRemoved
+    | InstanceSettingsChanged
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """File and API changed the same thing; the later change won."""
+
+    what: str
+    file: str
+    api: str
+    winner: Literal["file", "api"]
+
+    def __str__(self) -> str:
+        winner = "the file" if self.winner == "file" else "the API"
+        return f"{self.what}: the file has {self.file}, the API {self.api}; {winner} changed it later and wins"
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """What the stores hold now.
+
+    `users` has every user that isn't disabled, with the channels that aren't removed, in order. `changed` gives, by
+    (user, uid), Unix time of the API's last change of a channel, where it is known. `disabled` users and `removed`
+    channels can be restored. `settings` are the instance's and, per user, the limits in force.
+    """
+
+    users: Mapping[str, CurrentUser] = field(default_factory=dict)
+    settings: InstanceSettings = InstanceSettings()
+    disabled: frozenset[str] = frozenset()
+    removed: frozenset[tuple[str, str]] = frozenset()
+    changed: Mapping[tuple[str, str], float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentUser:
+    """A user as the stores have them; the channels' content may be what users made through the API."""
+
+    name: str
+    me: str = ""
+    channels: tuple[ChannelConfig, ...] = ()
+    settings: Limits = Limits()
+    mute: tuple[str, ...] = ()
+    block: tuple[str, ...] = ()
+
+    def channel(self, uid: str) -> ChannelConfig | None:
+        """The channel of that uid, None where there is none."""
+        return next((channel for channel in self.channels if channel.uid == uid), None)
+
+
+__all__ = [
+    "Change",
+    "ChannelAdded",
+    "ChannelRemoved",
+    "ChannelRenamed",
+    "ChannelSettingsChanged",
+    "ChannelsReordered",
+    "Conflict",
+    "Current",
+    "CurrentUser",
+    "FeedAdded",
+    "FeedConfig",
+    "FeedRemoved",
+    "FeedRenamed",
+    "InstanceSettingsChanged",
+    "RuleAdded",
+    "RuleKind",
+    "RuleRemoved",
+    "UserAdded",
+    "UserChanged",
+    "UserRemoved",
+    "UserSettingsChanged",
+]

@@ -1,0 +1,262 @@
+"""JSON text with places: which line a value stands in, and how to change values without touching the rest.
+
+`read` is strict (RFC 8259, and no key twice in one object). `rewrite` writes a changed document so that what did not
+change keeps its very text: a file under version control shows only the lines that matter.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from microsub.errors import ConfigError
+
+Path = tuple[str | int, ...]
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_DECODER = json.JSONDecoder()
+_PLAIN = re.compile(r"[A-Za-z0-9_$-]+\Z")
+_WIDTH = 100
+"""New lists and objects of plain values up to this many characters go on one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value and where its text stands; `items` holds the members of an object or the elements of a list."""
+
+    value: Any
+    start: int
+    end: int
+    items: tuple[tuple[str | int, Node], ...] = ()
+
+    def child(self, key: str | int) -> Node | None:
+        """The node of one member or element, None where there is none."""
+        return next((node for name, node in self.items if name == key), None)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonText:
+    """A document as it was read: its text, its value, and the places of its parts."""
+
+    text: str
+    root: Node
+
+    def line(self, path: Path) -> int:
+        """The line (from 1) of the value at `path`, or of its nearest container that exists."""
+        node = self.root
+        for key in path:
+            child = node.child(key)
+            if child is None:
+                break
+            node = child
+        return self.text.count("\n", 0, node.start) + 1
+
+
+def show(path: Path) -> str:
+    """A path as people read it: `users.alice.channels[0].uid`."""
+    text = ""
+    for key in path:
+        if isinstance(key, int):
+            text += f"[{key}]"
+        elif _PLAIN.match(key):
+            text += f".{key}" if text else key
+        else:
+            text += f"[{json.dumps(key, ensure_ascii=False)}]"
+    return text
+
+
+def read(body: bytes, file: str) -> JsonText:
+    """Read a document. Raises ConfigError with line and column of what isn't JSON, or of a key that stands twice."""
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start) + 1
+        found = f"the byte 0x{body[error.start]:02x}, which is not UTF-8"
+        raise ConfigError(file=file, path=f"line {line}", found=found, expected="UTF-8 text") from None
+    try:
+        json.loads(text, parse_constant=_refuse)
+        root, _ = _scan(text, _skip(text, 0))
+    except json.JSONDecodeError as error:
+        raise _syntax(text, error, file) from None
+    except _DuplicateKeyError as error:
+        raise ConfigError(
+            file=file,
+            path=_place(text, error.position),
+            found=f"the key '{error.key}' a second time in one object",
+            expected="each key once",
+        ) from None
+    except RecursionError:
+        raise ConfigError(file=file, path="", found="lists within lists without end", expected="a document") from None
+    except _NoNumberError as error:
+        raise ConfigError(file=file, path="", found=str(error), expected="a number that JSON knows") from None
+    try:
+        json.dumps(root.value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            file=file, path="", found="half of a surrogate pair (\\ud8… to \\udf…)", expected="whole characters"
+        ) from None
+    return JsonText(text, root)
+
+
+class _DuplicateKeyError(Exception):
+    def __init__(self, key: str, position: int) -> None:
+        super().__init__(key)
+        self.key = key
+        self.position = position
+
+
+class _NoNumberError(ValueError):
+    pass
+
+
+def _refuse(word: str) -> Any:
+    raise _NoNumberError(word)
+
+
+def _place(text: str, position: int) -> str:
+    line = text.count("\n", 0, position) + 1
+    return f"line {line}, column {position - text.rfind(chr(10), 0, position)}"
+
+
+def _syntax(text: str, error: json.JSONDecodeError, file: str) -> ConfigError:
+    position = error.pos
+    if not text.strip():
+        return ConfigError(file=file, path="line 1, column 1", found="an empty file", expected="a JSON object")
+    before = text[:position].rstrip()
+    around = text[position : position + 20].partition("\n")[0].strip()
+    found = (
+        f"'{around}'" if around else "the end of the line" if position < len(text.rstrip()) else "the end of the file"
+    )
+    expected = {
+        "Expecting ',' delimiter": "a comma or a closing bracket",
+        "Expecting ':' delimiter": "a colon after the key",
+        "Expecting value": "a value",
+        "Expecting property name enclosed in double quotes": "a key in double quotes",
+        "Extra data": "the end of the file",
+    }.get(error.msg, f"valid JSON ({error.msg[:1].lower()}{error.msg[1:]})")
+    if around[:1] in "]}" and around and before.endswith(","):
+        expected += " after the comma (JSON has no comma before a closing bracket)"
+    elif around.startswith(("//", "/*", "#")):
+        expected += " (JSON has no comments)"
+    return ConfigError(file=file, path=_place(text, position), found=found, expected=expected)
+
+
+# --- places (the text is known to be valid JSON here) ------------------------------------------------------------
+
+
+def _skip(text: str, position: int) -> int:
+    match = _SPACE.match(text, position)
+    return match.end() if match else position
+
+
+def _scan(text: str, start: int) -> tuple[Node, int]:
+    if text[start] == "{":
+        return _scan_object(text, start)
+    if text[start] == "[":
+        return _scan_list(text, start)
+    value, end = _DECODER.raw_decode(text, start)
+    return Node(value, start, end), end
+
+
+def _scan_object(text: str, start: int) -> tuple[Node, int]:
+    items: dict[str | int, Node] = {}
+    position = _skip(text, start + 1)
+    while text[position] != "}":
+        key_at = position
+        key, position = _DECODER.raw_decode(text, position)
+        if key in items:
+            raise _DuplicateKeyError(key, key_at)
+        position = _skip(text, _skip(text, position) + 1)  # the colon
+        items[key], position = _scan(text, position)
+        position = _skip(text, position)
+        if text[position] == ",":
+            position = _skip(text, position + 1)
+    value = {key: node.value for key, node in items.items()}
+    return Node(value, start, position + 1, tuple(items.items())), position + 1
+
+
+def _scan_list(text: str, start: int) -> tuple[Node, int]:
+    items: list[tuple[str | int, Node]] = []
+    position = _skip(text, start + 1)
+    while text[position] != "]":
+        node, position = _scan(text, position)
+        items.append((len(items), node))
+        position = _skip(text, position)
+        if text[position] == ",":
+            position = _skip(text, position + 1)
+    return Node([node.value for _, node in items], start, position + 1, tuple(items)), position + 1
+
+
+# --- writing -----------------------------------------------------------------------------------------------------
+
+
+def rewrite(original: JsonText, document: Mapping[str, Any]) -> str:
+    """The text of `document`, keeping the original's text for every part that is unchanged, its indentation and its
+    last line break.
+    """
+    text = original.text
+    indent = re.search(r"\n([ \t]+)\S", text)
+    writer = _Writer(text, indent.group(1) if indent else "  ", "\r\n" if "\r\n" in text else "\n")
+    written = writer.value(document, original.root, "")
+    return text[: original.root.start] + written + text[original.root.end :]
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    text: str
+    indent: str
+    newline: str
+
+    def value(self, value: Any, node: Node | None, margin: str) -> str:
+        if node is not None and _same(value, node.value):
+            return self.text[node.start : node.end]
+        if isinstance(value, Mapping) and value:
+            if node is None and self._short(value):
+                return json.dumps(value, ensure_ascii=False)
+            inner = margin + self.indent
+            members = [
+                f"{json.dumps(key, ensure_ascii=False)}: {self.value(part, node.child(key) if node else None, inner)}"
+                for key, part in value.items()
+            ]
+            return self._lines("{", members, "}", margin)
+        if isinstance(value, list) and value:
+            parts = [
+                self.value(part, near, margin + self.indent)
+                for part, near in zip(value, _pair(value, node), strict=True)
+            ]
+            return self._lines("[", parts, "]", margin)
+        return json.dumps(value, ensure_ascii=False)
+
+    def _short(self, value: Mapping[str, Any]) -> bool:
+        plain = not any(isinstance(part, Mapping | list) and part for part in value.values())
+        return plain and len(json.dumps(value, ensure_ascii=False)) <= _WIDTH
+
+    def _lines(self, opening: str, parts: Sequence[str], closing: str, margin: str) -> str:
+        inner = self.newline + margin + self.indent
+        return opening + inner + ("," + inner).join(parts) + self.newline + margin + closing
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Equality that tells 1 from true, and sees the order of keys."""
+    return json.dumps(one) == json.dumps(other)
+
+
+def _pair(values: list[Any], node: Node | None) -> list[Node | None]:
+    """For each new element the old one that it comes from: the same value, else the object with the same identity."""
+    left = [child for _, child in node.items] if node else []
+    pairs: list[Node | None] = []
+    for value in values:
+        near = next((child for child in left if _same(child.value, value)), None)
+        if near is None and isinstance(value, Mapping):
+            near = next((child for child in left if _identity(child.value) == _identity(value) is not None), None)
+        if near is not None:
+            left.remove(near)
+        pairs.append(near)
+    return pairs
+
+
+def _identity(value: Any) -> Any:
+    return (value.get("uid") or value.get("url")) if isinstance(value, Mapping) else None

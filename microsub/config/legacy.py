@@ -1,0 +1,154 @@
+"""The single-user file of the earlier Go server, read as if it were today's.
+
+It has `Channels` (uid → channel), `Feeds` (uid → list of feeds), `Settings` (uid → filters), `NextUID`, `Me`,
+`TokenEndpoint` and `AuthEnabled`; Go matches keys without regard to case, in nested objects too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from microsub.config.urls import comparable, usable
+from microsub.config.validate import Findings
+
+_KEYS = frozenset({"channels", "feeds", "nextuid", "me", "tokenendpoint", "authenabled"})
+_OWN = "notifications"
+_RESERVED = frozenset({"global", "saved"})
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+
+
+def is_legacy(document: Any) -> bool:
+    """Whether this is the old form: it has one of its keys at the top, and no `users`."""
+    if not isinstance(document, Mapping):
+        return False
+    keys = {key.lower() for key in document}
+    return "users" not in keys and bool(keys & _KEYS)
+
+
+def upgrade(document: Mapping[str, Any], findings: Findings | None = None) -> dict[str, Any]:
+    """Today's form of an old document; one that is today's already comes back as it is.
+
+    The user is named after the host of `Me`, else `default`. Channels keep their uids and order. What is not usable is
+    noted in `findings` and left out.
+    """
+    if not is_legacy(document):
+        return dict(document)
+    top = _Object(document, (), findings)
+    me = top.text("me")
+    user: dict[str, Any] = {}
+    if me:
+        user["me"] = me
+    endpoint = top.text("tokenendpoint")
+    if endpoint:
+        user["token_endpoint"] = endpoint
+    user["channels"] = _channels(top)
+    if findings and top.get("authenabled") is False:
+        findings.warn((top.key("authenabled"),), "requests always need a token here")
+    kept = {key: value for key, value in document.items() if key.startswith(("x-", "_", "//", "$"))}
+    return kept | {"users": {user_name(me): user}}
+
+
+def user_name(me: str) -> str:
+    """The user name that a site gives: its host with `-` for what a name can't hold, `default` where there is none."""
+    try:
+        host = urlsplit(me).hostname or ""
+    except ValueError:
+        host = ""
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", host).strip("-")[:64]
+    return name or "default"
+
+
+class _Object:
+    """An object whose keys are found without regard to case; the last spelling wins, as in Go."""
+
+    def __init__(self, value: Any, path: tuple[str | int, ...], findings: Findings | None) -> None:
+        self.path = path
+        self.findings = findings
+        self.value: Mapping[str, Any] = value if isinstance(value, Mapping) else {}
+        self.spelling = {key.lower(): key for key in self.value}
+        if value is not None and not isinstance(value, Mapping):
+            self.wrong(path, value, "an object")
+
+    def key(self, name: str) -> str:
+        return self.spelling.get(name, name)
+
+    def get(self, name: str) -> Any:
+        return self.value.get(self.key(name))
+
+    def object(self, name: str) -> _Object:
+        return _Object(self.get(name), (*self.path, self.key(name)), self.findings)
+
+    def text(self, name: str) -> str:
+        value = self.get(name)
+        if value is None or isinstance(value, str):
+            return value or ""
+        self.wrong((*self.path, self.key(name)), value, "text")
+        return ""
+
+    def wrong(self, path: tuple[str | int, ...], value: Any, expected: str) -> None:
+        if self.findings:
+            self.findings.wrong(path, self.findings.written(path, value), expected)
+
+
+def _channels(top: _Object) -> list[dict[str, Any]]:
+    declared, feeds, settings = top.object("channels"), top.object("feeds"), top.object("settings")
+    channels = []
+    taken: set[str] = set()
+    for key in dict.fromkeys([*declared.value, *feeds.value]):  # both maps count, in this order
+        entry = _Object(declared.value.get(key), (*declared.path, key), top.findings)
+        uid = _uid(entry.text("uid") or key, taken)
+        taken.add(uid)
+        channel: dict[str, Any] = {"uid": uid, "name": entry.text("name") or key}
+        urls = _feeds(feeds, key)
+        if urls:
+            channel["feeds"] = urls
+        filters = _filters(_Object(settings.value.get(key), (*settings.path, key), top.findings))
+        if filters:
+            channel["settings"] = {"filters": filters}
+        if uid != _OWN or urls or filters:  # it exists anyway
+            channels.append(channel)
+    return channels
+
+
+def _uid(text: str, taken: set[str]) -> str:
+    """A usable uid, the old one wherever possible."""
+    uid = text if _NAME.match(text) else re.sub(r"[^A-Za-z0-9_-]+", "-", text).strip("-")[:64] or "channel"
+    number = 2
+    plain = uid[:60]
+    while uid in taken or uid in _RESERVED:
+        uid = f"{plain}-{number}"
+        number += 1
+    return uid
+
+
+def _feeds(feeds: _Object, key: str) -> list[Any]:
+    listed = feeds.value.get(key) or []
+    path = (*feeds.path, key)
+    if not isinstance(listed, list):
+        feeds.wrong(path, listed, "a list")
+        return []
+    urls: dict[str, Any] = {}
+    for index, part in enumerate(listed):
+        here: tuple[str | int, ...] = (*path, index)
+        entry = _Object({} if isinstance(part, str) else part, here, feeds.findings)
+        url = part if isinstance(part, str) else entry.text("url")
+        if not usable(url) and "${" not in url:
+            feeds.wrong(here, url or part, "a feed with an http or https URL")
+            continue
+        name = entry.text("name")
+        urls.setdefault(comparable(url), {"url": url, "name": name} if name else url)
+    return list(urls.values())
+
+
+def _filters(settings: _Object) -> dict[str, Any]:
+    filters: dict[str, Any] = {}
+    for old, new in (("includeregex", "include_regex"), ("excluderegex", "exclude_regex")):
+        if settings.text(old):
+            filters[new] = settings.text(old)
+    types = settings.get("excludetype")
+    if isinstance(types, list) and types:
+        filters["exclude_types"] = [kind for kind in types if isinstance(kind, str) and kind]
+    return filters

@@ -1,0 +1,298 @@
+"""What is wrong with a backend.json: the schema's findings and our own, each as a precise ConfigError.
+
+JSON Schema (draft 2020-12, `backend.schema.json`) says what editors can check; duplicates, reserved names, URLs and
+regular expressions are checked here. A key that looks like a misspelt one is an error, because what it was meant to
+say would be lost in silence; any other unknown key is a warning, and stays in the file.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib.resources import files
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+from microsub.config.jsontext import JsonText, Path, show
+from microsub.config.settings import mask_password
+from microsub.config.urls import comparable, usable
+from microsub.config.variables import has_variable
+from microsub.errors import ConfigError
+
+UNUSABLE_UIDS = ("global", "saved")
+"""Names that the protocol uses for something else; `notifications` may be declared, to give it feeds and settings."""
+
+_URL = "an http or https URL, such as https://blog.example/feed.xml"
+_CLOSE = 0.75
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of backend.json, as shipped with the package."""
+    text = files("microsub.config").joinpath("backend.schema.json").read_text(encoding="utf-8")
+    parsed: dict[str, Any] = json.loads(text)
+    return parsed
+
+
+@functools.cache
+def _validator() -> Draft202012Validator:
+    return Draft202012Validator(schema())
+
+
+@dataclass
+class Findings:
+    """What was found, in the order of the file. `source` tells lines and the text as written, before expansion."""
+
+    file: str
+    source: JsonText
+    problems: list[tuple[int, ConfigError]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    _seen: set[Path] = field(default_factory=set)
+
+    def wrong(self, path: Path, found: str, expected: str) -> None:
+        """Note an error; the first one of a place is enough."""
+        if path not in self._seen:
+            self._seen.add(path)
+            error = ConfigError(file=self.file, path=self.place(path), found=found, expected=expected)
+            self.problems.append((self.source.line(path), error))
+
+    def warn(self, path: Path, sentence: str) -> None:
+        """Note something that works, but hardly as meant."""
+        self.warnings.append(f"{self.file}: {self.place(path)}: {sentence}")
+
+    def place(self, path: Path) -> str:
+        """The place as people find it."""
+        line = f"line {self.source.line(path)}"
+        return f"{show(path)} ({line})" if path else line
+
+    def written(self, path: Path, value: Any) -> str:
+        """The value as the file has it: a variable by its name, never by what it holds."""
+        node = self.source.root
+        for key in path:
+            child = node.child(key)
+            if child is None:
+                return describe(value)
+            node = child
+        return describe(node.value if has_variable(node.value) else value)
+
+    def errors(self) -> tuple[ConfigError, ...]:
+        """The errors, in the order of the file."""
+        return tuple(error for _, error in sorted(self.problems, key=lambda entry: entry[0]))
+
+
+def describe(value: Any) -> str:
+    """A JSON value in words, short, without passwords."""
+    if isinstance(value, str):
+        text = mask_password(value) if "://" in value else value
+        return f"'{text if len(text) <= 80 else text[:77] + '…'}'"
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int | float):
+        return f"the number {json.dumps(value)}"
+    if isinstance(value, Mapping):
+        return "an object"
+    return "a list"
+
+
+def validate(document: Any, findings: Findings) -> None:
+    """Note in `findings` all that is wrong with the expanded `document`."""
+    for error in _validator().iter_errors(document):
+        _report(error, findings)
+    if isinstance(document, Mapping):
+        _check_users(document, findings)
+        _check_instance(document, findings)
+
+
+# --- the schema's findings in our words --------------------------------------------------------------------------
+
+_KINDS = {
+    "object": "an object",
+    "array": "a list",
+    "string": "text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+}
+
+
+def _report(error: ValidationError, findings: Findings) -> None:
+    path: Path = tuple(error.absolute_path)
+    finding = _Finding(path, str(error.validator), error.validator_value, error.instance, error.schema)
+    if finding.keyword == "additionalProperties":
+        _unknown_keys(finding, findings)
+    elif finding.keyword == "required":
+        for name in finding.rule:
+            if name not in finding.value:
+                findings.wrong((*path, name), "nothing", _expected_required(name))
+    elif "propertyNames" in error.absolute_schema_path:
+        findings.wrong((*path, finding.value), f"the name {describe(finding.value)}", _expected(finding))
+    else:
+        findings.wrong(path, findings.written(path, finding.value), _expected(finding))
+
+
+@dataclass(frozen=True, slots=True)
+class _Finding:
+    path: Path
+    keyword: str
+    rule: Any
+    value: Any
+    schema: Any
+
+
+def _expected(finding: _Finding) -> str:
+    rule = finding.rule
+    match finding.keyword:
+        case "type":
+            return " or ".join(_KINDS[kind] for kind in ([rule] if isinstance(rule, str) else rule))
+        case "enum":
+            return "one of " + ", ".join(f"'{choice}'" for choice in rule)
+        case "minimum":
+            return f"a number not below {rule}"
+        case "maximum":
+            return f"a number not above {rule}"
+        case "minLength":
+            return "text that is not empty"
+        case "maxLength":
+            return f"at most {rule} characters"
+        case "pattern":
+            return str(finding.schema["patternErrorMessage"])
+        case other:
+            return f"what the schema says with '{other}'"
+
+
+def _expected_required(name: str) -> str:
+    if name == "uid":
+        return "a uid, the channel's lasting name: 1 to 64 letters, digits, '_' or '-'"
+    return _URL if name == "url" else f"'{name}'"
+
+
+def _unknown_keys(finding: _Finding, findings: Findings) -> None:
+    path = finding.path
+    known = list(finding.schema.get("properties", {}))
+    patterns = list(finding.schema.get("patternProperties", {}))
+    for key in finding.value:
+        if key in known or any(re.search(pattern, key) for pattern in patterns):
+            continue
+        near = get_close_matches(key.lower(), known, n=1, cutoff=_CLOSE)
+        if near:
+            names = ", ".join(name for name in known if name != "$schema")
+            expected = f"one of {names}; did you mean '{near[0]}'?"
+            findings.wrong((*path, key), f"the unknown key '{key}'", expected)
+        else:
+            findings.warn((*path, key), "an unknown key, which has no effect (names beginning with 'x-' are for notes)")
+
+
+# --- what a schema can't say -------------------------------------------------------------------------------------
+
+
+def _check_users(document: Mapping[str, Any], findings: Findings) -> None:
+    sites: dict[str, str] = {}
+    for name, user in _members(document.get("users")):
+        path: Path = ("users", name)
+        for key in ("me", "token_endpoint"):
+            _check_url(user.get(key), (*path, key), findings)
+        site = user.get("me")
+        if isinstance(site, str) and sites.setdefault(comparable(site), name) != name:
+            findings.warn((*path, "me"), f"the same site as that of {sites[comparable(site)]}")
+        _check_rules(user, path, findings)
+        _check_channels(user.get("channels"), (*path, "channels"), findings)
+
+
+def _check_channels(channels: Any, path: Path, findings: Findings) -> None:
+    uids: dict[str, int] = {}
+    names: dict[str, int] = {}
+    for index, channel in _elements(channels):
+        here: Path = (*path, index)
+        uid, name = channel.get("uid"), channel.get("name", channel.get("uid"))
+        if uid in UNUSABLE_UIDS:
+            findings.wrong(
+                (*here, "uid"), f"the reserved uid '{uid}'", "another uid: the protocol uses this one itself"
+            )
+        if isinstance(uid, str) and uids.setdefault(uid, index) != index:
+            first = show((*path, uids[uid], "uid"))
+            findings.wrong((*here, "uid"), f"the uid '{uid}' again", f"a uid of its own: {first} has this one")
+        if isinstance(name, str) and names.setdefault(name, index) != index:
+            findings.warn((*here, "name"), f"a second channel with the name '{name}'")
+        _check_feeds(channel.get("feeds"), (*here, "feeds"), findings)
+        _check_rules(channel, here, findings)
+        settings = channel.get("settings")
+        if isinstance(settings, Mapping) and isinstance(settings.get("filters"), Mapping):
+            _check_filters(settings["filters"], (*here, "settings", "filters"), findings)
+
+
+def _check_feeds(feeds: Any, path: Path, findings: Findings) -> None:
+    seen: dict[str, int] = {}
+    for index, feed in enumerate(feeds if isinstance(feeds, list) else ()):
+        here: Path = (*path, index)
+        url = feed.get("url") if isinstance(feed, Mapping) else feed
+        if isinstance(feed, Mapping):
+            here = (*here, "url")
+        if not isinstance(url, str):
+            continue
+        _check_url(url, here, findings)
+        if seen.setdefault(comparable(url), index) != index:
+            first = show((*path, seen[comparable(url)]))
+            findings.wrong(
+                here, f"{findings.written(here, url)} again", f"each feed once per channel: {first} is the same"
+            )
+
+
+def _check_rules(part: Mapping[str, Any], path: Path, findings: Findings) -> None:
+    for key in ("mute", "block"):
+        entries = part.get(key)
+        for index, url in enumerate(entries if isinstance(entries, list) else ()):
+            _check_url(url, (*path, key, index), findings)
+
+
+def _check_filters(filters: Mapping[str, Any], path: Path, findings: Findings) -> None:
+    for key in ("include_regex", "exclude_regex"):
+        pattern = filters.get(key)
+        if isinstance(pattern, str):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                findings.wrong((*path, key), findings.written((*path, key), pattern), f"a regular expression ({error})")
+
+
+def _check_instance(document: Mapping[str, Any], findings: Findings) -> None:
+    settings = document.get("settings")
+    if not isinstance(settings, Mapping):
+        return
+    _check_feeds(settings.get("public_feeds"), ("settings", "public_feeds"), findings)
+    for url, _ in _members(settings.get("feeds")):
+        if not usable(url):
+            findings.wrong(("settings", "feeds", url), f"the key {describe(url)}", _URL)
+    polling = settings.get("polling")
+    if isinstance(polling, Mapping):
+        low, high = polling.get("min_interval", 300), polling.get("max_interval", 86_400)
+        if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
+            key = "min_interval" if "min_interval" in polling else "max_interval"
+            findings.wrong(
+                ("settings", "polling", key),
+                describe(polling[key]),
+                f"min_interval ({low}) not above max_interval ({high})",
+            )
+
+
+def _check_url(url: Any, path: Path, findings: Findings) -> None:
+    if isinstance(url, str) and not usable(url):
+        findings.wrong(path, findings.written(path, url), _URL)
+
+
+def _members(part: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for key, value in part.items() if isinstance(part, Mapping) else ():
+        if isinstance(value, Mapping):
+            yield key, value
+
+
+def _elements(part: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for index, value in enumerate(part if isinstance(part, list) else ()):
+        if isinstance(value, Mapping):
+            yield index, value
