@@ -1,0 +1,103 @@
+"""Which encoding a document really has, whatever it says (https://encoding.spec.whatwg.org/, RFC 7303).
+
+Order: byte order mark, valid UTF-8, what HTTP and the document declare, windows-1252. Text that is valid UTF-8 and not
+plain ASCII is practically never anything else, while wrong declarations are common.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_UNMARKED = (
+    (b"<\0\0\0", "utf-32-le"),
+    (b"\0\0\0<", "utf-32-be"),
+    (b"<\0", "utf-16-le"),
+    (b"\0<", "utf-16-be"),
+    (b"\x4c\x6f\xa7\x94", "cp037"),
+)
+_CHARSET = re.compile(r"(?i)charset\s*=\s*[\"']?\s*([\w.:-]+)")
+_XML = re.compile(rb"<\?xml[^>]*?\bencoding\s*=\s*[\"']\s*([\w.:-]+)")
+_META = re.compile(rb"(?i)<meta\b[^>]*\bcharset\s*=\s*[\"']?\s*([\w.:-]+)")
+# The labels that browsers read as the superset, because publishers do.
+_ALIASES = {
+    "iso-8859-1": "cp1252", "iso8859-1": "cp1252", "latin-1": "cp1252", "latin1": "cp1252", "us-ascii": "cp1252",
+    "ascii": "cp1252", "iso-8859-9": "cp1254", "gb2312": "gb18030", "gbk": "gb18030", "x-gbk": "gb18030",
+    "shift_jis": "cp932", "shift-jis": "cp932", "x-sjis": "cp932", "ks_c_5601-1987": "cp949", "euc-kr": "cp949",
+    "tis-620": "cp874", "iso-8859-11": "cp874", "x-cp1251": "cp1251", "cp-1251": "cp1251", "utf8": "utf-8",
+    "unicode": "utf-16", "big5": "big5hkscs",
+}  # fmt: skip
+
+
+def decode(body: bytes, content_type: str | None) -> str:
+    """`body` as text; never fails. Undecodable bytes become U+FFFD only where nothing better fits."""
+    for mark, encoding in _MARKS:
+        if body.startswith(mark):
+            return body[len(mark) :].decode(encoding, "replace")
+    for start, encoding in _UNMARKED:
+        if body.startswith(start):
+            return body.decode(encoding, "replace")
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError:
+        return _decode_other(body, content_type)
+    # ISO-2022-JP and friends are pure ASCII bytes.
+    if "\x1b" in text and (declared := _declared(body, content_type)):
+        return _try(body, declared[0]) or text
+    return text
+
+
+def _decode_other(body: bytes, content_type: str | None) -> str:
+    declared = _declared(body, content_type)
+    said_utf8 = any(_codec(name) == "utf-8" for name in declared)
+    # A document that says UTF-8, cut off or with a stray byte: keep it, lose the byte.
+    if said_utf8 and _mostly_utf8(body):
+        return body.decode("utf-8", "replace")
+    for name in declared:
+        if _codec(name) != "utf-8" and (text := _try(body, name)) is not None:
+            return text
+    if _mostly_utf8(body):
+        return body.decode("utf-8", "replace")
+    return _try(body, "cp1252") or body.decode("latin-1")
+
+
+def _declared(body: bytes, content_type: str | None) -> list[str]:
+    """What HTTP, the XML declaration and the HTML head say, HTTP first."""
+    found = []
+    if content_type and (match := _CHARSET.search(content_type)):
+        found.append(match[1])
+    head = body[:2048]
+    for pattern in (_XML, _META):
+        if hit := pattern.search(head):
+            found.append(hit[1].decode("ascii", "replace"))
+    return found
+
+
+def _mostly_utf8(body: bytes) -> bool:
+    """Whether valid multi-byte sequences outnumber the broken bytes clearly."""
+    text = body[:200_000].decode("utf-8", "replace")
+    broken = text.count("\ufffd")
+    return broken * 10 < sum(char > "\x7f" for char in text) - broken
+
+
+def _try(body: bytes, name: str) -> str | None:
+    codec = _codec(name)
+    try:
+        return body.decode(codec)
+    except LookupError:  # unknown, or a codec that isn't for text
+        return None
+    except ValueError:
+        # The bytes that windows-1252 leaves undefined are controls in ISO-8859-1.
+        return body.decode("latin-1") if codec == "cp1252" else None
+
+
+def _codec(name: str) -> str:
+    label = name.strip().lower()
+    return _ALIASES.get(label, label)

@@ -1,0 +1,87 @@
+"""Which post is which: across polls, across edits, across two feeds of the same site.
+
+An identity is a string that stays the same as long as the post does. It is a key, never shown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+
+from microsub.formats.urls import (
+    canonical_feed_url,
+    has_credentials,
+    host_of,
+    mask_credentials,
+    normalise_profile,
+    normalise_url,
+)
+from microsub.model.jf2 import Entry
+
+__all__ = [
+    "canonical_feed_url",
+    "has_credentials",
+    "host_of",
+    "identities",
+    "identity",
+    "mask_credentials",
+    "normalise_profile",
+    "normalise_url",
+    "twin_identity",
+]
+
+MAX_IDENTITY = 512
+
+
+def identity(entry: Entry) -> str:
+    """What `entry` is known by: its guid, else its link, else a hash of title and content.
+
+    Guids and links are compared in normal form, so that a move to https or a new campaign parameter is no new post.
+    """
+    return _bounded(normalise_url(entry.guid or "") or normalise_url(entry.url or "") or _hash_of_text(entry))
+
+
+def identities(entries: Sequence[Entry]) -> list[str]:
+    """The identities of a whole document, in its order.
+
+    Some publishers give several posts one guid (the site's address, say). Those are told apart by their links, or by
+    their text where links are missing too; what agrees in both is one post that is listed twice.
+    """
+    found = [identity(entry) for entry in entries]
+    links: dict[str, set[str]] = {}
+    for entry, guid in zip(entries, found, strict=True):
+        links.setdefault(guid, set()).add(_second_look(entry))
+    shared = {guid for guid, count in Counter(found).items() if count > 1 and len(links[guid]) > 1}
+    return [
+        _bounded(f"{guid} {_second_look(entry)}") if guid in shared else guid
+        for entry, guid in zip(entries, found, strict=True)
+    ]
+
+
+def twin_identity(entry: Entry) -> str | None:
+    """What copies of one post in two feeds have in common: guid and link together, as a hex digest.
+
+    None where one of them is missing: a link alone proves too little.
+    """
+    if not entry.guid or not entry.url:
+        return None
+    return hashlib.sha256(f"{normalise_url(entry.guid)}\n{normalise_url(entry.url)}".encode()).hexdigest()
+
+
+def _second_look(entry: Entry) -> str:
+    return normalise_url(entry.url) if entry.url and entry.url != entry.guid else _hash_of_text(entry)
+
+
+def _hash_of_text(entry: Entry) -> str:
+    content = entry.content
+    body = (content.text or content.html or "") if content else ""
+    text = "\0".join((entry.name or "", body or entry.summary or "", *entry.photo, *entry.audio, *entry.video))
+    return "text:" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _bounded(text: str) -> str:
+    """Guids become hash fields in Redis: one of a megabyte must not."""
+    if len(text) <= MAX_IDENTITY:
+        return text
+    return text[:64] + "#" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

@@ -1,0 +1,98 @@
+"""Attached files: enclosures, Media RSS and iTunes elements, and which of them are pictures, films or sound."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from microsub.formats.urls import host_of, safe_url
+from microsub.model.jf2 import Enclosure
+
+MAX_ENCLOSURES = 50
+
+_EXTENSIONS = {
+    "photo": "jpg jpeg png gif webp avif heic svg bmp tif tiff",
+    "video": "mp4 m4v webm mov mkv ogv avi m3u8 mpg mpeg 3gp",
+    "audio": "mp3 m4a m4b aac ogg oga opus flac wav wma",
+}
+_KIND_OF_EXTENSION = {extension: kind for kind, names in _EXTENSIONS.items() for extension in names.split()}
+_KIND_OF_TYPE = {"image": "photo", "video": "video", "audio": "audio"}
+_CLOCK = re.compile(r"(?:(\d{1,3}):)?(\d{1,3}):(\d{1,2})(?:\.\d+)?\Z")
+# Portraits of the author that WordPress declares as if they belonged to the post.
+_PORTRAITS = re.compile(r"(?:.*\.)?gravatar\.com\Z")
+
+Node = dict[str, Any]
+
+
+def kind_of(enclosure: Enclosure) -> str | None:
+    """`photo`, `video`, `audio` or None: by media type, else by the file name's ending."""
+    if enclosure.type:
+        main = enclosure.type.partition("/")[0].strip().lower()
+        if main in _KIND_OF_TYPE:
+            return _KIND_OF_TYPE[main]
+        if enclosure.type.strip().lower() not in {"application/octet-stream", "binary/octet-stream", "text/html"}:
+            return None
+    try:
+        ending = urlsplit(enclosure.url).path.rpartition(".")[2].lower()
+    except ValueError:
+        return None
+    return _KIND_OF_EXTENSION.get(ending)
+
+
+def number(value: object) -> int | None:
+    """A non-negative integer, however it is written; None for anything else."""
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, int | float):
+        return int(value) if 0 <= value < 2**53 else None
+    text = str(value).strip().replace(",", "")
+    try:
+        found = int(text) if text.isdecimal() else int(float(text))
+    except (ValueError, OverflowError):
+        return None
+    return found if 0 <= found < 2**53 else None
+
+
+def seconds(value: object) -> int | None:
+    """A duration as `3600`, `60:00` or `1:00:00`, in seconds."""
+    if isinstance(value, str) and (match := _CLOCK.match(value.strip())):
+        return int(match[1] or 0) * 3600 + int(match[2]) * 60 + int(match[3])
+    return number(value)
+
+
+def enclosures(node: Node, links: list[Node], base: str) -> tuple[Enclosure, ...]:
+    """All files of a feedparser entry, each once: `enclosure`, then `media:content`."""
+    found: dict[str, Enclosure] = {}
+    duration = seconds(node.get("itunes_duration"))
+    for link in links:
+        if link.get("rel") == "enclosure" and (url := safe_url(link.get("href"), base)) and url not in found:
+            kind = str(link.get("type") or "").strip().lower() or None
+            enclosure = Enclosure(url, kind, number(link.get("length")) or None, title=link.get("title") or None)
+            if duration and kind_of(enclosure) in {"audio", "video"}:
+                enclosure = Enclosure(url, kind, enclosure.length, duration, enclosure.title)
+            found[url] = enclosure
+    for item in node.get("media_content") or []:
+        url = safe_url(item.get("url"), base)
+        if url and url not in found and not _PORTRAITS.match(host_of(url)):
+            found[url] = Enclosure(
+                url, _media_type(item), number(item.get("filesize")) or None, seconds(item.get("duration")) or None
+            )
+    return tuple(found.values())[:MAX_ENCLOSURES]
+
+
+def _media_type(item: Node) -> str | None:
+    """`type`, else what `medium` says as far as the name of the file doesn't."""
+    if kind := str(item.get("type") or "").strip().lower():
+        return kind
+    medium = str(item.get("medium") or "").strip().lower()
+    return f"{medium}/*" if medium in _KIND_OF_TYPE else None
+
+
+def featured(node: Node, base: str) -> str | None:
+    """The picture that stands for the entry: its thumbnail, else its iTunes image."""
+    for item in node.get("media_thumbnail") or []:
+        if url := safe_url(item.get("url"), base):
+            return url
+    image = node.get("image")
+    return safe_url(image.get("href"), base) if isinstance(image, dict) else None

@@ -1,0 +1,64 @@
+"""Any feed document to jf2: recognise the format, let its module read it, clean and complete what came out.
+
+Nothing behind this module needs to ask which format a post came from. `docs/reference` lists what is supported.
+"""
+
+from __future__ import annotations
+
+import re
+
+from microsub.errors import ParseError
+from microsub.formats import html, jsonfeed, syndication
+from microsub.formats.encoding import decode
+from microsub.formats.normalise import normalise
+from microsub.formats.raw import RawFeed
+from microsub.model.jf2 import Feed
+
+_PROLOGUE = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE\b[^\[>]*(?:\[.*?\]\s*)?>)", re.S | re.I)
+_ROOT = re.compile(r"\s*<(?:[\w.-]{1,40}:)?([A-Za-z][\w.-]{0,40})")
+_SYNDICATION = frozenset({"rss", "rdf", "feed", "channel"})
+
+
+def parse(body: bytes, url: str, content_type: str | None) -> Feed:
+    """Read `body`, which was served from `url` as `content_type` (the whole header value, or None).
+
+    The result is sanitised, its URLs are absolute http(s) URLs, post types are set, every entry has an author card,
+    and at most the 300 newest entries are in it, in document order. Raises ParseError, and nothing else, for whatever
+    isn't a feed.
+    """
+    try:
+        return normalise(_read(body, url, content_type))
+    except ParseError:
+        raise
+    except Exception as error:
+        # The parsers beneath raise anything on documents that were made to break them.
+        raise ParseError(url, f"the document can't be read ({type(error).__name__})") from error
+
+
+def _read(body: bytes, url: str, content_type: str | None) -> RawFeed:
+    text = decode(body, content_type)
+    kind = sniff(text, content_type)
+    if kind == "json":
+        return jsonfeed.to_jf2(text, url)
+    if kind == "syndication":
+        return syndication.to_jf2(text, url)
+    if kind == "html":
+        return html.to_jf2(text, url)
+    raise ParseError(url, "the document is empty" if not text.strip() else "the document is no feed and no web page")
+
+
+def sniff(text: str, content_type: str | None) -> str | None:
+    """`json`, `syndication`, `html` or None: by what stands there, then by what HTTP says."""
+    start = text.lstrip("\ufeff \t\r\n\0")
+    if start[:1] == "{":
+        return "json"
+    position = 0
+    while match := _PROLOGUE.match(start, position):
+        position = match.end()
+    root = _ROOT.match(start, position)
+    if root:
+        return "syndication" if root[1].lower() in _SYNDICATION else "html"
+    declared = (content_type or "").partition(";")[0].strip().lower()
+    if declared.endswith(("/xml", "+xml")) and declared != "application/xhtml+xml" and "<" in start:
+        return "syndication"
+    return "html" if "<" in start else None

@@ -1,0 +1,31 @@
+"""What a format module hands to `parse`: values as found, bodies not yet cleaned.
+
+`feed` and `entry` carry everything but bodies. `html` or `text` is the body, `base` what its links are relative to
+(`xml:base` may differ from entry to entry). `title_html` says that the name is markup.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from microsub.model.jf2 import Entry, Feed
+
+
+@dataclass(slots=True)
+class RawEntry:
+    """One entry before cleaning."""
+
+    entry: Entry
+    base: str
+    html: str | None = None
+    text: str | None = None
+    summary_html: str | None = None
+    name_html: str | None = None
+
+
+@dataclass(slots=True)
+class RawFeed:
+    """A document before cleaning."""
+
+    feed: Feed
+    entries: list[RawEntry] = field(default_factory=list)

@@ -1,0 +1,83 @@
+"""HTML as a person would read it: paragraphs and lines where a browser breaks them, no markup."""
+
+from __future__ import annotations
+
+import html as entities
+import re
+
+_TAG = re.compile(r'<(/?)([a-zA-Z][a-zA-Z0-9]*)[^>"]*(?:"[^"]*"[^>"]*)*>')
+_ALT = re.compile(r'\salt="([^"]*)"')
+_WHITE = re.compile(r"[ \t\r\n\f]+")
+_PRE = re.compile(r"(<pre\b[^>]*>.*?</pre>)", re.S)
+_SILENT = re.compile(r"<(video|audio|iframe)\b[^>]*>.*?</\1>", re.S)
+_BREAK = re.compile(r"[ \x01\x02\n]*[\x01\x02\n][ \x01\x02\n]*")
+_SPACES = re.compile(r"  +")
+
+_LINE = "\x01"
+_PARAGRAPH = "\x02"
+_KEPT_SPACE = "\x03"
+_KEPT_NEWLINE = "\x04"
+_CONTROLS = re.compile(r"[\x00-\x08]")
+
+_PARAGRAPHS = "p h1 h2 h3 h4 h5 h6 blockquote ul ol dl pre table figure hr section article details"
+_LINES = """div li dt dd tr caption figcaption header footer aside main address center summary thead tbody tfoot
+    iframe video audio"""
+_BREAKS = dict.fromkeys(_PARAGRAPHS.split(), _PARAGRAPH) | dict.fromkeys(_LINES.split(), _LINE)
+
+
+def html_to_text(html: str) -> str:
+    """The text of sanitised `html` (as `sanitise.clean_html` returns it: well-formed, double quotes)."""
+    if "<" not in html:
+        return " ".join(_plain(html).split())
+    html = _CONTROLS.sub("", html)
+    if "</video>" in html or "</audio>" in html or "</iframe>" in html:
+        html = _SILENT.sub(_LINE, html)
+    if "<pre" in html:
+        parts = _PRE.split(html)
+        parts[::2] = [_WHITE.sub(" ", part) for part in parts[::2]]
+        parts[1::2] = [_keep(part) for part in parts[1::2]]
+        html = "".join(parts)
+    else:
+        html = _WHITE.sub(" ", html)
+    text = _BREAK.sub(_run, _SPACES.sub(" ", _plain(_TAG.sub(_tag, html))))
+    return text.replace(_KEPT_SPACE, " ").replace(_KEPT_NEWLINE, "\n").strip()
+
+
+def title_text(markup: str) -> str:
+    """A title that may hold markup, on one line."""
+    return " ".join(entities.unescape(_TAG.sub(_tag, markup)).translate({1: " ", 2: " "}).split())
+
+
+def _plain(text: str) -> str:
+    """Resolve the few entities that a serialiser leaves in text."""
+    if "&" not in text:
+        return text
+    text = text.replace("&nbsp;", " ").replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", '"')
+    return text.replace("&amp;", "&")
+
+
+def _tag(match: re.Match[str]) -> str:
+    name = match[2].lower()
+    if found := _BREAKS.get(name):
+        return found
+    if name == "br":
+        return "\n"
+    if name in {"td", "th"}:
+        return " "
+    if name == "img" and (alt := _ALT.search(match[0])) and 0 < len(alt[1]) <= 8 and not alt[1].isascii():
+        return alt[1]  # emoji that a blog engine turned into pictures
+    return ""
+
+
+def _keep(block: str) -> str:
+    """White space inside `pre` counts, but not that inside its tags."""
+    pieces = re.split(r"(<[^>]*>)", block.replace("\r", ""))
+    pieces[::2] = [
+        piece.replace("\t", "    ").replace(" ", _KEPT_SPACE).replace("\n", _KEPT_NEWLINE) for piece in pieces[::2]
+    ]
+    return "".join(pieces)
+
+
+def _run(match: re.Match[str]) -> str:
+    run = match[0]
+    return "\n\n" if _PARAGRAPH in run or run.count("\n") > 1 else "\n"

@@ -1,0 +1,183 @@
+"""What may stand in a URL field, and when two URLs mean the same (https://url.spec.whatwg.org/, RFC 3986).
+
+`safe_url` guards every URL that leaves the formats; the other functions give comparison forms, which are keys and
+never shown.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
+
+import idna
+
+WEB = frozenset({"http", "https"})
+LINK = frozenset({"http", "https", "mailto", "tel", "xmpp", "irc", "ircs", "gemini", "magnet", "geo", "sms", "matrix"})
+MAX_URL = 4096
+
+# Browsers drop tabs and newlines inside a URL, and controls and spaces around it, so "java\nscript:" runs there.
+_IGNORED = re.compile(r"[\t\n\r]")
+_EDGES = "".join(map(chr, range(0x21))) + "\x7f\xa0\u200b\u2028\u2029\ufeff"
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\"<>`\\^{|}\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+_SPACE = re.compile(r"\s")
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_TOO_MANY_SLASHES = re.compile(r"(?i)(https?:)/{3,}")
+
+_TRACKING = re.compile(
+    r"(?i)(?:utm_\w*|pk_\w+|piwik_\w+|mtm_\w+|hsa_\w+|at_(?:medium|campaign|custom\d|link\w*)|fbclid|gclid|dclid|gbraid|wbraid"
+    r"|msclkid|yclid|igshid|mc_[ce]id|_hs(?:enc|mi)|wt_(?:mc|zmc)|wt\.mc_\w+|xtor|ns_(?:mchannel|source|campaign|linkname|fee)"
+    r"|vero_\w+|oly_\w+_id|wickedid|twclid|ttclid|li_fat_id|s_cid|cmpid|ftag|__twitter_impression)"
+)
+_TRACKING_FRAGMENT = re.compile(
+    r"(?i)(?:utm_\w+|xtor|ref|src|rss|sc|at_\w+|mc_[ce]id|ns_\w+|ftag)(?:=.*)?\Z|.*[?&]?utm_\w+="
+)
+_SECRET = re.compile(
+    r"(?i)(?:.*[_-])?(?:token|secret|password|passwd|pass|pwd|api_?key|apikey|auth|key|sig|signature|credentials?|session)\Z"
+)
+_UNRESERVED = re.compile(r"%([0-9A-Fa-f]{2})")
+
+
+def safe_url(value: str | None, base: str = "", schemes: frozenset[str] = WEB) -> str | None:
+    """`value` resolved against `base`, or None where the result isn't an absolute URL with one of `schemes`.
+
+    What a browser would repair (surrounding white space, line breaks inside, blanks) is repaired here first, so that
+    nothing becomes executable after the check.
+    """
+    if not value:
+        return None
+    url = value.strip(_EDGES)
+    if not url or len(url) > MAX_URL:
+        return None
+    url = _TOO_MANY_SLASHES.sub(r"\1//", _IGNORED.sub("", url))
+    try:
+        if url[:8].lower() not in {"https://", "http://"} and not url.lower().startswith("http://"):
+            url = urljoin(base, url)
+        scheme, colon, rest = url.partition(":")
+        scheme = scheme.lower()
+        if not colon or scheme not in schemes:
+            return None
+        if scheme in WEB and (not rest.startswith("//") or not urlsplit(url).hostname):
+            return None
+    except ValueError:
+        return None
+    if _FORBIDDEN.search(url) or _SPACE.search(url):
+        url = _FORBIDDEN.sub(_escape, _SPACE.sub("%20", url))
+    return url
+
+
+def _escape(match: re.Match[str]) -> str:
+    return quote(match[0], safe="", errors="replace")
+
+
+def normalise_url(url: str) -> str:
+    """The comparison form of a post's URL: http and https, tracking parameters and trailing junk make no difference.
+
+    Text that isn't an http(s) URL comes back stripped and otherwise as it was.
+    """
+    parts = _split(url)
+    if parts is None:
+        return url.strip()
+    query = "&".join(p for p in parts.query.split("&") if p and not _TRACKING.fullmatch(p.partition("=")[0]))
+    fragment = "" if _TRACKING_FRAGMENT.match(parts.fragment) else parts.fragment
+    path = _UNRESERVED.sub(_decode_unreserved, parts.path)
+    return urlunsplit(("https", _netloc(parts, "http", "https"), path.rstrip("/") or "/", query, fragment))
+
+
+def normalise_profile(url: str) -> str:
+    """The comparison form of a profile or feed URL in mutes and blocks; `www.`, query and fragment count."""
+    parts = _split(url)
+    if parts is None:
+        return url.strip()
+    netloc = _netloc(parts, "http", "https")
+    return urlunsplit(("https", netloc, parts.path.rstrip("/") or "/", parts.query, parts.fragment))
+
+
+def canonical_feed_url(url: str) -> str:
+    """The key by which a feed is known: case of scheme and host, default port, IDN and fragment make no difference.
+
+    The scheme stays (http and https may serve different feeds); `feed:` becomes what it stands for.
+    """
+    text = url.strip(_EDGES)
+    if text[:5].lower() == "feed:":
+        text = text[5:] if text[5:12].lower().startswith(("http:", "https:")) else "http://" + text[5:].lstrip("/")
+    parts = _split(text)
+    if parts is None:
+        return text
+    path = parts.path or "/"
+    if not path.isascii() or " " in path:
+        path = quote(path, safe="/%:@!$&'()*+,;=~-._")
+    query = parts.query if parts.query.isascii() else quote(parts.query, safe="/?%:@!$&'()*+,;=~-._[]")
+    scheme = parts.scheme.lower()
+    return urlunsplit((scheme, _netloc(parts, scheme), path, query, ""))
+
+
+def mask_credentials(url: str) -> str:
+    """`url` fit to be shown or logged: user, password and secret-looking parameters become `***`."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return re.sub(r"//[^/@]*@", "//***@", url)
+    netloc = "***@" + parts.netloc.rpartition("@")[2] if "@" in parts.netloc else parts.netloc
+    query = "&".join(map(_mask_parameter, parts.query.split("&"))) if parts.query else ""
+    if netloc == parts.netloc and query == parts.query:
+        return url
+    return urlunsplit(parts._replace(netloc=netloc, query=query))
+
+
+def _mask_parameter(pair: str) -> str:
+    name, equals, value = pair.partition("=")
+    return f"{name}=***" if equals and value and _SECRET.match(name) else pair
+
+
+def has_credentials(url: str) -> bool:
+    """Whether `url` carries something that `mask_credentials` would hide."""
+    return mask_credentials(url) != url
+
+
+def host_of(url: str) -> str:
+    """The host in comparison form (lower case, punycode, no port), or `""` where there is none."""
+    try:
+        return ascii_host(urlsplit(url.strip()).hostname or "")
+    except ValueError:
+        return ""
+
+
+@lru_cache(maxsize=4096)
+def ascii_host(host: str) -> str:
+    """`host` in lower case and punycode; a name that IDNA can't express stays as it is, in lower case."""
+    host = host.lower().rstrip(".")
+    if host.isascii():
+        return host
+    try:
+        return idna.encode(host, uts46=True).decode("ascii")
+    except (idna.IDNAError, UnicodeError):
+        return host
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url.strip(_EDGES))
+        if parts.scheme.lower() not in WEB or not parts.hostname:
+            return None
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts
+
+
+def _netloc(parts: SplitResult, *schemes: str) -> str:
+    """User info, host and port with default ports of `schemes` left out."""
+    user, at, _ = parts.netloc.rpartition("@")
+    host = ascii_host(parts.hostname or "")
+    if ":" in host:
+        host = f"[{host}]"
+    default = {80 if scheme == "http" else 443 for scheme in schemes}
+    port = f":{parts.port}" if parts.port is not None and parts.port not in default else ""
+    return f"{user}{at}{host}{port}"
+
+
+def _decode_unreserved(match: re.Match[str]) -> str:
+    """RFC 3986, 6.2.2.2: `%7E` and `~` are the same; other escapes differ only by the case of their digits."""
+    char = chr(int(match[1], 16))
+    return char if char.isascii() and (char.isalnum() or char in "-._~") else match[0].upper()

@@ -1,0 +1,114 @@
+"""jf2 values as the JSON that Microsub clients read (`protocol.md`, "Items"; https://jf2.spec.indieweb.org/).
+
+Several clients drop a whole page for one wrong type, so types are fixed here: lists are lists even with one value,
+coordinates are strings, and a property without a value is absent.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from microsub.model.jf2 import Card, Content, Enclosure, Entry
+
+_STRINGS = ("uid", "url", "name", "summary")
+_LISTS = ("category", "photo", "video", "audio", "syndication", "like_of", "repost_of", "bookmark_of", "in_reply_to")
+_LATE_STRINGS = ("featured", "quotation_of", "rsvp", "start", "end")
+_CARDS = ("author", "checkin", "location")
+_CARD = (
+    "name",
+    "url",
+    "photo",
+    "note",
+    "latitude",
+    "longitude",
+    "street_address",
+    "locality",
+    "region",
+    "country_name",
+)
+_HYPHEN = {name: name.replace("_", "-") for name in (*_STRINGS, *_LISTS, *_LATE_STRINGS, *_CARD)}
+
+
+def to_wire(entry: Entry) -> dict[str, Any]:
+    """`entry` as JSON-ready values; `type` comes first, `author` is always there."""
+    wire: dict[str, Any] = {"type": entry.type}
+    if entry.post_type:
+        wire["post-type"] = entry.post_type
+    _put_strings(wire, entry, _STRINGS)
+    for name in ("published", "updated"):
+        if (instant := getattr(entry, name)) is not None:
+            wire[name] = timestamp(instant)
+    if content := _content(entry.content):
+        wire["content"] = content
+    for name in _CARDS:
+        if (card := getattr(entry, name)) is not None:
+            wire[name] = card_to_wire(card)
+    wire.setdefault("author", {"type": "card"})
+    for name in _LISTS:
+        if values := getattr(entry, name):
+            wire[_HYPHEN[name]] = list(values)
+    _put_strings(wire, entry, _LATE_STRINGS)
+    if entry.enclosure:
+        wire["enclosure"] = [_enclosure(enclosure) for enclosure in entry.enclosure]
+    if entry.refs:
+        wire["refs"] = {
+            url: card_to_wire(ref) if isinstance(ref, Card) else to_wire(ref) for url, ref in entry.refs.items()
+        }
+    return wire
+
+
+def card_to_wire(card: Card) -> dict[str, Any]:
+    """A person or place as JSON-ready values."""
+    wire: dict[str, Any] = {"type": card.type}
+    _put_strings(wire, card, _CARD)
+    return wire
+
+
+def encode(entry: Entry, *, item_id: str, source: str) -> bytes:
+    """The item as it is stored and served: compact JSON that begins with `{"type":`.
+
+    `_is_read` and `_channel` belong to a reader and are spliced in when a page is built.
+    """
+    wire = {**to_wire(entry), "_id": item_id, "_source": source}
+    try:
+        return orjson.dumps(wire)
+    except orjson.JSONEncodeError:
+        # Lone surrogates, which JSON escapes can smuggle in, have no UTF-8 form.
+        return orjson.dumps(_without_surrogates(wire))
+
+
+def timestamp(instant: datetime) -> str:
+    """ISO 8601 with offset; a naive time is taken for UTC."""
+    if instant.tzinfo is None:
+        instant = instant.replace(tzinfo=UTC)
+    return instant.isoformat(timespec="milliseconds" if instant.microsecond else "seconds")
+
+
+def _put_strings(wire: dict[str, Any], value: Entry | Card, names: tuple[str, ...]) -> None:
+    for name in names:
+        if text := getattr(value, name):
+            wire[_HYPHEN[name]] = text
+
+
+def _content(content: Content | None) -> dict[str, str] | None:
+    if content is None or not (content.html or content.text):
+        return None
+    return {"html": content.html or "", "text": content.text or ""}
+
+
+def _enclosure(enclosure: Enclosure) -> dict[str, Any]:
+    fields = ("url", "type", "length", "duration", "title")
+    return {name: value for name in fields if (value := getattr(enclosure, name)) is not None}
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_without_surrogates(item) for item in value]
+    return value
