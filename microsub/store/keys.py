@@ -70,14 +70,14 @@ ITEM_PREFIX = "item:"
 
 def item(item_id: str) -> str:
     """Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `hash`, `score`, `updated`, `discovered`, `author`,
-    `link` and whatever a post was saved with. Lifetime: as long as a timeline refers to it. `store.items`.
+    `link`, `twin` and whatever a post was saved with. Lifetime: as long as a timeline refers to it. `store.items`.
     """
     return f"{ITEM_PREFIX}{item_id}"
 
 
 def twins(identity: str) -> str:
-    """Set: `<item id> <feed id> <host> <link host>` of the items that share normalised guid and link. Lifetime: 30
-    days after the last write. `store.items`.
+    """Set: `<item id> <feed id> <host> <link host>` of the items that share normalised guid and link. Lifetime: 400
+    days after the last write, prolonged while a feed lists the post. `store.items`.
     """
     return f"twins:{identity}"
 
@@ -123,10 +123,17 @@ def feed_subscribers(feed_id: str) -> str:
 
 
 def hosts_due() -> str:
-    """Sorted set: host by Unix time of its next allowed request; a taken host stands at the end of its lease, and that
-    score is the fencing token. Lifetime: permanent. `store.schedule`.
+    """Sorted set: host by Unix time of its next allowed request; a taken host stands at the end of its lease.
+    Lifetime: permanent. `store.schedule`.
     """
-    return "hosts:due"
+    return "{hosts}:due"
+
+
+def hosts_leases() -> str:
+    """Hash: taken host → fencing token, and `*` → the last token given out. Lifetime: permanent, entries go with the
+    lease. `store.schedule`.
+    """
+    return "{hosts}:leases"
 
 
 def host_due(host: str) -> str:
@@ -135,8 +142,8 @@ def host_due(host: str) -> str:
 
 
 def host(host_name: str) -> str:
-    """Hash: `hold` (Unix time until which nothing is requested), `held:<feed>` (who asked for it). Lifetime: 48 h.
-    `store.schedule`.
+    """Hash: `hold` (Unix time until which nothing is requested), `held:<feed>` (who asked for it), `free` (Unix time of
+    the end of its spacing), `token` (the newest lease that was used). Lifetime: 48 h. `store.schedule`.
     """
     return f"host:{{{host_name}}}"
 
@@ -150,8 +157,8 @@ def user(name: str) -> str:
 
 
 def token(name: str, digest: str) -> str:
-    """Hash: `scope`, `client`, `created`, `expires`. Lifetime: permanent, or until it expires. `store.accounts`; read by
-    every request.
+    """Hash: `scope`, `client`, `created`, `expires`. Lifetime: permanent, or until it expires. `store.accounts`; read
+    by every request.
     """
     return f"user:{{{name}}}:token:{digest}"
 

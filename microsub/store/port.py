@@ -1,7 +1,8 @@
-"""What the stores need of Redis, and no more: the seam between a multiplexed connection, a pool, a cluster and a fake.
+"""What the stores need of Redis, and no more: the seam between one connection, a pool, a cluster and a fake.
 
-Replies are as Redis sends them: bytes, int, None and lists of these; nothing is decoded. A Redis error raises: `StoreFull`
-for `OOM` and `MISCONF`, `StoreUnavailable` when the connection is lost, `redis.ResponseError` for a bug of ours.
+Replies are as Redis sends them: bytes, int, None and lists of these; nothing is decoded. A Redis error raises:
+`StoreFull` for `OOM` and `MISCONF`, `StoreUnavailable` when the connection is lost, `redis.ResponseError` for a bug of
+ours.
 """
 
 from __future__ import annotations

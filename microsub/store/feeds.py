@@ -1,0 +1,179 @@
+"""Feed records: one per distinct feed URL, whoever follows it.
+
+A feed that nobody follows keeps a time to live of 30 days, which the first follower takes away and the last one gives
+back, for everything under the feed's slot at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from microsub.formats.identity import canonical_feed_url
+from microsub.store import keys
+from microsub.store.port import Redis
+from microsub.store.scripts import load
+
+KEEP_UNFOLLOWED = 30 * 86400
+"""Seconds that a feed and its guid map outlive the last follower."""
+
+_CREATE = load("feed_create")
+_UPDATE = load("feed_update")
+_FOLLOWERS = load("feed_followers")
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRecord:
+    """What is known of a feed. Times are Unix seconds, `interval` seconds, validators as they were received (latin-1).
+
+    `gone` says that the publisher answered 410; `moved_to` is a permanent redirect under observation, seen
+    `moved_seen` times since `moved_since`. `extra` holds every other field that was saved.
+    """
+
+    id: str
+    url: str
+    title: str | None = None
+    photo: str | None = None
+    home: str | None = None
+    description: str | None = None
+    format: str | None = None
+    etag: str | None = None
+    last_modified: str | None = None
+    body_hash: str | None = None
+    interval: float | None = None
+    next_poll: float | None = None
+    last_poll: float | None = None
+    last_success: float | None = None
+    failures: int = 0
+    last_error: str | None = None
+    last_error_at: float | None = None
+    gone: bool = False
+    hub: str | None = None
+    self_url: str | None = None
+    moved_to: str | None = None
+    moved_seen: int = 0
+    moved_since: float | None = None
+    created: float | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+_TIMES = frozenset({"interval", "next_poll", "last_poll", "last_success", "last_error_at", "moved_since", "created"})
+_COUNTS = frozenset({"failures", "moved_seen"})
+_NAMED = frozenset(field.name for field in fields(FeedRecord)) - {"id", "extra"}
+
+
+class Feeds:
+    """The feed records and who follows them."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def ensure(self, url: str, now: float) -> FeedRecord:
+        """The feed of that URL (compared in canonical form), created where there is none. Safe to run twice at once."""
+        canonical = canonical_feed_url(url)
+        known = await self.find(url)
+        if known is not None:
+            record = await self.get(known)
+            if record is not None:
+                return record
+            # The record has expired, its URL hasn't: it comes back under the id that the URL stands for.
+            await self._create(known, canonical, now)
+            return await self.get(known) or FeedRecord(known, canonical)
+        feed_id = str(await self._redis.command("INCR", keys.feed_ids()))
+        # First the record, then the claim: a crash in between leaves a record that expires, never a URL without one.
+        await self._create(feed_id, canonical, now)
+        if not await self._redis.command("HSETNX", keys.feeds_by_url(), canonical, feed_id):
+            await self._redis.command("DEL", keys.feed(feed_id))
+            return await self.ensure(url, now)
+        return await self.get(feed_id) or FeedRecord(feed_id, canonical)
+
+    async def find(self, url: str) -> str | None:
+        """The id of the feed of that URL, if there is one."""
+        found = await self._redis.command("HGET", keys.feeds_by_url(), canonical_feed_url(url))
+        return found.decode() if found is not None else None
+
+    async def get(self, feed_id: str) -> FeedRecord | None:
+        """The record of that id, if there is one."""
+        return (await self.get_many([feed_id])).get(feed_id)
+
+    async def get_many(self, feed_ids: Iterable[str]) -> dict[str, FeedRecord]:
+        """The records of those ids, by id; missing ones are left out. One round trip."""
+        ids = list(dict.fromkeys(feed_ids))
+        replies = await self._redis.pipeline([("HGETALL", keys.feed(feed_id)) for feed_id in ids])
+        return {feed_id: _record(feed_id, reply) for feed_id, reply in zip(ids, replies, strict=True) if reply}
+
+    async def update(self, feed_id: str, fields: Mapping[str, str | None]) -> bool:
+        """Set fields, or delete those whose value is None. False where the feed doesn't exist (any more)."""
+        args = [
+            part for name, value in fields.items() for part in (name, "1" if value is not None else "", value or "")
+        ]
+        return bool(await self._redis.script(_UPDATE, [keys.feed(feed_id)], args))
+
+    async def rename(self, feed_id: str, url: str) -> str | None:
+        """Let the feed live at `url` from now on; its former URLs lead to it as before.
+
+        Where `url` is another feed's already, nothing changes and that feed's id is returned.
+        """
+        canonical = canonical_feed_url(url)
+        if not await self._redis.command("HSETNX", keys.feeds_by_url(), canonical, feed_id):
+            owner = await self.find(url)
+            if owner != feed_id:
+                return owner
+        await self.update(feed_id, {"url": canonical})
+        return None
+
+    async def subscribe(self, feed_id: str, user: str, uid: str) -> None:
+        """Note that this channel follows the feed. Running it twice changes nothing."""
+        await self._redis.script(_FOLLOWERS, _slot(feed_id), [f"{user}/{uid}", "follow", KEEP_UNFOLLOWED])
+
+    async def unsubscribe(self, feed_id: str, user: str, uid: str) -> None:
+        """Note that this channel doesn't follow the feed any more; without followers the feed gets a time to live."""
+        await self._redis.script(_FOLLOWERS, _slot(feed_id), [f"{user}/{uid}", "unfollow", KEEP_UNFOLLOWED])
+
+    async def subscribers(self, feed_id: str) -> list[tuple[str, str]]:
+        """User and channel uid of everyone who follows the feed, in a fixed order."""
+        members = await self._redis.command("SMEMBERS", keys.feed_subscribers(feed_id))
+        pairs = (member.decode().split("/", 1) for member in members)
+        return sorted((user, uid) for user, uid in pairs)
+
+    async def subscriber_count(self, feed_id: str) -> int:
+        """How many distinct users follow the feed."""
+        return len({user for user, _ in await self.subscribers(feed_id)})
+
+    async def all_ids(self) -> list[str]:
+        """The ids of all feeds that a URL leads to, read in batches."""
+        found: set[str] = set()
+        cursor: Any = "0"
+        while True:
+            cursor, pairs = await self._redis.command("HSCAN", keys.feeds_by_url(), cursor, "COUNT", 1000)
+            found.update(value.decode() for value in pairs[1::2])
+            if int(cursor) == 0:
+                return sorted(found, key=int)
+
+    async def _create(self, feed_id: str, url: str, now: float) -> None:
+        await self._redis.script(_CREATE, [keys.feed(feed_id)], [url, f"{now:.6f}", KEEP_UNFOLLOWED])
+
+
+def _slot(feed_id: str) -> list[str]:
+    """All keys of a feed; the subscribers first."""
+    key_functions = (keys.feed_subscribers, keys.feed, keys.feed_items, keys.feed_guids, keys.feed_pending)
+    return [key(feed_id) for key in key_functions]
+
+
+def _record(feed_id: str, reply: Sequence[bytes]) -> FeedRecord:
+    values: dict[str, Any] = {}
+    extra: dict[str, str] = {}
+    for raw_name, raw_value in zip(reply[::2], reply[1::2], strict=True):
+        name, text = raw_name.decode(), raw_value.decode("utf-8", "replace")
+        if name not in _NAMED:
+            extra[name] = text
+        elif name in _TIMES:
+            values[name] = float(text)
+        elif name in _COUNTS:
+            values[name] = int(text)
+        elif name == "gone":
+            values[name] = text == "1"
+        else:
+            values[name] = text
+    return FeedRecord(id=feed_id, **{"url": "", **values}, extra=extra)

@@ -1,0 +1,27 @@
+-- Notes that a feed was asked to wait, and holds the whole host while as many feeds as ARGV[4] are.
+--
+-- Atomic: the count and the hold belong together.
+--
+-- KEYS  1 host
+-- ARGV  1 feed  2 until  3 now  4 how many make a hold  5 time to live of the host's record
+-- reply the number of feeds that wait now
+redis.call('HSET', KEYS[1], 'held:' .. ARGV[1], ARGV[2])
+redis.call('EXPIRE', KEYS[1], ARGV[5])
+local now, enough = tonumber(ARGV[3]), tonumber(ARGV[4])
+local untils = {}
+local all = redis.call('HGETALL', KEYS[1])
+for at = 1, #all, 2 do
+  if string.sub(all[at], 1, 5) == 'held:' then
+    if tonumber(all[at + 1]) > now then
+      untils[#untils + 1] = all[at + 1]
+    else
+      redis.call('HDEL', KEYS[1], all[at])
+    end
+  end
+end
+if #untils >= enough then
+  -- Until then, that many feeds wait; after it, fewer.
+  table.sort(untils, function(a, b) return tonumber(a) > tonumber(b) end)
+  redis.call('HSET', KEYS[1], 'hold', untils[enough])
+end
+return #untils

@@ -1,0 +1,17 @@
+-- Takes the hosts that have been due longest, for one worker.
+--
+-- Atomic: a host that is taken stands at the end of its lease at once, so that nobody else finds it due. One whose
+-- lease has run out is due again, and its new token is larger than any before.
+--
+-- KEYS  1 hosts by time  2 leases: host -> token; '*' -> the last token
+-- ARGV  1 now  2 how many at most  3 end of the lease
+-- reply host, token, host, token, …
+local taken = {}
+for _, host in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, ARGV[2])) do
+  local token = redis.call('HINCRBY', KEYS[2], '*', 1)
+  redis.call('HSET', KEYS[2], host, token)
+  redis.call('ZADD', KEYS[1], ARGV[3], host)
+  taken[#taken + 1] = host
+  taken[#taken + 1] = tostring(token)
+end
+return taken

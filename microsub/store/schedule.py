@@ -1,0 +1,146 @@
+"""Who polls what, and when: any number of workers, each host in one pair of hands at a time.
+
+The due set has two levels. Hosts stand in one sorted set by the time of their next allowed request; a worker takes the
+host that has waited longest and then polls the feeds of that host that are due, the earliest first, one request at a
+time. So a slow host delays nobody else, and thousands of feeds on one host queue behind each other.
+
+A lease is a host and a token. A worker that dies gives its host back when the lease runs out; the next token is larger,
+and every write that carries an older one is refused.
+
+The two levels lie in different slots. Feeds are written before their host, and a host that is given back is looked at
+once more afterwards: whatever happens in between, a feed that is due has its host due as well.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from microsub.store import keys
+from microsub.store.port import Arg, Redis
+from microsub.store.scripts import load
+
+HOST_RECORD = 48 * 3600
+"""Seconds that a host's record (holds, spacing) lives."""
+
+LONGEST_HOLD = HOST_RECORD
+FEEDS_FOR_A_HOLD = 3
+
+_FEEDS = load("schedule_feeds")
+_HOSTS = load("schedule_hosts")
+_TAKE = load("schedule_take")
+_LEASE = load("schedule_lease")
+_HOST = load("schedule_host")
+_HOLD = load("schedule_hold")
+
+
+@dataclass(frozen=True, slots=True)
+class HostLease:
+    """The right to send requests to `host`, as long as `token` is its newest."""
+
+    host: str
+    token: str
+
+
+class Schedule:
+    """The due set. All times are Unix seconds."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def add(self, feed_id: str, host: str, due: float) -> None:
+        """Have a feed polled at `due`, or earlier where it was due earlier already."""
+        await self._add([(feed_id, host)], due)
+
+    async def bump(self, feeds: Iterable[tuple[str, str]], now: float) -> None:
+        """Make (feed, host) pairs due at once; the spacing and the holds of their hosts stay in force."""
+        await self._add(feeds, now)
+
+    async def remove(self, feed_id: str, host: str) -> None:
+        """Never poll the feed again. Its host leaves the due set when it was taken next."""
+        await self._redis.pipeline(
+            [("ZREM", keys.host_due(host), feed_id), ("HDEL", keys.host(host), f"held:{feed_id}")]
+        )
+
+    async def take(self, now: float, count: int, lease: float) -> list[HostLease]:
+        """At most `count` hosts that are due, for `lease` seconds; the longest waiting first, each to one worker only."""
+        reply = await self._redis.script(
+            _TAKE, [keys.hosts_due(), keys.hosts_leases()], [_time(now), count, _time(now + lease)]
+        )
+        texts = [part.decode() for part in reply]
+        return [HostLease(host, token) for host, token in zip(texts[::2], texts[1::2], strict=True)]
+
+    async def due_feeds(self, lease: HostLease, now: float, count: int) -> list[str]:
+        """The feeds of the host that are due, the earliest first. Empty as well where the lease was lost."""
+        reply = await self._host(lease, "due", _time(now), count)
+        return [feed_id.decode() for feed_id in reply or ()]
+
+    async def renew(self, lease: HostLease, now: float, lease_seconds: float) -> bool:
+        """Keep the host for `lease_seconds` from now. False where the lease was lost."""
+        return await self._lease(lease, "renew", _time(now + lease_seconds))
+
+    async def finish(self, lease: HostLease, feed_id: str, next_due: float | None) -> bool:
+        """A feed was polled: it is due again at `next_due`, or never (None). False where the lease was lost."""
+        if not await self._holds(lease):
+            return False
+        return bool(await self._host(lease, "finish", feed_id, "" if next_due is None else _time(next_due)))
+
+    async def release(self, lease: HostLease, now: float, interval: float) -> bool:
+        """Give the host back; its next request is `interval` seconds away at least. False where the lease was lost."""
+        next_request = await self._host(lease, "next", _time(now + interval))
+        if next_request is None or not await self._lease(lease, "release", next_request.decode()):
+            return False
+        # A feed that was added while the host was taken may have missed our look above.
+        again = await self._redis.script(_FEEDS, _host_keys(lease.host))
+        if again and again != next_request:
+            await self._hosts_due([(lease.host, again.decode())])
+        return True
+
+    async def hold(self, host: str, feed_id: str, until: float, now: float) -> int:
+        """The publisher wants this feed not to be requested before `until` (at most 48 h from now).
+
+        Returns how many feeds of the host wait so; as long as there are three, the whole host is held.
+        """
+        until = min(until, now + LONGEST_HOLD)
+        args: list[Arg] = [feed_id, _time(until), _time(now), FEEDS_FOR_A_HOLD, HOST_RECORD]
+        return int(await self._redis.script(_HOLD, [keys.host(host)], args))
+
+    async def next_time(self) -> float | None:
+        """When the next host is due (or its lease runs out); None where nothing is scheduled."""
+        reply = await self._redis.command("ZRANGE", keys.hosts_due(), 0, 0, "WITHSCORES")
+        return float(reply[1]) if reply else None
+
+    async def _add(self, feeds: Iterable[tuple[str, str]], due: float) -> None:
+        by_host: defaultdict[str, list[str]] = defaultdict(list)
+        for feed_id, host in feeds:
+            by_host[host] += (feed_id, _time(due))
+        if not by_host:
+            return
+        times = await self._redis.scripts([(_FEEDS, _host_keys(host), pairs) for host, pairs in by_host.items()])
+        await self._hosts_due([(host, time.decode()) for host, time in zip(by_host, times, strict=True)])
+
+    async def _hosts_due(self, times: Iterable[tuple[str, str]]) -> None:
+        args = [part for pair in times for part in pair]
+        await self._redis.script(_HOSTS, [keys.hosts_due(), keys.hosts_leases()], args)
+
+    async def _holds(self, lease: HostLease) -> bool:
+        token = await self._redis.command("HGET", keys.hosts_leases(), lease.host)
+        return token is not None and token.decode() == lease.token
+
+    async def _lease(self, lease: HostLease, verb: str, time: str) -> bool:
+        args = [lease.host, lease.token, verb, time]
+        return bool(await self._redis.script(_LEASE, [keys.hosts_due(), keys.hosts_leases()], args))
+
+    async def _host(self, lease: HostLease, verb: str, *args: str | int) -> Any:
+        return await self._redis.script(_HOST, _host_keys(lease.host), [lease.token, HOST_RECORD, verb, *args])
+
+
+def _host_keys(host: str) -> list[str]:
+    return [keys.host_due(host), keys.host(host)]
+
+
+def _time(seconds: float) -> str:
+    """Microseconds are enough, and a score must not be written in powers of ten."""
+    return f"{seconds:.6f}"
