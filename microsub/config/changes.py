@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from microsub.config.backend import ChannelConfig, FeedConfig, InstanceSettings, Limits
+from microsub.config.backend import InstanceSettings, Limits, UserConfig
 from microsub.config.settings import mask_password
 
 RuleKind = Literal["mute", "block"]
@@ -231,53 +231,12 @@ class Current:
     """What the stores hold now.
 
     `users` has every user that isn't disabled, with the channels that aren't removed, in order. `changed` gives, by
-    (user, uid), Unix time of the API's last change of a channel, where it is known. `disabled` users and `removed`
-    channels can be restored. `settings` are the instance's and, per user, the limits in force.
+    (user, uid), Unix time of the API's last change of a channel, and by (user, '') of their order, where it is known.
+    `disabled` users and `removed` channels can be restored. `settings` are the instance's.
     """
 
-    users: Mapping[str, CurrentUser] = field(default_factory=dict)
-    settings: InstanceSettings = InstanceSettings()
+    users: Mapping[str, UserConfig] = field(default_factory=dict)
+    settings: InstanceSettings = field(default_factory=InstanceSettings)
     disabled: frozenset[str] = frozenset()
     removed: frozenset[tuple[str, str]] = frozenset()
     changed: Mapping[tuple[str, str], float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class CurrentUser:
-    """A user as the stores have them; the channels' content may be what users made through the API."""
-
-    name: str
-    me: str = ""
-    channels: tuple[ChannelConfig, ...] = ()
-    settings: Limits = Limits()
-    mute: tuple[str, ...] = ()
-    block: tuple[str, ...] = ()
-
-    def channel(self, uid: str) -> ChannelConfig | None:
-        """The channel of that uid, None where there is none."""
-        return next((channel for channel in self.channels if channel.uid == uid), None)
-
-
-__all__ = [
-    "Change",
-    "ChannelAdded",
-    "ChannelRemoved",
-    "ChannelRenamed",
-    "ChannelSettingsChanged",
-    "ChannelsReordered",
-    "Conflict",
-    "Current",
-    "CurrentUser",
-    "FeedAdded",
-    "FeedConfig",
-    "FeedRemoved",
-    "FeedRenamed",
-    "InstanceSettingsChanged",
-    "RuleAdded",
-    "RuleKind",
-    "RuleRemoved",
-    "UserAdded",
-    "UserChanged",
-    "UserRemoved",
-    "UserSettingsChanged",
-]

@@ -40,3 +40,10 @@ def comparable(url: str) -> str:
     if "@" in parts.netloc:
         place = parts.netloc.rpartition("@")[0] + "@" + place
     return urlunsplit((parts.scheme, place, parts.path or "/", parts.query, ""))
+
+
+def comparable_profile(url: str) -> str:
+    """The form in which two spellings of a muted or blocked URL are equal: as `comparable`, and https for http, and no
+    slash at the end.
+    """
+    return re.sub(r"\Ahttp://", "https://", comparable(url)).rstrip("/")

@@ -43,7 +43,7 @@ class Cursor:
             raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode("ascii")
         except (binascii.Error, ValueError):
             raw = ""
-        if not re.fullmatch(r"-?\d{1,12}(\.\d{1,9})? [0-9]{1,19}", raw):
+        if not re.fullmatch(r"-?\d{1,17}(\.\d{1,24})?(e-\d{1,3})? [0-9]{1,19}", raw):
             raise InvalidRequest(
                 f"'{parameter}' is not a cursor of this server: found '{text[:80]}', "
                 "expected a value taken from 'paging'"
@@ -72,10 +72,11 @@ class Grant:
 class ChannelSettings:
     """Limits and filters of one channel; None means: as the user or the instance has it. 0 keeps for ever."""
 
-    unread: UnreadStyle = "count"
+    unread: UnreadStyle | None = None
     keep_read_days: float | None = None
     keep_unread_days: float | None = None
     max_items: int | None = None
+    first_fetch_unread: int | None = None
     filters: Mapping[str, Any] = field(default_factory=dict)
 
 
