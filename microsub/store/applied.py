@@ -1,0 +1,136 @@
+"""What was last applied from backend.json, who may apply now, and the settings that are in force everywhere.
+
+Processes on other machines have no backend.json: they read the settings from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from microsub.config.backend import (
+    Backend,
+    InstanceSettings,
+    Limits,
+    from_document,
+    instance_from,
+    instance_part,
+    limits_from,
+    limits_part,
+    to_document,
+)
+from microsub.store import keys
+from microsub.store.port import Redis
+from microsub.store.scripts import load
+
+_INSTANCE = "instance"
+_USER = "user:"
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedFile:
+    """The file that was last applied. `digest` is the SHA-256 (hex) of its bytes, `edited_at` the time of its last
+    modification and `at` that of applying it, in Unix seconds; `place` is the machine's own path of it.
+    """
+
+    backend: Backend
+    digest: str
+    edited_at: float
+    at: float
+    place: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """Settings of the instance, and the limits that hold for all channels of a user, by user name."""
+
+    instance: InstanceSettings = field(default_factory=InstanceSettings)
+    users: Mapping[str, Limits] = field(default_factory=dict)
+
+
+class Applied:
+    """The applied configuration in Redis."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def last(self) -> AppliedFile | None:
+        """What was last applied, None before the first time."""
+        reply = await self._redis.command("HGETALL", keys.applied_config())
+        fields = _fields(reply)
+        if "document" not in fields:
+            return None
+        return AppliedFile(
+            backend=from_document(orjson.loads(fields["document"])),
+            digest=fields["hash"].decode(),
+            edited_at=float(fields["mtime"]),
+            at=float(fields["at"]),
+            place=fields.get("place", b"").decode("utf-8", "replace"),
+        )
+
+    async def remember(self, file: AppliedFile, *, instead_of: str) -> bool:
+        """Remember `file` in place of the one whose digest is `instead_of` ('' for none).
+
+        False, and nothing changes, when another one is remembered meanwhile or the remembered one was edited later.
+        """
+        document = orjson.dumps(to_document(file.backend))
+        reply = await self._redis.script(
+            load("config_applied"),
+            [keys.applied_config()],
+            [
+                instead_of,
+                repr(file.edited_at),
+                *("document", document),
+                *("hash", file.digest),
+                *("mtime", repr(file.edited_at)),
+                *("at", repr(file.at)),
+                *("place", file.place.encode("utf-8", "replace")),
+            ],
+        )
+        return bool(reply == 1)
+
+    # --- the lease
+
+    async def take(self, token: str, seconds: float) -> bool:
+        """Take the lease for that long; False when another process has it."""
+        reply = await self._redis.command("SET", keys.config_lease(), token, "NX", "PX", int(seconds * 1000))
+        return reply is not None
+
+    async def keep(self, token: str, seconds: float) -> bool:
+        """Extend the lease; False when it has passed to somebody else."""
+        return bool(await self._redis.script(load("config_lease"), [keys.config_lease()], [token, int(seconds * 1000)]))
+
+    async def give_back(self, token: str) -> None:
+        """End the lease, if it is still ours."""
+        await self._redis.script(load("config_lease"), [keys.config_lease()], [token, 0])
+
+    # --- the settings in force
+
+    async def in_force(self) -> InForce:
+        """All settings, in one round trip. Parts of another version that can't be read count as absent."""
+        fields = _fields(await self._redis.command("HGETALL", keys.settings()))
+        users = {
+            name.removeprefix(_USER): limits_from(orjson.loads(value))
+            for name, value in fields.items()
+            if name.startswith(_USER)
+        }
+        instance = fields.get(_INSTANCE)
+        return InForce(instance_from(orjson.loads(instance)) if instance else InstanceSettings(), users)
+
+    async def set_instance(self, settings: InstanceSettings) -> None:
+        """Put the instance's settings in force."""
+        await self._redis.command("HSET", keys.settings(), _INSTANCE, orjson.dumps(instance_part(settings)))
+
+    async def set_user(self, user: str, limits: Limits) -> None:
+        """Put the limits for all channels of a user in force."""
+        if limits == Limits():
+            await self._redis.command("HDEL", keys.settings(), _USER + user)
+        else:
+            await self._redis.command("HSET", keys.settings(), _USER + user, orjson.dumps(limits_part(limits)))
+
+
+def _fields(reply: list[Any]) -> dict[str, bytes]:
+    return {name.decode(): value for name, value in zip(reply[0::2], reply[1::2], strict=True)}

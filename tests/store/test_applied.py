@@ -1,0 +1,114 @@
+"""What was applied, who may apply, what is in force: on a fake and a real Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from microsub.config.backend import (
+    Backend,
+    ChannelConfig,
+    FeedConfig,
+    FeedPolicy,
+    HostPolicy,
+    InstanceSettings,
+    Limits,
+    Polling,
+    UserConfig,
+)
+from microsub.store.applied import Applied, AppliedFile, InForce
+from microsub.store.port import Redis
+
+BACKEND = Backend(
+    users={
+        "alice": UserConfig(
+            "alice",
+            "https://alice.example/",
+            channels=(
+                ChannelConfig(
+                    "home",
+                    "Hömé",
+                    feeds=(FeedConfig("https://a.example/"), FeedConfig("https://b.example/", "B")),
+                    settings=Limits(keep_read_days=1, unread="boolean"),
+                    filters={"exclude_types": ["like"]},
+                    mute=("https://m.example/",),
+                    block=("https://x.example/",),
+                ),
+            ),
+            settings=Limits(max_items=5),
+            mute=("https://m2.example/",),
+            token_endpoint="https://t.example/",
+        ),
+        "bob": UserConfig("bob"),
+    },
+    settings=InstanceSettings(
+        Limits(first_fetch_unread=3),
+        Polling(min_interval=600),
+        {"own.example": HostPolicy(0, 4)},
+        {"https://a.example/": FeedPolicy(60, None)},
+        (FeedConfig("https://p.example/", "P"),),
+    ),
+)
+FILE = AppliedFile(BACKEND, "d1", 1_700_000_000.123456, 1_700_000_001.5, "/etc/backend.json")
+
+
+async def test_what_is_remembered_comes_back_whole(redis: Redis) -> None:
+    """Every part of a backend survives the way to Redis and back."""
+    applied = Applied(redis)
+    assert await applied.last() is None
+    assert await applied.remember(FILE, instead_of="")
+    assert await applied.last() == FILE
+
+
+async def test_only_the_expected_file_is_replaced(redis: Redis) -> None:
+    """Of two processes that saw the same state, one wins."""
+    applied = Applied(redis)
+    await applied.remember(FILE, instead_of="")
+    newer = replace(FILE, digest="d2", edited_at=FILE.edited_at + 1)
+    assert not await applied.remember(newer, instead_of="")
+    assert await applied.remember(newer, instead_of="d1")
+    assert not await applied.remember(newer, instead_of="d1")
+
+
+async def test_an_older_file_is_never_remembered(redis: Redis) -> None:
+    """A stale copy on another machine can't take over; one edited in the same instant can."""
+    applied = Applied(redis)
+    await applied.remember(FILE, instead_of="")
+    assert not await applied.remember(replace(FILE, digest="d0", edited_at=FILE.edited_at - 0.001), instead_of="d1")
+    assert await applied.remember(replace(FILE, digest="d2"), instead_of="d1")
+
+
+async def test_one_process_holds_the_lease(redis: Redis) -> None:
+    """It can be kept and given back only by its holder."""
+    applied = Applied(redis)
+    assert await applied.take("one", 30)
+    assert not await applied.take("two", 30)
+    assert await applied.keep("one", 30)
+    assert not await applied.keep("two", 30)
+    await applied.give_back("two")
+    assert not await applied.take("two", 30)
+    await applied.give_back("one")
+    assert await applied.take("two", 30)
+
+
+async def test_a_lease_passes_on_when_its_holder_dies(redis: Redis, wait_until: Callable[..., object]) -> None:
+    """Nobody has to give it back."""
+    applied = Applied(redis)
+    assert await applied.take("dead", 0.05)
+
+    async def free() -> bool:
+        return await applied.take("next", 30)
+
+    await wait_until(free)  # type: ignore[misc]
+    assert not await applied.keep("dead", 30)
+
+
+async def test_settings_in_force_are_read_in_one_go(redis: Redis) -> None:
+    """What was put in force for the instance and for users is what other processes see."""
+    applied = Applied(redis)
+    assert await applied.in_force() == InForce()
+    await applied.set_instance(BACKEND.settings)
+    await applied.set_user("alice", Limits(max_items=5, unread="none"))
+    await applied.set_user("bob", Limits(max_items=6))
+    await applied.set_user("bob", Limits())
+    assert await applied.in_force() == InForce(BACKEND.settings, {"alice": Limits(max_items=5, unread="none")})
