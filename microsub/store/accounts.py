@@ -1,0 +1,201 @@
+"""Users and their tokens.
+
+A token is `<user>.<secret>`; only the SHA-256 of the whole text is stored, under the user's own slot, so that the check
+can be part of any script that works on that user's keys, and a revocation holds from the next request on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from microsub.errors import InvalidRequest, Unauthorized
+from microsub.model.reader import NAME, NOTIFICATIONS, Credential, Grant
+from microsub.store import keys
+from microsub.store.absent import absent
+from microsub.store.port import Arg, Redis
+from microsub.store.scripts import load
+
+LONGEST_TOKEN = 512
+NOTIFICATIONS_NAME = "Notifications"
+_OWN_FIELDS = frozenset({"me", "created", "disabled"})
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user. `me` is the profile URL or empty; times are Unix seconds; `settings` is what else was saved, as text."""
+
+    name: str
+    me: str
+    created: float = 0.0
+    disabled: float | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token as its owner may see it: never the secret. Times are Unix seconds; `expires` None means never."""
+
+    digest: str
+    scopes: frozenset[str]
+    client: str
+    created: float
+    expires: float | None = None
+
+
+class Accounts:
+    """Users and tokens in Redis."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def add_user(self, name: str, me: str, now: float) -> User:
+        """Make the user with the channel `notifications`, or find the one of that name, which stays as it is.
+
+        Raises InvalidRequest when the name isn't `[A-Za-z0-9_-]{1,64}`.
+        """
+        if not NAME.match(name):
+            raise InvalidRequest(f"'{name[:80]}' can't be a user name: expected 1 to 64 of A-Z a-z 0-9 _ -")
+        await self._redis.script(
+            load("user_create"),
+            [keys.user(name), keys.channels(name), keys.channel(name, NOTIFICATIONS)],
+            [me, now, NOTIFICATIONS_NAME],
+        )
+        # Another slot, so not in the script; a user that a crash leaves unlisted is listed when made again.
+        await self._redis.command("SADD", keys.users(), name)
+        return await self.user(name) or User(name, me)
+
+    async def user(self, name: str) -> User | None:
+        """The user of that name, disabled or not."""
+        return _user(name, await self._redis.command("HGETALL", keys.user(name)))
+
+    async def users(self) -> list[User]:
+        """All users by name, disabled ones included."""
+        names = sorted(name.decode() for name in await self._redis.command("SMEMBERS", keys.users()))
+        replies = await self._redis.pipeline([("HGETALL", keys.user(name)) for name in names])
+        found = (_user(name, reply) for name, reply in zip(names, replies, strict=True))
+        return [user for user in found if user is not None]
+
+    async def set_me(self, name: str, me: str) -> None:
+        """Change the profile URL. Raises NotFound."""
+        await self._change(name, "me", me)
+
+    async def set_settings(self, name: str, settings: Mapping[str, str | None]) -> None:
+        """Set the given settings of a user, and delete those that are None. Raises NotFound."""
+        foreign = _OWN_FIELDS.intersection(settings)
+        if foreign:
+            raise InvalidRequest(f"'{min(foreign)}' is no setting of a user")
+        await self._change(name, *(part for key, value in settings.items() for part in (key, value or "")))
+
+    async def disable_user(self, name: str, now: float) -> None:
+        """Refuse all tokens of the user until `restore_user`; the data stays. Raises NotFound."""
+        await self._change(name, "disabled", now)
+
+    async def restore_user(self, name: str) -> None:
+        """Undo `disable_user`. Raises NotFound."""
+        await self._change(name, "disabled", "")
+
+    async def create_token(
+        self, user: str, scopes: Iterable[str], client: str, now: float, expires: float | None = None
+    ) -> str:
+        """Make a token and return it: the only time that it is seen. Raises NotFound for an unknown user."""
+        token = f"{user}.{secrets.token_urlsafe(32)}"
+        digest = _digest(token)
+        made = await self._redis.script(
+            load("token_create"),
+            [keys.user(user), keys.token(user, digest), keys.tokens(user)],
+            [digest, " ".join(sorted(scopes)), client, now, "" if expires is None else expires],
+        )
+        if not made:
+            raise await absent(self._redis, user)
+        return token
+
+    async def tokens(self, user: str) -> list[Token]:
+        """The user's tokens that haven't expired, oldest first. Forgets the digests of those that have."""
+        digests = sorted(digest.decode() for digest in await self._redis.command("SMEMBERS", keys.tokens(user)))
+        replies = await self._redis.pipeline([("HGETALL", keys.token(user, digest)) for digest in digests])
+        found, expired = [], []
+        for digest, reply in zip(digests, replies, strict=True):
+            fields = _text(reply)
+            if not fields:
+                expired.append(digest)
+                continue
+            expires = float(fields["expires"]) if "expires" in fields else None
+            scopes = frozenset(fields["scope"].split())
+            found.append(Token(digest, scopes, fields["client"], float(fields["created"]), expires))
+        if expired:
+            await self._redis.command("SREM", keys.tokens(user), *expired)
+        return sorted(found, key=lambda token: (token.created, token.digest))
+
+    async def revoke(self, user: str, digest_prefix: str) -> bool:
+        """Revoke the one token whose digest begins so; returns whether there was one.
+
+        Raises InvalidRequest when several tokens match, or the prefix is empty.
+        """
+        digests = [digest.decode() for digest in await self._redis.command("SMEMBERS", keys.tokens(user))]
+        matching = [digest for digest in digests if digest.startswith(digest_prefix)]
+        if not digest_prefix or len(matching) > 1:
+            raise InvalidRequest(f"'{digest_prefix}' stands for {len(matching)} tokens; expected a longer beginning")
+        if not matching:
+            return False
+        # The token first: what a crash leaves in the list names nothing any more.
+        deleted = await self._redis.command("DEL", keys.token(user, matching[0]))
+        await self._redis.command("SREM", keys.tokens(user), matching[0])
+        return bool(deleted)
+
+    async def verify(self, credential: Credential, now: float) -> Grant:
+        """What the token allows. Raises Unauthorized when it is unknown, expired or revoked, or its user disabled."""
+        (scope, expires), disabled = await self._redis.pipeline(
+            [
+                ("HMGET", keys.token(credential.user, credential.digest), "scope", "expires"),
+                ("HEXISTS", keys.user(credential.user), "disabled"),
+            ]
+        )
+        if scope is None or (expires is not None and float(expires) <= now):
+            raise unauthorized("token")
+        if disabled:
+            raise unauthorized("disabled")
+        return grant(credential.user, scope)
+
+    async def _change(self, name: str, *pairs: Arg) -> None:
+        if not await self._redis.script(load("user_change"), [keys.user(name)], pairs):
+            raise await absent(self._redis, name)
+
+
+def credential(token: str) -> Credential | None:
+    """Read a token as it came with a request; None when it can't be one of ours. Checks nothing else."""
+    user, dot, secret = token.partition(".")
+    if not dot or not secret or len(token) > LONGEST_TOKEN or not NAME.match(user):
+        return None
+    return Credential(user, _digest(token))
+
+
+def grant(user: str, scope: bytes) -> Grant:
+    """A Grant from the scopes as Redis keeps them."""
+    return Grant(user, frozenset(scope.decode().split()))
+
+
+def unauthorized(state: str) -> Unauthorized:
+    """The error for the state that a script found a credential in: `token` or `disabled`."""
+    if state == "disabled":
+        return Unauthorized("the user of this token is disabled")
+    return Unauthorized("the token is unknown, expired or revoked")
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _text(reply: list[bytes]) -> dict[str, str]:
+    return {key.decode(): value.decode() for key, value in zip(reply[0::2], reply[1::2], strict=True)}
+
+
+def _user(name: str, reply: list[bytes]) -> User | None:
+    fields = _text(reply)
+    if not fields:
+        return None
+    disabled = float(fields["disabled"]) if "disabled" in fields else None
+    settings = {key: value for key, value in fields.items() if key not in _OWN_FIELDS}
+    return User(name, fields.get("me", ""), float(fields.get("created", 0)), disabled, settings)

@@ -1,0 +1,218 @@
+"""A user's channels, their order and settings, and the feeds in them.
+
+The lists of channels and subscriptions kept here are the truth about who follows what; `store.feeds` keeps a derived
+set per feed. A caller that follows a feed writes here first, and takes it out of the derived set last.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+from microsub.errors import InvalidRequest
+from microsub.model.reader import (
+    NAME,
+    NOTIFICATIONS,
+    RESERVED,
+    Channel,
+    ChannelSettings,
+    Credential,
+    Grant,
+    Subscription,
+)
+from microsub.store import keys
+from microsub.store.absent import absent
+from microsub.store.accounts import grant, unauthorized
+from microsub.store.channeltext import read_settings, slug, write_settings
+from microsub.store.port import Arg, Redis
+from microsub.store.scripts import load
+from microsub.store.subscriptions import Subscriptions
+
+LONGEST_NAME = 300
+_UIDS_TO_TRY = 1000
+
+
+class Channels:
+    """Channels and subscriptions in Redis. Every method raises NotFound for a user or channel that isn't there."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._subscriptions = Subscriptions(redis)
+
+    async def list(self, user: str) -> builtins.list[Channel]:
+        """All channels in the user's order, `notifications` first, with exact unread counts. One round trip.
+
+        A user that doesn't exist has none.
+        """
+        return _channels(await self._list(user, []))
+
+    async def list_with_token(self, credential: Credential, now: float) -> tuple[Grant, builtins.list[Channel]]:
+        """`list` of the token's user, checking the token in the same round trip. Raises Unauthorized."""
+        user = credential.user
+        reply = await self._list(user, [keys.token(user, credential.digest)], now)
+        return grant(user, reply[1]), _channels(reply)
+
+    async def _list(self, user: str, token: Sequence[str], now: float = 0) -> builtins.list[Any]:
+        patterns = [keys.pattern(keys.channel, user), keys.pattern(keys.unread, user)]
+        script_keys = [keys.channels(user), keys.user(user), *token]
+        reply: builtins.list[Any] = await self._redis.script(load("channel_list"), script_keys, [*patterns, now])
+        if reply[0]:
+            raise unauthorized(reply[0].decode())
+        return reply
+
+    async def get(self, user: str, uid: str) -> Channel:
+        """One channel. Raises NotFound, also for one that is removed."""
+        (name, settings, removed), unread = await self._redis.pipeline(
+            [
+                ("HMGET", keys.channel(user, uid), "name", "settings", "removed"),
+                ("ZCARD", keys.unread(user, uid)),
+            ]
+        )
+        if name is None or removed is not None:
+            raise await absent(self._redis, user, uid)
+        return Channel(uid, name.decode(), unread, read_settings(settings or b""))
+
+    async def changed(self, user: str, uid: str) -> float:
+        """When the channel's name or settings last changed, in Unix seconds; 0 when they never did."""
+        return float(await self._redis.command("HGET", keys.channel(user, uid), "changed") or 0)
+
+    async def create(self, user: str, name: str, now: float, uid: str | None = None) -> Channel:
+        """Make a channel, or find the one of that name (of that uid, where one is given).
+
+        A uid that is made from the name never changes afterwards. Raises InvalidRequest for a bad name, and for a uid
+        that is reserved, malformed, or taken by a removed channel.
+        """
+        name = _checked(name)
+        if uid is None:
+            base = slug(name)
+            numbered = (f"{base[:60]}-{number}" for number in range(2, _UIDS_TO_TRY))
+            candidates = [base, *numbered] if base not in RESERVED else list(numbered)
+        else:
+            if uid in RESERVED and uid != NOTIFICATIONS:
+                raise InvalidRequest(f"the channel uid '{uid}' is reserved")
+            if not NAME.match(uid):
+                raise InvalidRequest(f"'{uid[:80]}' can't be a channel uid: expected 1 to 64 of A-Z a-z 0-9 _ -")
+            candidates = [uid]
+        reply = await self._redis.script(
+            load("channel_create"),
+            [keys.user(user), keys.channels(user), keys.removed_channels(user)],
+            [name, now, keys.pattern(keys.channel, user), "name" if uid is None else "uid", *candidates],
+        )
+        if reply[0] == b"":
+            raise await absent(self._redis, user)
+        if len(reply) == 1:
+            raise InvalidRequest(f"the channel uid '{uid or candidates[0]}' is taken by a removed channel")
+        return await self.get(user, reply[0].decode())
+
+    async def rename(self, user: str, uid: str, name: str, now: float) -> Channel:
+        """Give the channel another name; its uid stays."""
+        await self._change(user, uid, "name", _checked(name), "changed", now)
+        return await self.get(user, uid)
+
+    async def set_settings(self, user: str, uid: str, settings: ChannelSettings, now: float) -> Channel:
+        """Replace the channel's settings."""
+        await self._change(user, uid, "settings", write_settings(settings), "changed", now)
+        return await self.get(user, uid)
+
+    async def _change(self, user: str, uid: str, *pairs: Arg) -> None:
+        script_keys = [keys.channels(user), keys.channel(user, uid)]
+        if not await self._redis.script(load("channel_change"), script_keys, [uid, *pairs]):
+            raise await absent(self._redis, user, uid)
+
+    async def order(self, user: str, uids: Sequence[str]) -> builtins.list[Channel]:
+        """Permute the named channels among the places they hold; returns all channels in their new order.
+
+        `notifications` stays first, named or not. Raises NotFound when one is unknown; then nothing changes.
+        """
+        wished = [uid for uid in dict.fromkeys(uids) if uid != NOTIFICATIONS]
+        unknown = await self._redis.script(load("channel_order"), [keys.channels(user)], wished)
+        if unknown:
+            raise await absent(self._redis, user, unknown.decode())
+        return await self.list(user)
+
+    async def delete(self, user: str, uid: str) -> builtins.list[str]:
+        """Delete the channel, removed or not, with its timeline; returns the ids of the feeds it followed, which the
+        caller takes out of the feeds' subscribers. Raises InvalidRequest for `notifications`.
+        """
+        if uid == NOTIFICATIONS:
+            raise InvalidRequest("the channel 'notifications' can't be deleted")
+        others = [key(user, uid) for key in keys.CHANNEL_KEYS if key is not keys.channel_feeds]
+        feeds = await self._redis.script(
+            load("channel_delete"),
+            [keys.channels(user), keys.removed_channels(user), keys.channel_feeds(user, uid), *others],
+            [uid],
+        )
+        return await self._feeds(user, uid, feeds)
+
+    async def disable(self, user: str, uid: str, now: float) -> builtins.list[str]:
+        """Put a channel aside: it is neither listed nor read nor filled, and keeps everything for `restore`. Returns
+        the feeds that it follows, for the caller to unsubscribe. Raises InvalidRequest for `notifications`.
+        """
+        if uid == NOTIFICATIONS:
+            raise InvalidRequest("the channel 'notifications' can't be removed")
+        return await self._remove(user, uid, "remove", now)
+
+    async def restore(self, user: str, uid: str) -> builtins.list[str]:
+        """Undo `disable`; returns the feeds that the channel follows, for the caller to subscribe again."""
+        return await self._remove(user, uid, "restore", 0)
+
+    async def _remove(self, user: str, uid: str, action: str, now: float) -> builtins.list[str]:
+        feeds = await self._redis.script(
+            load("channel_remove"),
+            [keys.channels(user), keys.removed_channels(user), keys.channel(user, uid), keys.channel_feeds(user, uid)],
+            [uid, action, now],
+        )
+        return await self._feeds(user, uid, feeds)
+
+    async def _feeds(self, user: str, uid: str, reply: builtins.list[bytes] | int) -> builtins.list[str]:
+        if isinstance(reply, int):
+            raise await absent(self._redis, user, uid)
+        return sorted(feed.decode() for feed in reply)
+
+    async def removed(self, user: str) -> dict[str, float]:
+        """The uids of removed channels with the time of removal in Unix seconds."""
+        reply = await self._redis.command("ZRANGE", keys.removed_channels(user), 0, -1, "WITHSCORES")
+        return {uid.decode(): float(at) for uid, at in zip(reply[0::2], reply[1::2], strict=True)}
+
+    async def follow(self, user: str, uid: str, feed_id: str, url: str, now: float, name: str | None = None) -> bool:
+        """Subscribe the channel to a feed; False when it is already, which changes nothing.
+
+        The order that leaves no gap: this; `Timelines.add` of what the store has, in one call; `Feeds.subscribe`, by
+        which fan-out begins to deliver; `Timelines.add` of what the store has, once more.
+        """
+        return await self._subscriptions.follow(user, uid, Subscription(feed_id, url, now, name))
+
+    async def unfollow(self, user: str, uid: str, feed_id: str) -> bool:
+        """End a subscription; False when there was none. `Timelines.unfollow` then takes the unread items out."""
+        return await self._subscriptions.unfollow(user, uid, feed_id)
+
+    async def subscriptions(self, user: str, uid: str) -> builtins.list[Subscription]:
+        """The channel's subscriptions, oldest first. Raises NotFound."""
+        await self.get(user, uid)
+        return await self._subscriptions.of(user, uid)
+
+    async def all_subscriptions(self, user: str) -> dict[str, builtins.list[Subscription]]:
+        """The subscriptions of all channels by uid, in the channels' order; removed channels are left out."""
+        return await self._subscriptions.all(user)
+
+    async def update_subscription(
+        self, user: str, uid: str, feed_id: str, *, url: str | None = None, name: str | None = None,
+        new_feed: str | None = None,
+    ) -> Subscription | None:  # fmt: skip
+        """Change what is given: the URL, the reader's own name for it ('' deletes it), or the feed itself, when it has
+        moved to another record. Returns the subscription, or None when there is none.
+        """
+        return await self._subscriptions.update(user, uid, feed_id, url=url, name=name, new_feed=new_feed)
+
+
+def _channels(reply: list[Any]) -> list[Channel]:
+    rows = zip(reply[2::4], reply[3::4], reply[4::4], reply[5::4], strict=True)
+    return [Channel(uid.decode(), name.decode(), unread, read_settings(text)) for uid, name, text, unread in rows]
+
+
+def _checked(name: str) -> str:
+    name = " ".join(name.split())
+    if not name or len(name) > LONGEST_NAME:
+        raise InvalidRequest(f"a channel's name has 1 to {LONGEST_NAME} characters; found {len(name)}")
+    return name

@@ -1,0 +1,21 @@
+-- Permutes the named channels among the places that they hold; the others and notifications stay where they are.
+--
+-- Atomic: the order that is read is the order that is written.
+--
+-- KEYS  1 channels
+-- ARGV  uids in the wished order, each once, without notifications
+-- reply '' or the first uid that is unknown (then nothing changes)
+local wished = {}
+for _, uid in ipairs(ARGV) do
+  if not redis.call('ZSCORE', KEYS[1], uid) then return uid end
+  wished[uid] = true
+end
+local next_one = 1
+for position, uid in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+  if wished[uid] then
+    uid = ARGV[next_one]
+    next_one = next_one + 1
+  end
+  redis.call('ZADD', KEYS[1], position - 1, uid)
+end
+return ''

@@ -1,0 +1,115 @@
+-- A page of all channels of a user, merged newest first, each item once: one round trip with the check of the token.
+--
+-- Atomic: as in page.lua, over all channels: an item that moves between two channels is seen in one of them. Writes
+-- nothing.
+--
+-- The score of an item is the same in every timeline, so all copies of an item come to the heads of their channels at
+-- the same time. Channels are read in small blocks, since most items of a page come from few of them.
+--
+-- KEYS  1 channels  2 user  3 token (3 only with a token)
+-- ARGV  1 limit  2 '', 'after' or 'before'  3, 4 score and id of the cursor  5 now
+--       6, 7, 8 patterns: channel, the set to walk, unread
+-- reply {'token'}, {'disabled'}, {'channel'} (there is no such user), or {'', names, older, 'id score …', flags, scopes,
+--       'uid …' one per id}; names is a list {uid, name, …} of the channels that occur. An item is unread when it is
+--       unread in any channel, and such a channel is named first.
+-- include: place
+local scope = ''
+if KEYS[3] then
+  local token = redis.call('HMGET', KEYS[3], 'scope', 'expires')
+  if not token[1] or (token[2] and tonumber(token[2]) <= tonumber(ARGV[5])) then return { 'token' } end
+  if redis.call('HEXISTS', KEYS[2], 'disabled') == 1 then return { 'disabled' } end
+  scope = token[1]
+end
+local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
+if #uids == 0 then return { 'channel' } end
+
+local limit = tonumber(ARGV[1])
+local upward = ARGV[2] == 'before'
+local block = math.min(limit + 1, math.max(8, math.ceil(3 * limit / #uids)))
+local same = ARGV[7] == ARGV[8]
+local streams = {}
+local older = false
+
+local function refill(stream)
+  local rows
+  stream.at = 1
+  if upward then
+    if stream.next == 0 then stream.rows = {} return end
+    local first = math.max(0, stream.next - block)
+    rows = redis.call('ZREVRANGE', stream.key, first, stream.next - 1, 'WITHSCORES')
+    stream.next = first
+    local turned = {}
+    for i = #rows - 1, 1, -2 do
+      turned[#turned + 1] = rows[i]
+      turned[#turned + 1] = rows[i + 1]
+    end
+    rows = turned
+  else
+    rows = redis.call('ZREVRANGE', stream.key, stream.next, stream.next + block - 1, 'WITHSCORES')
+    stream.next = stream.next + #rows / 2
+  end
+  stream.rows = rows
+end
+
+local function head(stream)
+  if stream.at > #stream.rows then refill(stream) end
+  stream.id = stream.rows[stream.at]
+  stream.text = stream.rows[stream.at + 1]
+  stream.score = stream.text and tonumber(stream.text)
+end
+
+for _, uid in ipairs(uids) do
+  local stream = { uid = uid, key = (string.gsub(ARGV[7], '%*', uid)), next = 0, rows = {}, at = 1 }
+  stream.unread = (string.gsub(ARGV[8], '%*', uid))
+  if ARGV[2] ~= '' then
+    local before, stands = place(stream.key, ARGV[3], ARGV[4])
+    stream.next = before + (upward and 0 or stands)
+    if upward and redis.call('ZCARD', stream.key) > before then older = true end
+  end
+  head(stream)
+  if stream.id then streams[#streams + 1] = stream end
+end
+
+local picked = {}
+while #streams > 0 do
+  local best = streams[1]
+  for i = 2, #streams do
+    local other = streams[i]
+    local newer = other.score > best.score or (other.score == best.score and other.id > best.id)
+    if newer ~= upward and other.id ~= best.id then best = other end
+  end
+  if #picked == limit then
+    older = older or not upward
+    break
+  end
+  local row = { id = best.id, text = best.text, uid = best.uid, flag = '0' }
+  local left = {}
+  for _, stream in ipairs(streams) do
+    if stream.id == row.id then
+      if row.flag == '0' and (same or redis.call('ZSCORE', stream.unread, row.id)) then
+        row.uid = stream.uid
+        row.flag = '1'
+      end
+      stream.at = stream.at + 2
+      head(stream)
+    end
+    if stream.id then left[#left + 1] = stream end
+  end
+  streams = left
+  picked[#picked + 1] = row
+end
+
+local pairs_, flags, homes, names, named = {}, {}, {}, {}, {}
+for i = 1, #picked do
+  local row = picked[upward and #picked + 1 - i or i]
+  pairs_[2 * i - 1] = row.id
+  pairs_[2 * i] = row.text
+  flags[i] = row.flag
+  homes[i] = row.uid
+  if not named[row.uid] then
+    named[row.uid] = true
+    names[#names + 1] = row.uid
+    names[#names + 1] = redis.call('HGET', (string.gsub(ARGV[6], '%*', row.uid)), 'name')
+  end
+end
+return { '', names, older and 1 or 0, table.concat(pairs_, ' '), table.concat(flags), scope, table.concat(homes, ' ') }

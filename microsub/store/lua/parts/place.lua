@@ -1,0 +1,21 @@
+-- place(key, score, id): where (score, id) stands in a sorted set that is walked newest first, that is by score and
+-- then by member, both descending. Returns the number of members before it, and 1 when the member itself stands
+-- there with that score, else 0: then the number tells its former place, found among the ties by bisection, so that
+-- a page costs the same at any depth and any size.
+local function place(key, score, id)
+  local stands = redis.call('ZSCORE', key, id)
+  if stands and tonumber(stands) == tonumber(score) then
+    return redis.call('ZREVRANK', key, id), 1
+  end
+  local low = redis.call('ZCOUNT', key, '(' .. score, '+inf')
+  local high = low + redis.call('ZCOUNT', key, score, score)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if redis.call('ZREVRANGE', key, middle, middle)[1] > id then
+      low = middle + 1
+    else
+      high = middle
+    end
+  end
+  return low, 0
+end

@@ -1,0 +1,19 @@
+-- ruled(sets_of_urls, urls): whether any of the rule sets holds any of the item's URLs (author's and sources').
+local function ruled(keys, urls)
+  if #urls == 0 then return false end
+  for _, key in ipairs(keys) do
+    for _, found in ipairs(redis.call('SMISMEMBER', key, unpack(urls))) do
+      if found == 1 then return true end
+    end
+  end
+  return false
+end
+
+-- some(keys): those that exist, so that a reader without rules pays for four EXISTS and no more.
+local function some(keys)
+  local there = {}
+  for _, key in ipairs(keys) do
+    if redis.call('EXISTS', key) == 1 then there[#there + 1] = key end
+  end
+  return there
+end

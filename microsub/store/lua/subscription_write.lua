@@ -1,0 +1,35 @@
+-- Writes or deletes one subscription of a channel.
+--
+-- Atomic: the channel's existence, the subscription and its mark as not filled yet; and a change is written only over the
+-- value that it was made from, so that of two changes at the same time neither is lost.
+--
+-- KEYS  1 channels  2 feeds  3 unfilled
+-- ARGV  1 uid  2 feed  3 'follow', 'unfollow' or 'change'  4 value  5 time of following ('follow'), old value ('change')
+--       6 the feed whose place this one takes, or '' ('change')
+-- reply -1: no such channel; 1 done; 0 nothing to do ('follow': is followed; 'unfollow': isn't; 'change': other value)
+if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then return -1 end
+local feed, action, value = ARGV[2], ARGV[3], ARGV[4]
+if action == 'follow' then
+  if redis.call('HSETNX', KEYS[2], feed, value) == 0 then return 0 end
+  redis.call('HSET', KEYS[3], feed, ARGV[5])
+  return 1
+end
+if action == 'unfollow' then
+  redis.call('HDEL', KEYS[3], feed)
+  return redis.call('HDEL', KEYS[2], feed)
+end
+local from = ARGV[6] == '' and feed or ARGV[6]
+if redis.call('HGET', KEYS[2], from) ~= ARGV[5] then return 0 end
+if from == feed then
+  redis.call('HSET', KEYS[2], feed, value)
+else
+  -- The new feed may be followed already: then that subscription stays as it is.
+  redis.call('HSETNX', KEYS[2], feed, value)
+  redis.call('HDEL', KEYS[2], from)
+  local mark = redis.call('HGET', KEYS[3], from)
+  if mark then
+    redis.call('HSETNX', KEYS[3], feed, mark)
+    redis.call('HDEL', KEYS[3], from)
+  end
+end
+return 1

@@ -1,0 +1,56 @@
+-- Marks one batch of what stands at a place or is older as read, in one channel or in all of them.
+--
+-- Atomic: an item's move from unread to read; and the place of `last_read_entry` is looked up in the same step as the
+-- first batch. A caller repeats until nothing is left, so a long timeline never holds up Redis.
+--
+-- In all channels an item counts once: what a batch takes from one channel it takes from the others as well.
+-- Muted items stay as they are: the reader hasn't seen them.
+--
+-- KEYS  1 channels
+-- ARGV  1-6 patterns (parts/channels.lua)  7 uid or 'global'  8 now  9 size of the batch
+--       10 id of the last entry, or '' for everything  11 its score, or '' to look it up
+-- reply {'channel'}; {'gone'}: it left, the caller must find its score; {'unknown'}; else {'', number of items whose
+--       state changed, 1 when there may be more, score}
+-- include: place
+-- include: channels
+local all = channels_named(ARGV[7])
+if not all then return { 'channel' } end
+local now, left, id, score = ARGV[8], tonumber(ARGV[9]), ARGV[10], ARGV[11]
+
+if id ~= '' and score == '' then
+  local gone = false
+  for _, sets in ipairs(all) do
+    local stands = redis.call('ZSCORE', sets.posts, id) or redis.call('ZSCORE', sets.hidden, id)
+    if stands then
+      score = stands
+      break
+    end
+    gone = gone or redis.call('ZSCORE', sets.gone, id)
+  end
+  if score == '' then return { gone and 'gone' or 'unknown' } end
+end
+
+local function mark(ids)
+  for _, sets in ipairs(all) do
+    local unread = redis.call('ZMSCORE', sets.unread, unpack(ids))
+    for i, one in ipairs(ids) do
+      if unread[i] then
+        redis.call('ZREM', sets.unread, one)
+        redis.call('ZADD', sets.read, now, one)
+      end
+    end
+  end
+end
+
+local count = 0
+for _, sets in ipairs(all) do
+  if left == 0 then break end
+  local first = id == '' and 0 or (place(sets.unread, score, id))
+  local ids = redis.call('ZREVRANGE', sets.unread, first, first + left - 1)
+  if #ids > 0 then
+    mark(ids)
+    count = count + #ids
+    left = left - #ids
+  end
+end
+return { '', count, left == 0 and 1 or 0, score }

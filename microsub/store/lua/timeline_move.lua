@@ -1,0 +1,73 @@
+-- Moves items into one channel, out of all others of the user that show them; their read state goes along.
+--
+-- Atomic per item: it is always in exactly one place, with one state. It is unread in the target when it was unread in any
+-- of the channels that it leaves, as `global` has shown it; where the target has it already, its state there stays. A
+-- removal from the target is taken back, since the reader asks for the item there.
+-- The target's rules hold: what is muted there goes to hidden, what is blocked there stays where it was.
+--
+-- KEYS  1 channels  2, 3 muted (target, global)  4, 5 blocked (target, global)
+-- ARGV  1-6 patterns (parts/channels.lua)  7 target  8 now in whole seconds  9.. per item: id, n, n URLs of author and
+--       sources
+-- reply number of items that moved, or -1: no such channel
+-- include: channels
+-- include: leave
+-- include: rules
+local MOVED = 5
+
+local target_uid, seconds = ARGV[7], tonumber(ARGV[8])
+if not redis.call('ZSCORE', KEYS[1], target_uid) then return -1 end
+local target = sets_of(target_uid)
+local others = {}
+for _, uid in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+  if uid ~= target_uid then others[#others + 1] = sets_of(uid) end
+end
+local mutes, blocks = some({ KEYS[2], KEYS[3] }), some({ KEYS[4], KEYS[5] })
+
+-- Where the item is shown, its score, and when it was read, if it is unread nowhere.
+local function found(id)
+  local at, score, unread, read_at = {}, nil, false, nil
+  for _, sets in ipairs(others) do
+    local place = redis.call('ZSCORE', sets.posts, id)
+    if place then
+      at[#at + 1] = sets
+      score = place
+      local read = redis.call('ZSCORE', sets.read, id)
+      if not read then
+        unread = true
+      elseif not read_at or tonumber(read) > tonumber(read_at) then
+        read_at = read
+      end
+    end
+  end
+  return at, score, not unread and read_at
+end
+
+local function enter(id, score, read_at, urls)
+  if redis.call('ZSCORE', target.posts, id) or redis.call('ZSCORE', target.hidden, id) then return end
+  redis.call('ZREM', target.gone, id)
+  if ruled(mutes, urls) then
+    redis.call('ZADD', target.hidden, score, id)
+    if read_at then redis.call('ZADD', target.hidden_read, read_at, id) end
+    return
+  end
+  redis.call('ZADD', target.posts, score, id)
+  if read_at then
+    redis.call('ZADD', target.read, read_at, id)
+  else
+    redis.call('ZADD', target.unread, score, id)
+  end
+end
+
+local count, at = 0, 9
+while at <= #ARGV do
+  local id, urls = ARGV[at], {}
+  for i = 1, tonumber(ARGV[at + 1]) do urls[i] = ARGV[at + 1 + i] end
+  at = at + 2 + #urls
+  local sources, score, read_at = found(id)
+  if #sources > 0 and not ruled(blocks, urls) then
+    enter(id, score, read_at, urls)
+    for _, sets in ipairs(sources) do leave(sets, id, seconds, MOVED) end
+    count = count + 1
+  end
+end
+return count

@@ -1,0 +1,61 @@
+-- Brings items to where the rules of this moment want them: blocked ones to `gone`, muted ones to hidden, others to posts.
+--
+-- Atomic per item: its URLs are held against the rules in the step that moves it, so mute and unmute at the same time end as
+-- the rules do, whichever batch runs last: a rule is written before its first batch, and every batch obeys all rules that
+-- stand. The read flag goes along, so the unread count follows of itself. Items that aren't in the channel are ignored.
+--
+-- KEYS  1 posts  2 unread  3 read  4 hidden  5 hidden-read  6 gone  7, 8 muted (channel, global)  9, 10 blocked
+-- ARGV  1 now in whole seconds  2.. per item: id, n, n URLs of author and sources
+-- reply 'id id …' that moved
+-- include: leave
+-- include: rules
+local BLOCKED = 6
+
+local sets = { posts = KEYS[1], unread = KEYS[2], read = KEYS[3], hidden = KEYS[4], hidden_read = KEYS[5], gone = KEYS[6] }
+local mutes, blocks = some({ KEYS[7], KEYS[8] }), some({ KEYS[9], KEYS[10] })
+local seconds = tonumber(ARGV[1])
+local moved = {}
+
+local function hide(id, score)
+  local read_at = redis.call('ZSCORE', sets.read, id)
+  redis.call('ZREM', sets.posts, id)
+  redis.call('ZREM', sets.unread, id)
+  redis.call('ZREM', sets.read, id)
+  redis.call('ZADD', sets.hidden, score, id)
+  if read_at then redis.call('ZADD', sets.hidden_read, read_at, id) end
+end
+
+local function show(id, score)
+  local read_at = redis.call('ZSCORE', sets.hidden_read, id)
+  redis.call('ZREM', sets.hidden, id)
+  redis.call('ZREM', sets.hidden_read, id)
+  redis.call('ZADD', sets.posts, score, id)
+  if read_at then
+    redis.call('ZADD', sets.read, read_at, id)
+  else
+    redis.call('ZADD', sets.unread, score, id)
+  end
+end
+
+local at = 2
+while at <= #ARGV do
+  local id, urls = ARGV[at], {}
+  for i = 1, tonumber(ARGV[at + 1]) do urls[i] = ARGV[at + 1 + i] end
+  at = at + 2 + #urls
+  local shown = redis.call('ZSCORE', sets.posts, id)
+  local hidden = not shown and redis.call('ZSCORE', sets.hidden, id)
+  if shown or hidden then
+    local moves = true
+    if ruled(blocks, urls) then
+      leave(sets, id, seconds, BLOCKED)
+    elseif shown and ruled(mutes, urls) then
+      hide(id, shown)
+    elseif hidden and not ruled(mutes, urls) then
+      show(id, hidden)
+    else
+      moves = false
+    end
+    if moves then moved[#moved + 1] = id end
+  end
+end
+return table.concat(moved, ' ')

@@ -1,0 +1,128 @@
+"""Pages of a timeline: keyset walks from (score, id) in the order in which Redis keeps ties, newest first.
+
+A page that an index carries (all, unread) is one script call, with the check of the token where there is one. The
+other views (read, one source) filter that walk and examine at most `EXAMINED` ids per request: its price is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from microsub.model.reader import GLOBAL, Credential, Cursor, PageQuery, PageRows, Row, View
+from microsub.store import keys
+from microsub.store.absent import absent
+from microsub.store.accounts import unauthorized
+from microsub.store.port import Arg, Redis
+from microsub.store.scripts import load
+
+EXAMINED = 1000
+"""Most ids that one request looks at for a view without an index."""
+_STEP, _GLOBAL_STEP = 250, 100
+
+InFeed = Callable[[str, Sequence[str]], Awaitable[set[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Which piece of a timeline to read: `limit` rows of all or of the unread ones, next to a cursor."""
+
+    limit: int
+    unread_only: bool = False
+    direction: str = ""
+    cursor: Cursor | None = None
+
+
+async def read_page(
+    redis: Redis, user: str, uid: str, query: PageQuery, now: float, credential: Credential | None, in_feed: InFeed
+) -> tuple[bytes, PageRows]:
+    """The page and the scopes of the token (empty without one). Raises NotFound and Unauthorized."""
+    walk = _walk(query)
+    if query.view != "read" and query.source is None:
+        return await read_walk(redis, user, uid, walk, now, credential)
+
+    step = _GLOBAL_STEP if uid == GLOBAL else _STEP
+    scope, piece = await read_walk(redis, user, uid, replace(walk, limit=step), now, credential)
+    upward = walk.direction == "before"
+    found: list[Row] = []
+    names: dict[str, str] = {}
+    older_than_page, examined, last = piece.older, 0, walk.cursor
+    while piece.rows:
+        examined += len(piece.rows)
+        names.update(piece.names)
+        # Nearest to the cursor first, in whichever direction the walk goes.
+        near = piece.rows[::-1] if upward else piece.rows
+        last = Cursor(near[-1].score, near[-1].id)
+        found += await _matching(near, query, in_feed)
+        more = len(piece.rows) == step if upward else piece.older
+        if len(found) > query.limit or not more or examined >= EXAMINED:
+            break
+        walk = replace(walk, limit=step, direction=walk.direction or "after", cursor=last)
+        _, piece = await read_walk(redis, user, uid, walk, now, None)
+    else:
+        more = False
+    rows = found[: query.limit]
+    cut_short = more and len(found) <= query.limit
+    if upward:
+        rows.reverse()
+        return scope, PageRows(tuple(rows), older_than_page, _used(names, rows), last if cut_short else None)
+    return scope, PageRows(
+        tuple(rows), len(found) > query.limit or cut_short, _used(names, rows), last if cut_short else None
+    )
+
+
+async def read_walk(
+    redis: Redis, user: str, uid: str, walk: Walk, now: float, credential: Credential | None = None
+) -> tuple[bytes, PageRows]:
+    """One script call: the rows next to the walk's cursor, and the scopes of the token (empty without one)."""
+    token = [keys.token(user, credential.digest)] if credential else []
+    score, item = (walk.cursor.score, walk.cursor.item) if walk.cursor else ("0", "")
+    args: list[Arg] = [walk.limit, walk.direction, score, item, now]
+    walked = keys.unread if walk.unread_only else keys.posts
+    if uid == GLOBAL:
+        patterns = [keys.pattern(key, user) for key in (keys.channel, walked, keys.unread)]
+        script, script_keys = load("page_global"), [keys.channels(user), keys.user(user), *token]
+        reply = await redis.script(script, script_keys, [*args, *patterns])
+    else:
+        script_keys = [keys.channel(user, uid), walked(user, uid), keys.unread(user, uid), keys.user(user), *token]
+        reply = await redis.script(load("page"), script_keys, args)
+    state = reply[0]
+    if state == b"channel":
+        raise await absent(redis, user, uid)
+    if state:
+        raise unauthorized(state.decode())
+    return reply[5], _rows(uid, reply)
+
+
+def _walk(query: PageQuery) -> Walk:
+    direction = "before" if query.before else "after" if query.after else ""
+    return Walk(query.limit, query.view == "unread", direction, query.before or query.after)
+
+
+def _rows(uid: str, reply: list[bytes]) -> PageRows:
+    """The script's reply (page.lua, page_global.lua) as rows."""
+    names: Mapping[str, str]
+    places = reply[3].decode().split()
+    if uid == GLOBAL:
+        listed = [part.decode() for part in reply[1]]  # type: ignore[attr-defined]  # a list in this script's reply
+        names = dict(zip(listed[0::2], listed[1::2], strict=True))
+        homes = reply[6].decode().split()
+    else:
+        names = {uid: reply[1].decode()}
+        homes = [uid] * len(reply[4])
+    rows = tuple(map(Row, places[0::2], places[1::2], [flag == 48 for flag in reply[4]], homes))
+    return PageRows(rows, bool(reply[2]), names)
+
+
+async def _matching(rows: Sequence[Row], query: PageQuery, in_feed: InFeed) -> list[Row]:
+    wanted: View = query.view
+    found = [row for row in rows if wanted != "read" or row.is_read]
+    if query.source is None or not found:
+        return found
+    members = await in_feed(query.source, [row.id for row in found])
+    return [row for row in found if row.id in members]
+
+
+def _used(names: Mapping[str, str], rows: Sequence[Row]) -> dict[str, str]:
+    used = {row.channel for row in rows}
+    return {uid: name for uid, name in names.items() if uid in used}

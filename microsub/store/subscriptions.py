@@ -1,0 +1,87 @@
+"""Which feeds a channel follows: one hash per channel, feed id → JSON. Callers use `store.channels.Channels`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+
+from microsub.model.reader import Subscription
+from microsub.store import keys
+from microsub.store.absent import absent
+from microsub.store.port import Arg, Redis
+from microsub.store.scripts import load
+
+
+class Subscriptions:
+    """The subscriptions of all channels; the methods are described in `Channels`."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def follow(self, user: str, uid: str, subscription: Subscription) -> bool:
+        """See `Channels.follow`."""
+        value, now = _encode(subscription), subscription.followed_at
+        return bool(await self._write(user, uid, subscription.feed, "follow", value, now))
+
+    async def unfollow(self, user: str, uid: str, feed_id: str) -> bool:
+        """See `Channels.unfollow`."""
+        return bool(await self._write(user, uid, feed_id, "unfollow", ""))
+
+    async def of(self, user: str, uid: str) -> list[Subscription]:
+        """The subscriptions of one channel, oldest first."""
+        return _decode_all(await self._redis.command("HGETALL", keys.channel_feeds(user, uid)))
+
+    async def all(self, user: str) -> dict[str, list[Subscription]]:
+        """See `Channels.all_subscriptions`."""
+        uids = [uid.decode() for uid in await self._redis.command("ZRANGE", keys.channels(user), 0, -1)]
+        replies = await self._redis.pipeline([("HGETALL", keys.channel_feeds(user, uid)) for uid in uids])
+        return {uid: _decode_all(reply) for uid, reply in zip(uids, replies, strict=True)}
+
+    async def update(
+        self, user: str, uid: str, feed_id: str, *, url: str | None, name: str | None, new_feed: str | None
+    ) -> Subscription | None:
+        """See `Channels.update_subscription`."""
+        while True:
+            old = await self._redis.command("HGET", keys.channel_feeds(user, uid), feed_id)
+            if old is None:
+                return None
+            new = _decode(feed_id, old)
+            if url is not None:
+                new = replace(new, url=url)
+            if name is not None:
+                new = replace(new, name=name or None)
+            if new_feed is not None:
+                new = replace(new, feed=new_feed)
+            origin = feed_id if new.feed != feed_id else ""
+            if await self._write(user, uid, new.feed, "change", _encode(new), old, origin):
+                return new
+
+    async def _write(self, user: str, uid: str, feed_id: str, action: str, *values: Arg) -> int:
+        padded = [*values, *[""] * (3 - len(values))]
+        changed: int = await self._redis.script(
+            load("subscription_write"),
+            [keys.channels(user), keys.channel_feeds(user, uid), keys.channel_unfilled(user, uid)],
+            [uid, feed_id, action, *padded],
+        )
+        if changed < 0:
+            raise await absent(self._redis, user, uid)
+        return changed
+
+
+def _encode(subscription: Subscription) -> bytes:
+    value: dict[str, Any] = {"url": subscription.url, "followed_at": subscription.followed_at}
+    if subscription.name:
+        value["name"] = subscription.name
+    return orjson.dumps(value)
+
+
+def _decode(feed_id: str, value: bytes) -> Subscription:
+    found = orjson.loads(value)
+    return Subscription(feed_id, found["url"], found["followed_at"], found.get("name"))
+
+
+def _decode_all(reply: list[bytes]) -> list[Subscription]:
+    found = [_decode(feed.decode(), value) for feed, value in zip(reply[0::2], reply[1::2], strict=True)]
+    return sorted(found, key=lambda one: (one.followed_at, int(one.feed) if one.feed.isdecimal() else 0, one.feed))
