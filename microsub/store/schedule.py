@@ -64,10 +64,15 @@ class Schedule:
             [("ZREM", keys.host_due(host), feed_id), ("HDEL", keys.host(host), f"held:{feed_id}")]
         )
 
-    async def take(self, now: float, count: int, lease: float) -> list[HostLease]:
-        """At most `count` hosts that are due, for `lease` seconds; the longest waiting first, each to one worker only."""
+    async def take(self, now: float, count: int, lease: float, among: Iterable[str] | None = None) -> list[HostLease]:
+        """At most `count` hosts that are due, the longest waiting first, for `lease` seconds. Each to one worker only.
+
+        `among` asks for these hosts alone, in their order; those that aren't due or belong to a worker stay out.
+        """
+        if among is not None and not (among := list(among)):
+            return []
         reply = await self._redis.script(
-            _TAKE, [keys.hosts_due(), keys.hosts_leases()], [_time(now), count, _time(now + lease)]
+            _TAKE, [keys.hosts_due(), keys.hosts_leases()], [_time(now), count, _time(now + lease), *(among or ())]
         )
         texts = [part.decode() for part in reply]
         return [HostLease(host, token) for host, token in zip(texts[::2], texts[1::2], strict=True)]
@@ -106,6 +111,11 @@ class Schedule:
         until = min(until, now + LONGEST_HOLD)
         args: list[Arg] = [feed_id, _time(until), _time(now), FEEDS_FOR_A_HOLD, HOST_RECORD]
         return int(await self._redis.script(_HOLD, [keys.host(host)], args))
+
+    async def held_until(self, host: str) -> float | None:
+        """The end of the host's newest hold, which may be over; None where there was none lately."""
+        reply = await self._redis.command("HGET", keys.host(host), "hold")
+        return float(reply) if reply is not None else None
 
     async def next_time(self) -> float | None:
         """When the next host is due (or its lease runs out); None where nothing is scheduled."""

@@ -4,10 +4,20 @@
 -- lease has run out is due again, and its new token is larger than any before.
 --
 -- KEYS  1 hosts by time  2 leases: host -> token; '*' -> the last token
--- ARGV  1 now  2 how many at most  3 end of the lease
+-- ARGV  1 now  2 how many at most  3 end of the lease  4.. hosts, where only these are wanted
 -- reply host, token, host, token, …
+local due = {}
+if #ARGV == 3 then
+  due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, ARGV[2])
+else
+  for at = 4, #ARGV do
+    local time = redis.call('ZSCORE', KEYS[1], ARGV[at])
+    if time and tonumber(time) <= tonumber(ARGV[1]) and #due < tonumber(ARGV[2]) then due[#due + 1] = ARGV[at] end
+  end
+end
+
 local taken = {}
-for _, host in ipairs(redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, ARGV[2])) do
+for _, host in ipairs(due) do
   local token = redis.call('HINCRBY', KEYS[2], '*', 1)
   redis.call('HSET', KEYS[2], host, token)
   redis.call('ZADD', KEYS[1], ARGV[3], host)
