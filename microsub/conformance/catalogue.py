@@ -1,0 +1,70 @@
+"""All requirements, in the order in which they are checked, and how some of them are picked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from microsub.conformance.checks import (
+    channels,
+    errors,
+    finding,
+    following,
+    formats,
+    isolation,
+    items,
+    paging,
+    reading,
+    removing,
+    revisions,
+    rules,
+    scopes,
+    transport,
+)
+from microsub.conformance.requirement import Requirement
+
+CHAPTERS = (
+    transport.transport,
+    transport.tokens,
+    transport.replies,
+    errors.errors,
+    channels.channels,
+    following.following,
+    formats.formats,
+    items.items,
+    paging.timeline,
+    paging.paging,
+    reading.reading,
+    removing.removing,
+    removing.moving,
+    rules.muting,
+    rules.blocking,
+    finding.searching,
+    finding.previewing,
+    revisions.revisions,
+    isolation.isolation,
+    scopes.scopes,
+)
+
+REQUIREMENTS: tuple[Requirement, ...] = tuple(
+    requirement for chapter in CHAPTERS for requirement in chapter.requirements
+)
+
+
+def pick(patterns: Sequence[str] = (), sources: Sequence[str] = (), must_only: bool = False) -> tuple[Requirement, ...]:
+    """The requirements whose id matches one of `patterns` and whose source is one of `sources`; empty means all.
+
+    A pattern is a shell pattern of an id (`paging.*`) or the name of a chapter (`paging`); a source is `spec`,
+    `design`, `client` or `client:<name>`.
+    """
+    return tuple(
+        requirement
+        for requirement in REQUIREMENTS
+        if (not patterns or any(_matches(requirement.id, pattern) for pattern in patterns))
+        and (not sources or any(source in {requirement.source, requirement.group} for source in sources))
+        and not (must_only and requirement.level != "must")
+    )
+
+
+def _matches(identifier: str, pattern: str) -> bool:
+    return fnmatchcase(identifier, pattern) or identifier.partition(".")[0] == pattern

@@ -1,0 +1,169 @@
+"""Following and unfollowing feeds, and what a new subscription brings."""
+
+from __future__ import annotations
+
+from microsub.conformance.requirement import DESIGN, Chapter, client
+from microsub.conformance.timeline import each_once, ids, unread_ids, urls
+from microsub.conformance.verdict import expect, same
+from microsub.conformance.world import World
+
+following = Chapter("following", anchor="Following", section="Actions, follow and unfollow")
+
+FRESH = 10
+"""Posts of a new subscription that come in as unread (this project's default)."""
+
+
+def _feeds(w: World, channel: str) -> list[object]:
+    return [feed.get("url") for feed in w.user.get("follow", channel=channel).listed("items")]
+
+
+@following.requirement("follow")
+def follow(w: World) -> None:
+    """Following answers with an object of type 'feed' and the URL."""
+    reply = w.user.post("follow", channel=w.channel(), url=w.blogs.eight.url).ok()
+    same((reply.get("type"), reply.get("url")), ("feed", w.blogs.eight.url), "type and url")
+
+
+@following.requirement("fetched")
+def fetched(w: World) -> None:
+    """The posts of a followed feed arrive in the channel, each once."""
+    _, items = w.filled(w.blogs.eight)
+    same(urls(items), w.blogs.eight.links(), "the addresses of the posts")
+
+
+@following.requirement("list")
+def list_(w: World) -> None:
+    """The list of a channel's feeds gives type, url and '_id' of each."""
+    channel, _ = w.filled(w.blogs.eight)
+    w.fill(channel, w.blogs.fresh)
+    feeds = w.user.get("follow", channel=channel).listed("items")
+    same({feed.get("url") for feed in feeds}, {w.blogs.eight.url, w.blogs.fresh.url}, "the URLs of the feeds")
+    for feed in feeds:
+        same(feed.get("type"), "feed", "'type'")
+        for name in ("name", "photo"):
+            expect(name not in feed or isinstance(feed[name], str), f"'{name}' as a string or absent", feed)
+
+
+@following.requirement("list-ids", source=client("Monocle"))
+def list_ids(w: World) -> None:
+    """Each feed of the list has a string '_id'."""
+    channel, _ = w.filled(w.blogs.eight)
+    for feed in w.user.get("follow", channel=channel).listed("items"):
+        expect(isinstance(feed.get("_id"), str), "a string '_id'", feed)
+
+
+@following.requirement("list-name", source=DESIGN)
+def list_name(w: World) -> None:
+    """A feed in the list has its title as 'name', once it was fetched."""
+    channel, _ = w.filled(w.blogs.eight)
+    feeds = w.user.get("follow", channel=channel).listed("items")
+    same([feed.get("name") for feed in feeds], [w.blogs.eight.name], "the names")
+
+
+@following.requirement("twice", source=DESIGN)
+def twice(w: World) -> None:
+    """Following twice is following once."""
+    channel, items = w.unread_channel()
+    w.user.post("timeline", method="mark_read", channel=channel, entry=ids(items)[0]).ok()
+    w.follow(channel, w.blogs.eight)
+    same(_feeds(w, channel), [w.blogs.eight.url], "the feeds")
+    same(ids(w.items(channel)), ids(items), "the items")
+    same(unread_ids(w.items(channel)), ids(items)[1:], "what is unread")
+
+
+@following.requirement("two-channels", source=DESIGN)
+def two_channels(w: World) -> None:
+    """A feed may be in two channels; both have its posts."""
+    _, items = w.filled(w.blogs.eight)
+    second, others = w.filled(w.blogs.eight)
+    same(urls(others), urls(items), "the posts of the second channel")
+    for item in others:
+        same(item.get("_channel", {}).get("uid"), second, "'_channel.uid'")
+
+
+@following.requirement("one-poll", source=DESIGN, level="should")
+def one_poll(w: World) -> None:
+    """A feed that is known already is not fetched again for one more follower."""
+    w.filled(w.blogs.eight)
+    seen = len(w.publisher.visits(w.blogs.eight.path))
+    w.filled(w.blogs.eight)
+    same(len(w.publisher.visits(w.blogs.eight.path)), seen, "the number of requests for the feed")
+
+
+@following.requirement("old-as-read", source=DESIGN, level="should")
+def old_as_read(w: World) -> None:
+    """Old posts of a new subscription come in as read, but for the newest ten."""
+    channel, items = w.filled(w.blogs.long)
+    same(unread_ids(items), ids(items)[:FRESH], "the unread items")
+    same(w.unread(channel), FRESH, "the unread count")
+
+
+@following.requirement("merged-once", source=DESIGN)
+def merged_once(w: World) -> None:
+    """Posts of two feeds stand in one channel, each once."""
+    channel, first = w.filled(w.blogs.eight)
+    everything = w.fill(channel, w.blogs.fresh)
+    each_once(everything, ids(first), "the posts of the first feed")
+    same(set(urls(everything)), {*w.blogs.eight.links(), *w.blogs.fresh.links()}, "the addresses of all posts")
+
+
+@following.requirement("update", source=DESIGN)
+def update(w: World) -> None:
+    """method=update moves a subscription to the channel that is named."""
+    origin, _ = w.filled(w.blogs.eight)
+    target = w.channel("target")
+    w.user.post("follow", method="update", channel=target, url=w.blogs.eight.url).ok()
+    same((_feeds(w, origin), _feeds(w, target)), ([], [w.blogs.eight.url]), "the feeds of origin and target")
+
+
+@following.requirement("unfollow")
+def unfollow(w: World) -> None:
+    """Unfollowing takes the feed off the list."""
+    channel, _ = w.filled(w.blogs.eight)
+    w.fill(channel, w.blogs.fresh)
+    w.user.post("unfollow", channel=channel, url=w.blogs.eight.url).ok()
+    same(_feeds(w, channel), [w.blogs.fresh.url], "the feeds")
+
+
+@following.requirement("unfollow-reply", source=DESIGN)
+def unfollow_reply(w: World) -> None:
+    """Unfollowing answers with type and url, and may be repeated."""
+    channel, _ = w.filled(w.blogs.eight)
+    for _ in range(2):
+        reply = w.user.post("unfollow", channel=channel, url=w.blogs.eight.url).ok()
+        same((reply.get("type"), reply.get("url")), ("feed", w.blogs.eight.url), "type and url")
+
+
+@following.requirement("unfollow-items", source=DESIGN)
+def unfollow_items(w: World) -> None:
+    """The unread items of an unfollowed feed leave, its read ones stay."""
+    channel, items = w.unread_channel()
+    everything = w.fill(channel, w.blogs.fresh)
+    others = [identifier for identifier in ids(everything) if identifier not in ids(items)]
+    w.user.post("timeline", method="mark_read", channel=channel, entry=ids(items)[2:4]).ok()
+    unread = w.unread(channel)
+    w.user.post("unfollow", channel=channel, url=w.blogs.eight.url).ok()
+    left = w.items(channel)
+    same(ids(left), others + ids(items)[2:4], "the items that are left")
+    same(w.unread(channel), unread - (len(items) - 2), "the unread count")
+
+
+@following.requirement("other-channel", source=DESIGN)
+def other_channel(w: World) -> None:
+    """Unfollowing in one channel leaves another one alone."""
+    first, items = w.unread_channel()
+    second, _ = w.unread_channel()
+    w.user.post("unfollow", channel=first, url=w.blogs.eight.url).ok()
+    same(ids(w.items(second)), ids(items), "the items of the other channel")
+    same(_feeds(w, second), [w.blogs.eight.url], "the feeds of the other channel")
+
+
+@following.requirement("user-agent", source=DESIGN, level="should")
+def user_agent(w: World) -> None:
+    """The server names itself when it fetches."""
+    w.filled(w.blogs.eight)
+    visit = w.publisher.visits(w.blogs.eight.path)[0]
+    agent = visit.headers.get("user-agent", "")
+    expect("http" in agent, "a User-Agent with the address of the software", agent)
+    for name in ("cookie", "referer"):
+        expect(name not in visit.headers, f"no header {name}", dict(visit.headers))

@@ -1,0 +1,386 @@
+"""How requests may arrive and what every reply looks like: parameter forms, tokens, CORS, content types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from microsub.conformance.client import FORM, Reply
+from microsub.conformance.requirement import DESIGN, Chapter, client
+from microsub.conformance.timeline import ids
+from microsub.conformance.verdict import Failure, expect, same
+from microsub.conformance.world import World
+
+transport = Chapter("transport", section="Transport")
+tokens = Chapter("tokens", anchor="Authentication", section="Transport")
+replies = Chapter("replies", section="Transport")
+
+
+def _creates(w: World, reply: Reply, name: str) -> None:
+    """Check that `reply` is the channel `name`, and have it deleted afterwards."""
+    channel = reply.ok()
+    same(channel.get("name"), name, "the created channel's name")
+    uid = str(channel.get("uid"))
+    w.afterwards(lambda: w.user.post("channels", method="delete", channel=uid))
+
+
+@transport.requirement("get-query")
+def get_query(w: World) -> None:
+    """A GET carries its parameters in the query."""
+    w.user.get("channels").listed("channels")
+
+
+@transport.requirement("post-form")
+def post_form(w: World) -> None:
+    """A POST carries its parameters in an urlencoded form."""
+    name = w.name("ümläut & plus+")
+    _creates(w, w.user.form([("action", "channels"), ("name", name)]), name)
+
+
+@transport.requirement("post-multipart", source=DESIGN)
+def post_multipart(w: World) -> None:
+    """A POST may be multipart."""
+    name = w.name("multipart ü")
+    parts = "".join(
+        f'--frontier\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'
+        for key, value in (("action", "channels"), ("name", name))
+    )
+    headers = {"Content-Type": "multipart/form-data; boundary=frontier"}
+    _creates(w, w.user.send("POST", body=f"{parts}--frontier--\r\n".encode(), headers=headers), name)
+
+
+@transport.requirement("post-json", source=DESIGN)
+def post_json(w: World) -> None:
+    """A POST may be a JSON object."""
+    name = w.name("json ü")
+    _creates(w, w.user.json({"action": "channels", "name": name}), name)
+
+
+@transport.requirement("post-json-charset", source=DESIGN)
+def post_json_charset(w: World) -> None:
+    """A JSON body's Content-Type may name a charset."""
+    headers = {"Content-Type": "application/json; charset=utf-8"}
+    w.user.send("POST", body=b'{"action":"search","query":"nothing at all"}', headers=headers).listed("results")
+
+
+@transport.requirement("post-no-content-type", source=DESIGN)
+def post_no_content_type(w: World) -> None:
+    """A form without a Content-Type is read as a form."""
+    name = w.name("bare")
+    body = f"action=channels&name={name.replace(' ', '+')}".encode()
+    _creates(w, w.user.send("POST", body=body), name)
+
+
+@transport.requirement("post-empty-body", source=client("ek"), level="must")
+def post_empty_body(w: World) -> None:
+    """A POST may be empty, with everything in the query."""
+    name = w.name("empty")
+    query = [("action", "channels"), ("name", name)]
+    _creates(w, w.user.send("POST", query=query), name)
+    name = w.name("empty form")
+    query = [("action", "channels"), ("name", name)]
+    _creates(w, w.user.send("POST", query=query, body=b"", headers={"Content-Type": FORM}), name)
+
+
+@transport.requirement("post-union", source=client("IndiePass desktop"))
+def post_union(w: World) -> None:
+    """The parameters of a POST are those of its query and its body together."""
+    name = w.name("union")
+    _creates(w, w.user.form([("name", name)], query=[("action", "channels")]), name)
+    name = w.name("union json")
+    _creates(w, w.user.json({"name": name}, query=[("action", "channels")]), name)
+
+
+@transport.requirement("unencoded", source=client("IndiePass Android"), level="should")
+def unencoded(w: World) -> None:
+    """Form values may come without percent-encoding."""
+    body = f"action=search&query={w.blogs.eight.url}".encode()
+    w.user.send("POST", body=body, headers={"Content-Type": FORM}).listed("results")
+
+
+@transport.requirement("get-content-type", source=client("IndiePass iOS"), level="must")
+def get_content_type(w: World) -> None:
+    """The Content-Type of a GET means nothing."""
+    headers = {"Content-Type": "application/json"}
+    w.user.send("GET", query=[("action", "channels")], headers=headers).listed("channels")
+
+
+@transport.requirement("trailing-slash", source=client("microsub-notifier"))
+def trailing_slash(w: World) -> None:
+    """The endpoint answers with and without a trailing slash, without a redirect."""
+    bare = w.user.endpoint.rstrip("/")
+    for endpoint in (bare, f"{bare}/"):
+        w.user.send("GET", query=[("action", "channels")], endpoint=endpoint).listed("channels")
+        query = [("action", "search"), ("query", "nothing at all")]
+        w.user.send("POST", query=query, endpoint=endpoint).listed("results")
+
+
+@transport.requirement("user-endpoint", source=DESIGN, needs=("user endpoint",))
+def user_endpoint(w: World) -> None:
+    """The endpoint that names the user answers like the plain one."""
+    endpoint = str(w.around.user_endpoint)
+    channel = w.channel()
+    for form in (endpoint.rstrip("/"), endpoint.rstrip("/") + "/"):
+        listed = w.user.send("GET", query=[("action", "channels")], endpoint=form).listed("channels")
+        expect(channel in [entry.get("uid") for entry in listed], "the user's own channel in the list", listed)
+
+
+@transport.requirement("foreign-user-endpoint", source=DESIGN, needs=("user endpoint", "second user"))
+def foreign_user_endpoint(w: World) -> None:
+    """A token is refused at an endpoint that names another user."""
+    reply = w.second.send("GET", query=[("action", "channels")], endpoint=w.around.user_endpoint)
+    expect(reply.status in {401, 403}, "status 401 or 403", reply.text)
+
+
+@transport.requirement("options", source=client("Ekstereye"))
+def options(w: World) -> None:
+    """OPTIONS is answered 204 without a token."""
+    reply = _preflight(w)
+    same(reply.status, 204, "the status")
+
+
+def _preflight(w: World) -> Reply:
+    headers = {
+        "Origin": "https://reader.example",
+        "Access-Control-Request-Method": "GET",
+        "Access-Control-Request-Headers": "authorization,cache-control",
+    }
+    return w.user.send("OPTIONS", headers=headers, token=False)
+
+
+@transport.requirement("cors-preflight", source=client("Ekstereye"))
+def cors_preflight(w: World) -> None:
+    """A preflight allows any origin, and the headers and methods of clients."""
+    reply = _preflight(w)
+    origin = reply.headers.get("access-control-allow-origin")
+    expect(origin in {"*", "https://reader.example"}, "Access-Control-Allow-Origin to allow any origin", origin)
+    allowed = {part.strip().lower() for part in reply.headers.get("access-control-allow-headers", "").split(",")}
+    wanted = {"authorization", "content-type", "accept", "cache-control", "last-event-id"}
+    missing = sorted(wanted - allowed)
+    # A server may also echo what was asked for; then only that can be demanded.
+    if allowed != {"authorization", "cache-control"}:
+        expect(not missing, f"Access-Control-Allow-Headers to hold {', '.join(sorted(wanted))}", f"missing: {missing}")
+    methods = {part.strip().upper() for part in reply.headers.get("access-control-allow-methods", "").split(",")}
+    expect({"GET", "POST", "OPTIONS"} <= methods, "Access-Control-Allow-Methods: GET, POST, OPTIONS", sorted(methods))
+
+
+@transport.requirement("cors-replies", source=client("Ekstereye"))
+def cors_replies(w: World) -> None:
+    """Successes and errors carry the CORS header too."""
+    origin = {"Origin": "https://reader.example"}
+    good = w.user.send("GET", query=[("action", "channels")], headers=origin)
+    refused = w.user.send("GET", query=[("action", "channels")], headers=origin, token=False)
+    wrong = w.user.send("GET", query=[("action", "no-such-action")], headers=origin)
+    for reply in (good, refused, wrong):
+        found = reply.headers.get("access-control-allow-origin")
+        expect(found in {"*", "https://reader.example"}, "Access-Control-Allow-Origin on every reply", reply.text)
+
+
+@transport.requirement("events", source=client("Ekstereye"))
+def events(w: World) -> None:
+    """GET events gives a stream of events or a JSON error with status 400."""
+    status, kind, first = w.user.opening([("action", "events")], {"Accept": "text/event-stream"})
+    if status == 200:
+        expect(kind.startswith("text/event-stream"), "content type text/event-stream", kind)
+    else:
+        expect(status == 400 and kind == "application/json", "status 400 with JSON", f"{status} {kind} {first[:200]!r}")
+
+
+@transport.requirement("empty-is-absent", source=client("ek"))
+def empty_is_absent(w: World) -> None:
+    """An empty parameter counts as absent."""
+    channel, items = w.filled(w.blogs.eight)
+    query = [("action", "timeline"), ("channel", channel)]
+    query += [(name, "") for name in ("after", "before", "limit", "is_read", "source", "method")]
+    found = w.user.send("GET", query=query).listed("items")
+    same(ids(found), ids(items), "the items")
+
+
+@transport.requirement("lists", source=DESIGN)
+def lists(w: World) -> None:
+    """A list arrives as entry=, entry[]=, repeated entry=, entry[0]=, JSON string, JSON list, or multipart entry[]."""
+    channel, items = w.unread_channel()
+    one, two = ids(items)[:2]
+    mark = [("action", "timeline"), ("method", "mark_read"), ("channel", channel)]
+    as_json = dict(mark)
+    multipart = "".join(
+        f'--frontier\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{value}\r\n'
+        for key, value in [*mark, ("entry[]", one), ("entry[]", two)]
+    )
+    headers = {"Content-Type": "multipart/form-data; boundary=frontier"}
+    sends: dict[str, tuple[int, Callable[[], Reply]]] = {
+        "entry=a": (1, lambda: w.user.form([*mark, ("entry", one)])),
+        "entry[]=a": (1, lambda: w.user.form([*mark, ("entry[]", one)])),
+        "entry[]=a&entry[]=b": (2, lambda: w.user.form([*mark, ("entry[]", one), ("entry[]", two)])),
+        "entry=a&entry=b": (2, lambda: w.user.form([*mark, ("entry", one), ("entry", two)])),
+        "entry[0]=a&entry[1]=b": (2, lambda: w.user.form([*mark, ("entry[0]", one), ("entry[1]", two)])),
+        "entry[]=a&entry[]=b in the query": (2, lambda: w.user.form([], [*mark, ("entry[]", one), ("entry[]", two)])),
+        "JSON string": (1, lambda: w.user.json({**as_json, "entry": one})),
+        "JSON list": (2, lambda: w.user.json({**as_json, "entry": [one, two]})),
+        "JSON list as entry[]": (2, lambda: w.user.json({**as_json, "entry[]": [one, two]})),
+        "multipart entry[]": (
+            2,
+            lambda: w.user.send("POST", body=f"{multipart}--frontier--\r\n".encode(), headers=headers),
+        ),
+    }
+    for form, (count, send) in sends.items():
+        try:
+            send().ok()
+        except Failure as failure:
+            raise Failure(f"the form {form} to be read: {failure.expected}", failure.found) from None
+        left = w.unread(channel)
+        expect(left == len(items) - count, f"{count} items read after {form}", f"{len(items) - left} items read")
+        w.user.post("timeline", method="mark_unread", channel=channel, entry=[one, two]).ok()
+
+
+@transport.requirement("json-broken", source=DESIGN)
+def json_broken(w: World) -> None:
+    """A body that isn't the JSON it claims to be is a 400."""
+    headers = {"Content-Type": "application/json"}
+    for body in (b'{"action":', b'["channels"]', b'"channels"', b"null", b"\xff\xfe"):
+        w.user.send("POST", body=body, headers=headers).refused(400, "invalid_request")
+
+
+@tokens.requirement("header")
+def header(w: World) -> None:
+    """The token is read from the Authorization header, its scheme in any case."""
+    for scheme in ("Bearer", "bearer", "BEARER"):
+        headers = {"Authorization": f"{scheme} {w.user.token}"}
+        w.user.send("GET", query=[("action", "channels")], headers=headers, token=False).listed("channels")
+
+
+@tokens.requirement("query", source=DESIGN)
+def query_token(w: World) -> None:
+    """The token may be 'access_token' in the query."""
+    query = [("action", "channels"), ("access_token", w.user.token)]
+    w.user.send("GET", query=query, token=False).listed("channels")
+
+
+@tokens.requirement("form", source=DESIGN)
+def form_token(w: World) -> None:
+    """The token may be 'access_token' in the form."""
+    body = f"action=search&query=nothing&access_token={w.user.token}".encode()
+    w.user.send("POST", body=body, headers={"Content-Type": FORM}, token=False).listed("results")
+
+
+def _unauthorized(reply: Reply) -> None:
+    reply.refused(401, "unauthorized")
+    challenge = reply.headers.get("www-authenticate", "")
+    expect(challenge.split(" ")[0].lower() == "bearer", "a header WWW-Authenticate: Bearer", challenge)
+
+
+@tokens.requirement("missing")
+def missing(w: World) -> None:
+    """Without a token: 401 unauthorized with WWW-Authenticate: Bearer."""
+    _unauthorized(w.user.send("GET", query=[("action", "channels")], token=False))
+    _unauthorized(w.user.send("POST", query=[("action", "channels"), ("name", "x")], token=False))
+    _unauthorized(w.user.send("GET", query=[("action", "channels"), ("access_token", "")], token=False))
+
+
+@tokens.requirement("invalid")
+def invalid(w: World) -> None:
+    """With an unknown token: 401 unauthorized with WWW-Authenticate: Bearer."""
+    turned = w.user.token[:-1] + ("a" if w.user.token[-1] != "a" else "b")
+    for token in ("nonsense", turned, "a.b.c", "....", "ü"):
+        headers = {"Authorization": f"Bearer {token}".encode().decode("latin-1")}
+        _unauthorized(w.user.send("GET", query=[("action", "channels")], headers=headers, token=False))
+
+
+@tokens.requirement("scheme", source=DESIGN)
+def scheme(w: World) -> None:
+    """Another scheme than Bearer is a 401, not a server error."""
+    for value in (f"Basic {w.user.token}", "Bearer", "Bearer ", w.user.token):
+        headers = {"Authorization": value}
+        _unauthorized(w.user.send("GET", query=[("action", "channels")], headers=headers, token=False))
+
+
+def _every_success(w: World) -> dict[str, Reply]:
+    """A success of every action, by what was asked."""
+    channel, items = w.unread_channel()
+    url = w.blogs.eight.url
+    other = w.channel()
+    first, second = ids(items)[:2]
+    return {
+        "GET channels": w.user.get("channels"),
+        "GET channels tree": w.user.get("channels", method="tree"),
+        "rename": w.user.post("channels", channel=channel, name=w.name("renamed")),
+        "order": w.user.post("channels", method="order", channels=[other, channel]),
+        "GET timeline": w.user.get("timeline", channel=channel),
+        "GET an empty timeline": w.user.get("timeline", channel=other),
+        "mark_read": w.user.post("timeline", method="mark_read", channel=channel, entry=first),
+        "mark_unread": w.user.post("timeline", method="mark_unread", channel=channel, entry=first),
+        "mark_read everything": w.user.post(
+            "timeline", method="mark_read", channel=channel, last_read_entry="everything"
+        ),
+        "move": w.user.post("timeline", method="move", channel=other, entry=second),
+        "remove": w.user.post("timeline", method="remove", channel=channel, entry=first),
+        "GET follow": w.user.get("follow", channel=channel),
+        "follow again": w.user.post("follow", channel=channel, url=url),
+        "GET mute": w.user.get("mute", channel=channel),
+        "mute": w.user.post("mute", channel=channel, url=w.blogs.ben.url),
+        "unmute": w.user.post("unmute", channel=channel, url=w.blogs.ben.url),
+        "GET block": w.user.get("block", channel=channel),
+        "block": w.user.post("block", channel=channel, url=w.blogs.ben.url),
+        "unblock": w.user.post("unblock", channel=channel, url=w.blogs.ben.url),
+        "search": w.user.get("search", query=w.blogs.eight.url),
+        "search without a match": w.user.get("search", query="zyzzyva-nobody-has-this"),
+        "preview": w.user.get("preview", url=w.blogs.unseen.url),
+        "unfollow": w.user.post("unfollow", channel=channel, url=url),
+        "delete": w.user.post("channels", method="delete", channel=other),
+    }
+
+
+def _successes(w: World) -> dict[str, Reply]:
+    return w.shared("a success of every action", _every_success)
+
+
+@replies.requirement("object", source=client("IndiePass iOS"))
+def reply_object(w: World) -> None:
+    """Every success is status 200 exactly, with a JSON object."""
+    for what, reply in _successes(w).items():
+        try:
+            reply.ok()
+        except Failure as failure:
+            raise Failure(f"{what}: {failure.expected}", failure.found) from None
+
+
+@replies.requirement("content-type", source=client("IndiePass iOS"))
+def content_type(w: World) -> None:
+    """The Content-Type of a success is exactly application/json."""
+    for what, reply in _successes(w).items():
+        found = reply.headers.get("content-type")
+        expect(found == "application/json", f"Content-Type: application/json for {what}", found)
+
+
+@replies.requirement("error-content-type", source=DESIGN)
+def error_content_type(w: World) -> None:
+    """The Content-Type of an error is exactly application/json."""
+    refused = w.user.send("GET", query=[("action", "channels")], token=False)
+    for reply in (refused, w.user.get("no-such-action"), w.user.get("timeline", channel="no-such-channel")):
+        same(reply.headers.get("content-type"), "application/json", "Content-Type")
+
+
+@replies.requirement("no-store", source=client("Together"))
+def no_store(w: World) -> None:
+    """Replies carry Cache-Control: no-store."""
+    for what, reply in _successes(w).items():
+        found = reply.headers.get("cache-control", "")
+        expect("no-store" in found, f"Cache-Control: no-store for {what}", found)
+
+
+@replies.requirement("no-null", source=client("IndiePass desktop"))
+def no_null(w: World) -> None:
+    """A property without a value is left out, never null."""
+    for what, reply in _successes(w).items():
+        places = nulls(reply.json_object())
+        expect(not places, f"no null in the reply to {what}", places)
+
+
+def nulls(value: object, place: str = "") -> list[str]:
+    """The places inside `value` where null stands."""
+    if value is None:
+        return [place or "the whole reply"]
+    if isinstance(value, dict):
+        return [found for key, part in value.items() for found in nulls(part, f"{place}.{key}")]
+    if isinstance(value, list):
+        return [found for number, part in enumerate(value) for found in nulls(part, f"{place}[{number}]")]
+    return []

@@ -1,0 +1,189 @@
+"""The suite's own Microsub client: every parameter form a server must read, every reply kept for the report."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+import httpx
+
+from microsub.conformance.exchange import Exchange, mask, shown_body, shown_reply_headers, shown_request_headers
+from microsub.conformance.verdict import Failure, expect
+
+Pairs = Sequence[tuple[str, str]]
+Value = str | int | Sequence[str]
+FORM = "application/x-www-form-urlencoded"
+
+
+class Reply:
+    """An HTTP reply with the assertions that nearly every check makes."""
+
+    def __init__(self, response: httpx.Response) -> None:
+        self.status = response.status_code
+        self.headers = response.headers
+        self.body = response.content
+
+    @property
+    def text(self) -> str:
+        """The body, shortened and masked, for a failure's message."""
+        return f"{self.status} {shown_body(self.body)[:800]}"
+
+    def json_object(self) -> dict[str, Any]:
+        """The body as a JSON object. Raises Failure when it is anything else."""
+        try:
+            value = json.loads(self.body)
+        except ValueError:
+            raise Failure("a JSON object as the body", self.text) from None
+        if not isinstance(value, dict):
+            raise Failure("a JSON object as the body", self.text)
+        return value
+
+    def ok(self) -> dict[str, Any]:
+        """The object of a success, which has status 200 exactly. Raises Failure otherwise."""
+        expect(self.status == 200, "status 200", self.text)
+        return self.json_object()
+
+    def refused(self, status: int, *codes: str) -> dict[str, Any]:
+        """The object of an error with this status and one of these codes (any, when none is given)."""
+        expect(self.status == status, f"status {status}", self.text)
+        value = self.json_object()
+        if codes:
+            expect(value.get("error") in codes, f"error {' or '.join(codes)}", self.text)
+        return value
+
+    def listed(self, name: str) -> list[dict[str, Any]]:
+        """The list of objects `name` in a success. Raises Failure when it is missing or something else."""
+        value = self.ok().get(name)
+        if not isinstance(value, list) or not all(isinstance(element, dict) for element in value):
+            raise Failure(f"a list of objects as '{name}'", self.text)
+        return value
+
+
+class Client:
+    """Speaks for one user to one endpoint. Usable by several threads at once."""
+
+    def __init__(self, endpoint: str, token: str, trail: Trail, *, timeout: float = 30) -> None:
+        self.endpoint = endpoint
+        self.token = token
+        self._trail = trail
+        self._http = httpx.Client(timeout=timeout, follow_redirects=False, trust_env=False)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def get(self, action: str, **parameters: Value) -> Reply:
+        """GET with everything in the query."""
+        return self.send("GET", query=pairs(action, parameters))
+
+    def post(self, action: str, **parameters: Value) -> Reply:
+        """POST as the spec shows it: an urlencoded form, lists as `name[]`."""
+        return self.form(pairs(action, parameters))
+
+    def form(self, fields: Pairs, query: Pairs = ()) -> Reply:
+        """POST exactly these form fields."""
+        return self.send("POST", query=query, body=urlencode(fields).encode(), headers={"Content-Type": FORM})
+
+    def json(self, value: object, query: Pairs = ()) -> Reply:
+        """POST `value` as JSON."""
+        return self.send(
+            "POST", query=query, body=json.dumps(value).encode(), headers={"Content-Type": "application/json"}
+        )
+
+    def send(
+        self,
+        method: str,
+        *,
+        query: Pairs = (),
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        token: bool = True,
+        endpoint: str | None = None,
+    ) -> Reply:
+        """Send exactly this, with the token in its header unless `token` is False; the one door to the server."""
+        url = endpoint or self.endpoint
+        if query:
+            url += ("&" if "?" in url else "?") + urlencode(query)
+        sent = httpx.Headers({"Accept": "application/json"})
+        if token:
+            sent["Authorization"] = f"Bearer {self.token}"
+        sent.update(headers or {})
+        started = time.monotonic()
+        try:
+            response = self._http.request(method, url, content=body, headers=sent)
+        except httpx.HTTPError as problem:
+            self._trail.add(_exchange(method, url, sent, body, 0, {}, repr(problem).encode(), started))
+            raise
+        self._trail.add(
+            _exchange(method, url, sent, body, response.status_code, response.headers, response.content, started)
+        )
+        return Reply(response)
+
+    def opening(self, query: Pairs, headers: Mapping[str, str]) -> tuple[int, str, bytes]:
+        """Status, content type and the first bytes of a reply that may never end, such as a stream of events."""
+        url = f"{self.endpoint}?{urlencode(query)}"
+        sent = httpx.Headers({"Authorization": f"Bearer {self.token}", **headers})
+        started = time.monotonic()
+        with self._http.stream("GET", url, headers=sent) as response:
+            kind = response.headers.get("content-type", "")
+            first = response.read() if kind.startswith("application/json") else next(response.iter_bytes(), b"")
+            self._trail.add(_exchange("GET", url, sent, None, response.status_code, response.headers, first, started))
+            return response.status_code, kind, first
+
+
+class Trail:
+    """The exchanges of the requirement that is being checked. Repeated waiting is kept as its last time only."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: list[Exchange] = []
+
+    def add(self, exchange: Exchange) -> None:
+        """Keep `exchange`, in place of an equal request just before it."""
+        with self._lock:
+            if self._kept and self._kept[-1].same_request(exchange) and exchange.method == "GET":
+                self._kept.pop()
+            self._kept.append(exchange)
+
+    def take(self) -> tuple[Exchange, ...]:
+        """What was kept since the last call."""
+        with self._lock:
+            kept, self._kept = self._kept, []
+        return tuple(kept)
+
+
+def pairs(action: str, parameters: Mapping[str, Value]) -> list[tuple[str, str]]:
+    """Parameters as the spec writes them: `action` first, lists as repeated `name[]`."""
+    made = [("action", action)]
+    for name, value in parameters.items():
+        if isinstance(value, (str, int)):
+            made.append((name, str(value)))
+        else:
+            made.extend((f"{name}[]", element) for element in value)
+    return made
+
+
+def _exchange(
+    method: str,
+    url: str,
+    sent: Mapping[str, str],
+    body: bytes | None,
+    status: int,
+    headers: Mapping[str, str],
+    reply: bytes,
+    started: float,
+) -> Exchange:
+    return Exchange(
+        method=method,
+        url=mask(url),
+        request_headers=shown_request_headers(sent),
+        request_body=shown_body(body or b""),
+        status=status,
+        reply_headers=shown_reply_headers(headers),
+        reply_body=shown_body(reply),
+        seconds=time.monotonic() - started,
+    )

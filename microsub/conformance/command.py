@@ -1,0 +1,144 @@
+"""`microsub conformance`: the suite as a command."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+
+import click
+
+from microsub.conformance import report
+from microsub.conformance.catalogue import pick
+from microsub.conformance.runner import CouldNotRun, Target, run
+from microsub.conformance.verdict import Result
+
+EPILOG = """\b
+Examples:
+  microsub conformance --endpoint http://127.0.0.1:8080/microsub --token "$TOKEN"
+  microsub conformance --endpoint … --token … --only paging --only 'reading.*'
+  microsub conformance --endpoint … --token … --source spec --format junit --output report.xml
+  microsub conformance --list
+
+\b
+Exit codes: 0 nothing failed, 1 a requirement is not met or can't be judged, 2 the suite could not run.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.option("--endpoint", metavar="URL", help="The Microsub endpoint of the server under test.")
+@click.option("--token", metavar="T", help="A token of the first user, with all scopes.")
+@click.option("--second-token", metavar="T", help="A token of another user: checks that users are kept apart.")
+@click.option("--second-endpoint", metavar="URL", help="The other user's endpoint, if it is another one.")
+@click.option("--read-token", metavar="T", help="A token of the first user with the scope 'read' alone: checks scopes.")
+@click.option("--user-endpoint", metavar="URL", help="The endpoint in the form that names the first user.")
+@click.option(
+    "--feed-host", metavar="HOST", default="127.0.0.1", show_default=True,
+    help="Name or address at which the server under test reaches this machine, to fetch the suite's feeds.",
+)  # fmt: skip
+@click.option(
+    "--feed-port", metavar="PORT", type=click.IntRange(0, 65535), default=0, help="Its port; any free one by default."
+)
+@click.option(
+    "--feed-listen", metavar="HOST[:PORT]",
+    help="Publish the feeds here instead, where a tunnel or proxy leads from the feed host's port to this address.",
+)  # fmt: skip
+@click.option(
+    "--poll-command", metavar="COMMAND",
+    help="Makes the server fetch a feed at once, with {url} for the feed: 'microsub poll {url}'. Without it, "
+    "what a second poll shows is skipped unless the server comes by within the patience.",
+)  # fmt: skip
+@click.option(
+    "--patience",
+    metavar="SECONDS",
+    type=click.FloatRange(min=0.1),
+    default=60,
+    show_default=True,
+    help="Limit of a wait.",
+)
+@click.option(
+    "--only", metavar="PATTERN", multiple=True, help="Only requirements of this id, pattern or chapter; repeatable."
+)
+@click.option(
+    "--source", metavar="SOURCE", multiple=True, help="Only those from 'spec', 'client', 'client:NAME' or 'design'."
+)
+@click.option("--must", "must_only", is_flag=True, help="Leave out what a server only should do.")
+@click.option("--format", "form", type=click.Choice(["text", "json", "junit"]), default="text", show_default=True)
+@click.option(
+    "--output", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write the report here."
+)
+@click.option("--list", "list_only", is_flag=True, help="Print the requirements and check nothing.")
+def conformance(
+    endpoint: str | None,
+    token: str | None,
+    second_token: str | None,
+    second_endpoint: str | None,
+    read_token: str | None,
+    user_endpoint: str | None,
+    feed_host: str,
+    feed_port: int,
+    feed_listen: str | None,
+    poll_command: str | None,
+    patience: float,
+    only: tuple[str, ...],
+    source: tuple[str, ...],
+    must_only: bool,
+    form: str,
+    output: Path | None,
+    list_only: bool,
+) -> None:
+    """Check any Microsub server from outside, requirement by requirement.
+
+    The suite publishes feeds of its own, makes channels of unique names, and deletes them when it is done, so that it
+    can run against an account in use.
+    """
+    requirements = pick(only, source, must_only)
+    if not requirements:
+        raise click.UsageError("no requirement matches --only and --source")
+    if list_only:
+        click.echo(report.as_list(requirements))
+        return
+    if not endpoint or not token:
+        raise click.UsageError("--endpoint and --token are needed")
+    target = Target(
+        endpoint=endpoint,
+        token=token,
+        second_endpoint=second_endpoint,
+        second_token=second_token,
+        read_token=read_token,
+        user_endpoint=user_endpoint,
+        listen=_listen(feed_listen, feed_host, feed_port),
+        feed_host=feed_host,
+        feed_port=feed_port or None,
+        poll_command=tuple(shlex.split(poll_command or "")),
+        patience=patience,
+    )
+    try:
+        results = run(target, requirements, _tell)
+    except CouldNotRun as problem:
+        click.echo(f"microsub conformance: {problem}", err=True)
+        sys.exit(2)
+    text = {"text": report.as_text, "json": report.as_json, "junit": report.as_junit}[form](endpoint, results)
+    if output:
+        output.write_text(text, encoding="utf-8")
+        click.echo(", ".join(f"{count} {verdict}" for verdict, count in report.counts(results).items() if count))
+    else:
+        click.echo(text, nl=False)
+    sys.exit(report.exit_code(results))
+
+
+def _listen(feed_listen: str | None, feed_host: str, feed_port: int) -> tuple[str, int]:
+    """Where to publish: the feed host itself where that is this machine's own address, else all interfaces."""
+    if feed_listen:
+        host, _, port = feed_listen.partition(":")
+        if port and not port.isdigit():
+            raise click.BadParameter("expected HOST or HOST:PORT", param_hint="--feed-listen")
+        return host, int(port or feed_port)
+    local = feed_host == "localhost" or feed_host.startswith("127.")
+    return (feed_host if local else "0.0.0.0"), feed_port  # noqa: S104 - another machine must reach it
+
+
+def _tell(result: Result) -> None:
+    """Show the verdict at once to a person who waits."""
+    if sys.stderr.isatty():
+        click.echo(report.line(result), err=True)

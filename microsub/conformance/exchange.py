@@ -1,0 +1,57 @@
+"""One request and its reply, as a report shows them: shortened, and with tokens masked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+BODY_LIMIT = 4000
+"""Characters of a body that are kept."""
+
+_TOKEN = re.compile(r"(?i)(bearer\s+|access_token(?:=|\"\s*:\s*\"|\"\r\n\r\n))[^\s&\"]+")
+_SHOWN_HEADERS = ("authorization", "content-type", "accept", "origin")
+_SHOWN_REPLY_HEADERS = ("content-type", "cache-control", "www-authenticate", "location", "retry-after", "allow")
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """What was asked and answered. `status` 0 means that no reply came; `reply_body` then says why."""
+
+    method: str
+    url: str
+    request_headers: Mapping[str, str]
+    request_body: str
+    status: int
+    reply_headers: Mapping[str, str]
+    reply_body: str
+    seconds: float
+
+    def same_request(self, other: Exchange) -> bool:
+        """Whether both asked the same thing, as a check does while it waits."""
+        return (self.method, self.url, self.request_body) == (other.method, other.url, other.request_body)
+
+
+def mask(text: str) -> str:
+    """`text` without the tokens in it."""
+    return _TOKEN.sub(r"\1…", text)
+
+
+def shown_request_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers of a request that a reader of the report wants to see."""
+    return {name: mask(headers[name]) for name in _SHOWN_HEADERS if name in headers}
+
+
+def shown_reply_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """The headers of a reply that a reader of the report wants to see."""
+    return {
+        name: value
+        for name, value in headers.items()
+        if name in _SHOWN_REPLY_HEADERS or name.startswith("access-control-")
+    }
+
+
+def shown_body(body: bytes) -> str:
+    """A body as text, shortened and masked."""
+    text = mask(body[: BODY_LIMIT * 4].decode("utf-8", "replace"))
+    return text if len(text) <= BODY_LIMIT else f"{text[:BODY_LIMIT]}… ({len(body)} bytes)"

@@ -1,0 +1,203 @@
+"""The blogs of one run. Every run has paths of its own: what a server remembers of an earlier one is no matter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from microsub.conformance.blogs import Blog, Format, Person, Post
+from microsub.conformance.publisher import Document, Publisher
+
+FORMATS: tuple[Format, ...] = ("rss", "atom", "json", "h-feed")
+TIED = 60
+"""Posts of the blog `ties` that share one instant."""
+
+Make = Callable[[str, Format, list[Post], "Person | None"], Blog]
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """All blogs of a run, by what they are good for.
+
+    `eight`: 8 posts, by `ann` and `ben` in turn. `fresh`: 12 posts newer than those of any other blog. `ties`: 75
+    posts, 60 of them of one instant. `long`: 130 posts. `formats`: the same three posts in every format. `rich`: kinds
+    of posts and properties. `hostile`: markup that must not come through, and odd dates. `podcast`: enclosures.
+    `changing`: what is edited between two polls. `unseen`: never followed. `page` is a web page that names the feeds
+    of `eight` and `fresh`, `bare_page` one that names none.
+    """
+
+    ann: Person
+    ben: Person
+    eight: Blog
+    fresh: Blog
+    ties: Blog
+    long: Blog
+    formats: dict[Format, Blog]
+    rich: Blog
+    hostile: Blog
+    podcast: Blog
+    changing: Blog
+    unseen: Blog
+    page: str
+    bare_page: str
+
+
+def publish(publisher: Publisher, run: str, now: datetime) -> Library:
+    """Make the blogs of this run and publish them; `now` is aware and in whole seconds."""
+    root = f"/{run}"
+    ann = Person("Ann Example", f"{publisher.base}{root}/people/ann", f"{publisher.base}{root}/people/ann.jpg")
+    ben = Person("Ben Example", f"{publisher.base}{root}/people/ben")
+
+    def make(name: str, form: Format, posts: list[Post], author: Person | None = None) -> Blog:
+        blog = Blog(f"{name} {run}", f"{root}/{name}", publisher.base, form, posts, author)
+        publisher.put(blog.path, blog.document())
+        return blog
+
+    minute = timedelta(minutes=1)
+    hour = timedelta(hours=1)
+    eight = make("eight", "atom", _numbered("eight", 8, now - 3 * hour, minute, (ann, ben)))
+    fresh = make("fresh", "rss", _numbered("fresh", 12, now - hour / 4, timedelta(seconds=10)))
+    return Library(
+        ann=ann,
+        ben=ben,
+        eight=eight,
+        fresh=fresh,
+        ties=make("ties", "json", _ties(now - 5 * hour)),
+        long=make("long", "rss", _numbered("long", 130, now - 24 * hour, 7 * minute)),
+        formats={form: make(f"in-{form}", form, _same_posts(now - 6 * hour), ann) for form in FORMATS},
+        rich=make("rich", "h-feed", _rich(now - 7 * hour, publisher.base + root), ann),
+        hostile=make("hostile", "rss", _hostile(now, publisher.base + root)),
+        podcast=make("podcast", "rss", _podcast(now - 8 * hour, publisher.base + root)),
+        changing=make("changing", "atom", _numbered("changing", 9, now - 2 * hour, minute, (ann,))),
+        unseen=make("unseen", "json", _numbered("unseen", 3, now - 9 * hour, minute)),
+        page=publisher.put(f"{root}/page", _page(eight, fresh)),
+        bare_page=publisher.put(f"{root}/bare", _bare_page()),
+    )
+
+
+def _numbered(name: str, count: int, newest: datetime, step: timedelta, authors: tuple[Person, ...] = ()) -> list[Post]:
+    return [
+        Post(
+            slug=f"post-{number}",
+            published=newest - number * step,
+            html=f"<p>The body of number {number} of the blog {name}.</p>",
+            title=f"Number {number} of {name}",
+            author=authors[number % len(authors)] if authors else None,
+        )
+        for number in range(count)
+    ]
+
+
+def _ties(instant: datetime) -> list[Post]:
+    newer = _numbered("ties", 5, instant + timedelta(minutes=9), timedelta(minutes=1))
+    tied = [
+        Post(f"tied-{number}", instant, f"<p>Tied text {number} with words of its own.</p>", f"Tied {number}")
+        for number in range(TIED)
+    ]
+    older = [
+        Post(
+            f"old-{number}", instant - timedelta(minutes=1 + number), f"<p>Older text {number}.</p>", f"Older {number}"
+        )
+        for number in range(10)
+    ]
+    return [*newer, *tied, *older]
+
+
+def _same_posts(newest: datetime) -> list[Post]:
+    return [
+        Post(
+            "umlauts",
+            newest,
+            "<p>Grüße aus Łódź, 東京 und São Paulo – with <strong>bold</strong> words &amp; more.</p>",
+            "Zoë’s naïve façade — Привет",
+            categories=("travel", "größe"),
+        ),
+        Post("plain", newest - timedelta(minutes=1), "<p>Nothing special here.</p>", "A plain title"),
+        Post("late", newest - timedelta(minutes=2), "<p>The third and oldest text.</p>", "The third"),
+    ]
+
+
+def _rich(newest: datetime, root: str) -> list[Post]:
+    away = "https://elsewhere.example"
+    markup = {
+        "note": '<p class="p-name e-content">Only a short note, whose name is its content.</p>',
+        "article": '<h2 class="p-name">A real title</h2><div class="e-content"><p>And a text.</p></div>',
+        "photo": f'<img class="u-photo" src="{root}/one.jpg" alt="a hill"><div class="e-content">On the hill.</div>',
+        "video": f'<video class="u-video" src="{root}/one.mp4"></video><div class="e-content">It moves.</div>',
+        "like": f'Likes <a class="u-like-of" href="{away}/liked">this</a>',
+        "repost": f'Reposts <a class="u-repost-of" href="{away}/reposted">this</a>',
+        "bookmark": f'<a class="u-bookmark-of" href="{away}/kept">kept</a><div class="e-content">Worth it.</div>',
+        "reply": f'<a class="u-in-reply-to" href="{away}/asked">re</a><div class="e-content">I think so.</div>',
+        "rsvp": f'<a class="u-in-reply-to" href="{away}/party">re</a><data class="p-rsvp" value="yes">Coming</data>',
+        "checkin": (
+            '<div class="u-checkin h-card"><a class="u-url p-name" href="https://cafe.example/">The Café</a>'
+            '<data class="p-latitude" value="52.5166"></data><data class="p-longitude" value="13.4"></data></div>'
+            '<div class="e-content">Good cake.</div>'
+        ),
+        "syndicated": (
+            f'<div class="e-content">Here and there.</div><a class="u-syndication" href="{away}/copy">copy</a>'
+        ),
+    }
+    return [
+        Post(kind, newest - timedelta(minutes=number), "", markup=inner)
+        for number, (kind, inner) in enumerate(markup.items())
+    ]
+
+
+def _hostile(now: datetime, root: str) -> list[Post]:
+    earlier = now - timedelta(hours=10)
+    return [
+        Post(
+            "markup",
+            earlier,
+            '<p onclick="steal()">Visible text<script>steal()</script><style>p{color:red}</style>'
+            f'<a href="javascript:steal()">link</a><img src="{root}/ok.jpg" onerror="steal()">'
+            '<form action="/x"><input name="y"></form><iframe src="https://frames.example/"></iframe></p>',
+            "Dangerous markup",
+        ),
+        Post(
+            "relative",
+            earlier - timedelta(minutes=1),
+            '<p>See <a href="next/page">next</a> and <img src="/pictures/a.jpg" alt="a"></p>',
+            "Relative addresses",
+        ),
+        Post("future", now + timedelta(days=30), "<p>Dated a month ahead.</p>", "From the future"),
+        Post(
+            "scheme",
+            earlier - timedelta(minutes=2),
+            "<p>Its link is a script.</p>",
+            "A link that is a script",
+            link="javascript:steal()",
+        ),
+    ]
+
+
+def _podcast(newest: datetime, root: str) -> list[Post]:
+    files = (("audio", "audio/mpeg", "mp3"), ("video", "video/mp4", "mp4"), ("photo", "image/jpeg", "jpg"))
+    return [
+        Post(
+            kind,
+            newest - timedelta(minutes=number),
+            f"<p>An episode with one {kind} file.</p>",
+            f"Episode with {kind}",
+            enclosures=((f"{root}/files/one.{suffix}", media),),
+        )
+        for number, (kind, media, suffix) in enumerate(files)
+    ]
+
+
+def _page(*blogs: Blog) -> Document:
+    kinds = {"rss": "application/rss+xml", "atom": "application/atom+xml"}
+    links = "".join(
+        f'<link rel="alternate" type="{kinds[blog.format]}" title="{blog.name}" href="{blog.url}">' for blog in blogs
+    )
+    page = (
+        f'<!doctype html><html><head><meta charset="utf-8"><title>Home</title>{links}</head><body>Hello</body></html>'
+    )
+    return Document("text/html; charset=utf-8", page.encode())
+
+
+def _bare_page() -> Document:
+    page = '<!doctype html><html><head><meta charset="utf-8"><title>Bare</title></head><body>No feed.</body></html>'
+    return Document("text/html; charset=utf-8", page.encode())

@@ -1,0 +1,154 @@
+"""Runs requirements one after the other and gives a verdict on each. Nothing that a server does stops a run."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import httpx
+
+from microsub.conformance.client import Client, Trail
+from microsub.conformance.library import publish
+from microsub.conformance.publisher import Publisher
+from microsub.conformance.requirement import Need, Requirement
+from microsub.conformance.verdict import Failure, Result, Skip, Unready, shorten
+from microsub.conformance.world import Surroundings, World
+
+
+class CouldNotRun(Exception):  # noqa: N818
+    """There is no server to judge: it can't be reached, or it doesn't take the token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The server under test, and how the suite meets it.
+
+    `token` belongs to the first user and has all scopes; `second_token` to another user, at `second_endpoint` or the
+    same endpoint; `read_token` to the first user with the scope `read` alone. `listen` is where the suite publishes
+    its feeds, `feed_host` and `feed_port` where the server reaches them, if elsewhere. `poll_command` is run with
+    `{url}` replaced to make the server fetch a feed now. `patience` is in seconds.
+    """
+
+    endpoint: str
+    token: str
+    second_endpoint: str | None = None
+    second_token: str | None = None
+    read_token: str | None = None
+    user_endpoint: str | None = None
+    listen: tuple[str, int] = ("127.0.0.1", 0)
+    feed_host: str | None = None
+    feed_port: int | None = None
+    poll_command: tuple[str, ...] = ()
+    patience: float = 60
+
+
+def run(
+    target: Target, requirements: Sequence[Requirement], tell: Callable[[Result], None] | None = None
+) -> list[Result]:
+    """Check `requirements` against `target`, in order; `tell` hears of each result at once.
+
+    Raises CouldNotRun before the first check, when the server can't be reached or refuses the token.
+    """
+    trail = Trail()
+    name = f"run{secrets.token_hex(4)}"
+    with ExitStack() as stack:
+
+        def client(token: str | None, endpoint: str | None = None) -> Client | None:
+            if token is None:
+                return None
+            made = Client(endpoint or target.endpoint, token, trail)
+            stack.callback(made.close)
+            return made
+
+        user = Client(target.endpoint, target.token, trail)
+        stack.callback(user.close)
+        second = client(target.second_token, target.second_endpoint)
+        reader = client(target.read_token)
+        for who in (user, second, reader):
+            if who is not None:
+                _preflight(who)
+        try:
+            publisher = stack.enter_context(Publisher(target.listen, target.feed_host, target.feed_port))
+        except OSError as problem:
+            raise CouldNotRun(
+                f"the feeds can't be published at {target.listen[0]}:{target.listen[1]}: {problem}"
+            ) from None
+        world = World(
+            Surroundings(
+                user=user,
+                publisher=publisher,
+                blogs=publish(publisher, name, datetime.now(UTC).replace(microsecond=0)),
+                run=name,
+                patience=target.patience,
+                second=second,
+                reader=reader,
+                user_endpoint=target.user_endpoint,
+                poll_command=target.poll_command,
+            )
+        )
+        trail.take()
+        results = []
+        try:
+            for requirement in requirements:
+                result = judge(requirement, world, trail, _given(target))
+                results.append(result)
+                if tell:
+                    tell(result)
+        finally:
+            world.tidy(everything=True)
+        return results
+
+
+def judge(requirement: Requirement, world: World, trail: Trail, given: frozenset[Need]) -> Result:
+    """Check one requirement, tidy up after it, and give the verdict."""
+    missing = requirement.needs - given
+    if missing:
+        return Result(requirement, "skipped", 0, reason=f"needs {' and '.join(sorted(missing))}")
+    started = time.monotonic()
+
+    def seconds() -> float:
+        return time.monotonic() - started
+
+    try:
+        requirement.check(world)
+    except Failure as failure:
+        reason = f"expected {failure.expected}"
+        return Result(requirement, "fail", seconds(), trail.take(), reason, failure.expected, failure.found)
+    except Skip as skip:
+        return Result(requirement, "skipped", seconds(), trail.take(), str(skip))
+    except Unready as unready:
+        return Result(requirement, "error", seconds(), trail.take(), str(unready))
+    except httpx.HTTPError as problem:
+        return Result(requirement, "error", seconds(), trail.take(), f"no reply: {problem!r}")
+    except Exception as problem:  # a reply of a shape that nobody foresaw must not end the run
+        return Result(requirement, "error", seconds(), trail.take(), f"the check stumbled: {shorten(repr(problem))}")
+    finally:
+        world.tidy()
+        trail.take()
+    return Result(requirement, "pass", seconds(), trail.take())
+
+
+def _given(target: Target) -> frozenset[Need]:
+    given: set[Need] = set()
+    if target.second_token:
+        given.add("second user")
+    if target.read_token:
+        given.add("read token")
+    if target.user_endpoint:
+        given.add("user endpoint")
+    return frozenset(given)
+
+
+def _preflight(client: Client) -> None:
+    try:
+        reply = client.get("channels")
+    except httpx.HTTPError as problem:
+        raise CouldNotRun(f"{client.endpoint} can't be reached: {problem}") from None
+    except httpx.InvalidURL as problem:
+        raise CouldNotRun(f"{client.endpoint} is no URL: {problem}") from None
+    if reply.status in {401, 403}:
+        raise CouldNotRun(f"{client.endpoint} refuses the token: {reply.text}")

@@ -1,0 +1,70 @@
+"""How a check ends: it returns, or raises `Failure`, `Skip`; and what is kept of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from microsub.conformance.exchange import Exchange
+from microsub.conformance.requirement import Requirement
+
+Verdict = Literal["pass", "fail", "skipped", "error"]
+
+SHOWN = 600
+"""Characters of a found value that a report shows."""
+
+
+class Failure(Exception):  # noqa: N818 - a verdict, not a fault of the program
+    """The server does something else than what the requirement expects."""
+
+    def __init__(self, expected: str, found: object) -> None:
+        self.expected = expected
+        self.found = shorten(found)
+        super().__init__(f"expected {expected}; found {self.found}")
+
+
+class Skip(Exception):  # noqa: N818
+    """The requirement can't be judged here, for a reason that isn't the server's fault."""
+
+
+class Unready(Exception):  # noqa: N818
+    """A situation that several requirements need could not be brought about: they can't be judged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The verdict on one requirement, with what was said on the wire; `reason` is set unless it passed."""
+
+    requirement: Requirement
+    verdict: Verdict
+    seconds: float
+    exchanges: tuple[Exchange, ...] = ()
+    reason: str = ""
+    expected: str = ""
+    found: str = ""
+
+
+def expect(condition: bool, expected: str, found: object) -> None:
+    """Raise Failure unless `condition` holds."""
+    if not condition:
+        raise Failure(expected, found)
+
+
+def same(found: object, wanted: object, what: str) -> None:
+    """Raise Failure unless `found` equals `wanted`."""
+    if found != wanted:
+        raise Failure(f"{what} to be {shorten(wanted)}", found)
+
+
+def shorten(value: object, limit: int = SHOWN) -> str:
+    """`value` as readable text of at most `limit` characters."""
+    text = value if isinstance(value, str) else _dump(value)
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
+
+
+def _dump(value: Any) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        return repr(value)
