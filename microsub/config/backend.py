@@ -179,7 +179,7 @@ def _channel(part: Mapping[str, Any]) -> ChannelConfig:
     settings = part.get("settings", _NOTHING)
     return ChannelConfig(
         uid=part["uid"],
-        name=part.get("name", part["uid"]),
+        name=" ".join(part.get("name", part["uid"]).split()),
         feeds=_feeds(part.get("feeds", ())),
         settings=limits_from(settings),
         filters=_without_notes(settings.get("filters", _NOTHING)),
@@ -190,8 +190,13 @@ def _channel(part: Mapping[str, Any]) -> ChannelConfig:
 
 def _feeds(parts: Sequence[Any]) -> tuple[FeedConfig, ...]:
     return tuple(
-        FeedConfig(part) if isinstance(part, str) else FeedConfig(part["url"], part.get("name")) for part in parts
+        FeedConfig(part) if isinstance(part, str) else FeedConfig(part["url"], _spaced(part.get("name")))
+        for part in parts
     )
+
+
+def _spaced(name: str | None) -> str | None:
+    return None if name is None else " ".join(name.split())
 
 
 def _without_notes(part: Mapping[str, Any]) -> dict[str, Any]:

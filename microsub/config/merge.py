@@ -7,7 +7,7 @@ change wins and is reported (`storage`, Three-way merge). Pure: times and state 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -40,6 +40,7 @@ from microsub.config.changes import (
     UserRemoved,
     UserSettingsChanged,
 )
+from microsub.config.order import inserted, permuted
 from microsub.config.settings import mask_password
 from microsub.config.urls import comparable, comparable_profile
 
@@ -266,7 +267,7 @@ class _Merger:
             what = f"order of the channels of {file.name}"
             if present == before or self.conflict(what, ", ".join(after), api, (file.name, "")):
                 order = permuted(there, [uid for uid in wanted if uid in there])
-        order = _inserted(order, wanted, added)
+        order = inserted(order, wanted, added)
         if order != [*there, *added]:
             self.changes.append(ChannelsReordered(file.name, tuple(order)))
 
@@ -276,25 +277,3 @@ class _Merger:
         winner: Literal["file", "api"] = "api" if changed > self.edited_at else "file"
         self.conflicts.append(Conflict(what, file, api, winner))
         return winner == "file"
-
-
-def permuted(order: Sequence[str], wanted: Sequence[str]) -> list[str]:
-    """`order` with the members of `wanted` in that order among the places they hold; the others stay."""
-    left = iter(wanted)
-    members = set(wanted)
-    return [next(left) if uid in members else uid for uid in order]
-
-
-def _inserted(order: list[str], wanted: list[str], added: Sequence[str]) -> list[str]:
-    """`order` with each added uid behind its neighbour in the file, else before the next one, else at the end."""
-    for uid in added:
-        place = wanted.index(uid)
-        before = next((near for near in reversed(wanted[:place]) if near in order), None)
-        behind = next((near for near in wanted[place + 1 :] if near in order), None)
-        if before is not None:
-            order.insert(order.index(before) + 1, uid)
-        elif behind is not None:
-            order.insert(order.index(behind), uid)
-        else:
-            order.append(uid)
-    return order

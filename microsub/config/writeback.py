@@ -1,0 +1,144 @@
+"""The other direction: backend.json as it should be, so that it says what the stores hold.
+
+Pure. Only what differs is touched: the order of keys, unknown keys and `${…}` stay, and so does every channel that is
+only a removed one's trace in the file of a disabled user.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from microsub.config.backend import (
+    LIMIT_NAMES,
+    ChannelConfig,
+    FeedConfig,
+    UserConfig,
+    channel_part,
+    limits_part,
+)
+from microsub.config.changes import Current
+from microsub.config.document import Document
+from microsub.config.merge import ALWAYS_THERE
+from microsub.config.order import inserted, permuted
+from microsub.config.urls import comparable, comparable_profile
+from microsub.config.variables import escape
+
+
+def edited(
+    document: Document,
+    current: Current,
+    *,
+    same_feed: Callable[[str], str] = comparable,
+    same_profile: Callable[[str], str] = comparable_profile,
+) -> dict[str, Any] | None:
+    """The document with what was changed through the API; None when it says all that already.
+
+    The document must be what was last applied, else an edit of the file would be undone here.
+    """
+    raw: dict[str, Any] = copy.deepcopy(dict(document.raw))
+    editor = _Editor(same_feed, same_profile)
+    for name, user in current.users.items():
+        declared = document.backend.users.get(name)
+        users = raw.setdefault("users", {})
+        if declared is None:
+            users[name] = {"me": escape(user.me)} if user.me else {}
+            declared = UserConfig(name, user.me)
+        editor.user(users[name], declared, user)
+    return raw if raw != document.raw else None
+
+
+@dataclass(frozen=True)
+class _Editor:
+    same_feed: Callable[[str], str]
+    same_profile: Callable[[str], str]
+
+    def user(self, raw: dict[str, Any], file: UserConfig, now: UserConfig) -> None:
+        if now.me != file.me:
+            raw["me"] = escape(now.me)
+        self.rules(raw, file, now)
+        entries = {channel.uid: entry for channel, entry in zip(file.channels, raw.get("channels", ()), strict=True)}
+        uids = [channel.uid for channel in now.channels]
+        for channel in now.channels:
+            declared = file.channel(channel.uid)
+            if declared is not None:
+                self.channel(entries[channel.uid], declared, channel)
+            elif channel.uid != ALWAYS_THERE or channel.feeds:
+                entries[channel.uid] = self.new_channel(channel)
+        order = [channel.uid for channel in file.channels if channel.uid in uids or channel.uid == ALWAYS_THERE]
+        movable = [uid for uid in uids if uid in order and uid != ALWAYS_THERE]
+        order = permuted(order, movable)
+        order = inserted(order, uids, [uid for uid in uids if uid in entries and uid not in order])
+        if order or "channels" in raw:
+            raw["channels"] = [entries[uid] for uid in order]
+
+    def new_channel(self, channel: ChannelConfig) -> dict[str, Any]:
+        escaped: dict[str, Any] = _escaped(channel_part(channel))
+        return escaped
+
+    def channel(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
+        if now.name != file.name and now.uid != ALWAYS_THERE:
+            raw["name"] = escape(now.name)
+        self.feeds(raw, file, now)
+        self.rules(raw, file, now)
+        self.settings(raw, file, now)
+
+    def feeds(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
+        there = {self.same_feed(feed.url): feed for feed in now.feeds}
+        entries = []
+        for entry, declared in zip(raw.get("feeds", ()), file.feeds, strict=True):
+            feed = there.pop(self.same_feed(declared.url), None)
+            if feed is not None:
+                entries.append(_named(entry, declared, feed))
+        entries += [
+            _escaped({"url": feed.url, "name": feed.name} if feed.name else feed.url) for feed in there.values()
+        ]
+        if entries != raw.get("feeds", []):
+            raw["feeds"] = entries
+
+    def rules(self, raw: dict[str, Any], file: UserConfig | ChannelConfig, now: UserConfig | ChannelConfig) -> None:
+        for kind in ("mute", "block"):
+            there = {self.same_profile(url): url for url in getattr(now, kind)}
+            entries = []
+            for entry, declared in zip(raw.get(kind, ()), getattr(file, kind), strict=True):
+                if there.pop(self.same_profile(declared), None) is not None:
+                    entries.append(entry)
+            entries += [escape(url) for url in there.values()]
+            if entries != raw.get(kind, []):
+                raw[kind] = entries
+
+    def settings(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
+        if now.settings == file.settings and dict(now.filters) == dict(file.filters):
+            return
+        part = raw.setdefault("settings", {})
+        before, after = limits_part(file.settings), limits_part(now.settings)
+        before["filters"], after["filters"] = dict(file.filters), dict(now.filters)
+        for name in (*LIMIT_NAMES, "filters"):
+            if before.get(name) == after.get(name):
+                continue
+            if after.get(name):
+                part[name] = _escaped(after[name])
+            elif after.get(name) is None or name == "filters":
+                part.pop(name, None)
+            else:
+                part[name] = after[name]
+
+
+def _named(entry: Any, declared: FeedConfig, now: FeedConfig) -> Any:
+    """The file's entry of a feed with the name that it has now."""
+    if now.name == declared.name:
+        return entry
+    if isinstance(entry, Mapping):
+        rest = {key: value for key, value in entry.items() if key != "name" or now.name is not None}
+        return rest | ({"name": escape(now.name)} if now.name is not None else {})
+    return {"url": entry, "name": escape(now.name or "")}
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, str):
+        return escape(value)
+    if isinstance(value, Mapping):
+        return {key: _escaped(part) for key, part in value.items()}
+    return [_escaped(part) for part in value] if isinstance(value, list) else value

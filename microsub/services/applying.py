@@ -1,0 +1,305 @@
+"""Carrying out what an edit of backend.json asks for, and telling what the stores hold now.
+
+The stores and services that are needed are named as protocols, with the methods and nothing more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+from microsub.config.backend import ChannelConfig, FeedConfig, InstanceSettings, Limits, UserConfig
+from microsub.config.changes import (
+    Change,
+    ChannelAdded,
+    ChannelRemoved,
+    ChannelRenamed,
+    ChannelSettingsChanged,
+    ChannelsReordered,
+    Current,
+    FeedAdded,
+    FeedRemoved,
+    FeedRenamed,
+    InstanceSettingsChanged,
+    RuleAdded,
+    RuleRemoved,
+    UserAdded,
+    UserChanged,
+    UserRemoved,
+    UserSettingsChanged,
+)
+from microsub.errors import NotFound
+from microsub.formats.identity import canonical_feed_url
+from microsub.model.reader import GLOBAL, Channel, ChannelSettings, Subscription
+from microsub.store.accounts import User
+from microsub.store.applied import InForce
+
+_AT_ONCE = 8
+"""Users that are looked at concurrently."""
+
+
+class AccountsPort(Protocol):
+    """What is needed of `store.accounts.Accounts`."""
+
+    async def users(self) -> list[User]: ...  # noqa: D102
+    async def add_user(self, name: str, me: str, now: float) -> User: ...  # noqa: D102
+    async def set_me(self, name: str, me: str) -> None: ...  # noqa: D102
+    async def disable_user(self, name: str, now: float) -> None: ...  # noqa: D102
+    async def restore_user(self, name: str) -> None: ...  # noqa: D102
+
+
+class ChannelsPort(Protocol):
+    """What is needed of `store.channels.Channels`."""
+
+    async def list(self, user: str) -> list[Channel]: ...  # noqa: D102
+    async def get(self, user: str, uid: str) -> Channel: ...  # noqa: D102
+    async def create(self, user: str, name: str, now: float, uid: str | None = None) -> Channel: ...  # noqa: D102
+    async def rename(self, user: str, uid: str, name: str, now: float) -> Channel: ...  # noqa: D102
+    async def set_settings(self, user: str, uid: str, settings: ChannelSettings, now: float) -> Channel: ...  # noqa: D102
+    async def order(self, user: str, uids: Sequence[str]) -> Sequence[Channel]: ...  # noqa: D102
+    async def disable(self, user: str, uid: str, now: float) -> Sequence[str]: ...  # noqa: D102
+    async def restore(self, user: str, uid: str) -> Sequence[str]: ...  # noqa: D102
+    async def delete(self, user: str, uid: str) -> Sequence[str]: ...  # noqa: D102
+    async def removed(self, user: str) -> Mapping[str, float]: ...  # noqa: D102
+    async def changed(self, user: str, uid: str) -> float: ...  # noqa: D102
+    async def subscriptions(self, user: str, uid: str) -> Sequence[Subscription]: ...  # noqa: D102
+    async def all_subscriptions(self, user: str) -> Mapping[str, Sequence[Subscription]]: ...  # noqa: D102
+    async def update_subscription(  # noqa: D102
+        self, user: str, uid: str, feed_id: str, *, name: str | None = None
+    ) -> Subscription | None: ...
+
+
+class FeedsPort(Protocol):
+    """What is needed of `store.feeds.Feeds`."""
+
+    async def unsubscribe(self, feed_id: str, user: str, uid: str) -> None: ...  # noqa: D102
+
+
+class RulesPort(Protocol):
+    """What is needed of `store.rules.Rules`."""
+
+    async def muted(self, user: str, uid: str) -> Collection[str]: ...  # noqa: D102
+    async def blocked(self, user: str, uid: str) -> Collection[str]: ...  # noqa: D102
+    async def mute(self, user: str, uid: str, url: str, now: float) -> Any: ...  # noqa: D102
+    async def unmute(self, user: str, uid: str, url: str, now: float) -> Any: ...  # noqa: D102
+    async def block(self, user: str, uid: str, url: str, now: float) -> Any: ...  # noqa: D102
+    async def unblock(self, user: str, uid: str, url: str, now: float) -> Any: ...  # noqa: D102
+
+
+class FollowingPort(Protocol):
+    """What is needed of `services.following.Following`: both may be called twice without harm."""
+
+    async def follow(self, user: str, uid: str, url: str, now: float, name: str | None = None) -> Any: ...  # noqa: D102
+    async def unfollow(self, user: str, uid: str, url: str, now: float) -> Any: ...  # noqa: D102
+
+
+class SettingsPort(Protocol):
+    """What is needed of `store.applied.Applied` for settings."""
+
+    async def in_force(self) -> InForce: ...  # noqa: D102
+    async def set_instance(self, settings: InstanceSettings) -> None: ...  # noqa: D102
+    async def set_user(self, user: str, limits: Limits) -> None: ...  # noqa: D102
+
+
+class Applier:
+    """Applies changes one by one, each of which may be repeated, and gathers the state that they are decided on."""
+
+    def __init__(
+        self,
+        accounts: AccountsPort,
+        channels: ChannelsPort,
+        feeds: FeedsPort,
+        rules: RulesPort,
+        following: FollowingPort,
+        settings: SettingsPort,
+    ) -> None:
+        self._accounts = accounts
+        self._channels = channels
+        self._feeds = feeds
+        self._rules = rules
+        self._following = following
+        self._settings = settings
+
+    # --- what is there
+
+    async def current(self, only: Collection[str] | None = None) -> Current:
+        """What the stores hold; of users that aren't in `only` no more than that they exist."""
+        users, in_force = await asyncio.gather(self._accounts.users(), self._settings.in_force())
+        active = [user for user in users if user.disabled is None]
+        gate = asyncio.Semaphore(_AT_ONCE)
+        removed: set[tuple[str, str]] = set()
+        changed: dict[tuple[str, str], float] = {}
+
+        async def look(user: User) -> UserConfig:
+            limits = in_force.users.get(user.name, Limits())
+            if only is not None and user.name not in only:
+                return UserConfig(user.name, user.me, settings=limits)
+            async with gate:
+                channels, times = await self._channels_of(user.name)
+                removed.update((user.name, uid) for uid in await self._channels.removed(user.name))
+                changed.update(times)
+                mute, block = await self._rules_of(user.name, GLOBAL)
+            return UserConfig(user.name, user.me, channels, limits, mute, block)
+
+        found = await asyncio.gather(*(look(user) for user in active))
+        return Current(
+            users={user.name: user for user in found},
+            settings=in_force.instance,
+            disabled=frozenset(user.name for user in users if user.disabled is not None),
+            removed=frozenset(removed),
+            changed=changed,
+        )
+
+    async def _channels_of(self, user: str) -> tuple[tuple[ChannelConfig, ...], dict[tuple[str, str], float]]:
+        channels, subscriptions = await asyncio.gather(
+            self._channels.list(user), self._channels.all_subscriptions(user)
+        )
+        rules = await asyncio.gather(*(self._rules_of(user, channel.uid) for channel in channels))
+        changed = await asyncio.gather(*(self._channels.changed(user, channel.uid) for channel in channels))
+        found = []
+        times = {}
+        for channel, (mute, block), at in zip(channels, rules, changed, strict=True):
+            feeds = subscriptions.get(channel.uid, ())
+            limits, filters = _limits(channel.settings)
+            found.append(
+                ChannelConfig(
+                    channel.uid,
+                    channel.name,
+                    tuple(FeedConfig(feed.url, feed.name) for feed in feeds),
+                    limits,
+                    filters,
+                    mute,
+                    block,
+                )
+            )
+            times[user, channel.uid] = max([at, *(feed.followed_at for feed in feeds)])
+        return tuple(found), times
+
+    async def _rules_of(self, user: str, uid: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        muted, blocked = await asyncio.gather(self._rules.muted(user, uid), self._rules.blocked(user, uid))
+        return tuple(sorted(muted)), tuple(sorted(blocked))
+
+    # --- what is to be done
+
+    async def apply(self, change: Change, now: float) -> None:
+        """Carry out one change. Raises what the stores raise; a change of what is gone already is no error."""
+        match change:
+            case InstanceSettingsChanged(settings):
+                await self._settings.set_instance(settings)
+            case UserSettingsChanged(user, limits):
+                await self._settings.set_user(user, limits)
+            case UserAdded(user, me, restored):
+                await self._add_user(user, me, restored, now)
+            case UserChanged(user, me):
+                await self._accounts.set_me(user, me)
+            case UserRemoved(user):
+                await self._remove_user(user, now)
+            case RuleAdded() | RuleRemoved():
+                await self._apply_rule(change, now)
+            case FeedAdded() | FeedRenamed() | FeedRemoved():
+                await self._apply_feed(change, now)
+            case _:
+                await self._apply_channel(change, now)
+
+    async def _add_user(self, user: str, me: str, restored: bool, now: float) -> None:
+        there = await self._accounts.add_user(user, me, now)
+        if restored or there.disabled is not None:
+            await self._accounts.restore_user(user)
+            for uid, subscriptions in (await self._channels.all_subscriptions(user)).items():
+                await self._follow_again(user, uid, subscriptions, now)
+        if there.me != me:
+            await self._accounts.set_me(user, me)
+
+    async def _remove_user(self, user: str, now: float) -> None:
+        """Disable first, so that the tokens are dead before anything else; then nobody polls for this user."""
+        await self._accounts.disable_user(user, now)
+        for uid, subscriptions in (await self._channels.all_subscriptions(user)).items():
+            for subscription in subscriptions:
+                await self._feeds.unsubscribe(subscription.feed, user, uid)
+
+    async def _follow_again(self, user: str, uid: str, subscriptions: Iterable[Subscription], now: float) -> None:
+        """Bring back what stopped while a channel was away: following fills from the store and polls again."""
+        for subscription in subscriptions:
+            await self._following.follow(user, uid, subscription.url, now, subscription.name)
+
+    async def _apply_channel(self, change: Change, now: float) -> None:
+        match change:
+            case ChannelAdded(user, uid, name):
+                if uid in await self._channels.removed(user):
+                    await self._channels.restore(user, uid)
+                    await self._follow_again(user, uid, await self._channels.subscriptions(user, uid), now)
+                channel = await self._channels.create(user, name, now, uid=uid)
+                if channel.name != name:
+                    await self._channels.rename(user, uid, name, now)
+            case ChannelRenamed(user, uid, name):
+                await self._channels.rename(user, uid, name, now)
+            case ChannelRemoved(user, uid):
+                for feed_id in await self._channels.disable(user, uid, now):
+                    await self._feeds.unsubscribe(feed_id, user, uid)
+            case ChannelSettingsChanged(user, uid, limits, filters):
+                await self._channels.set_settings(user, uid, _settings(limits, filters), now)
+            case ChannelsReordered(user, uids):
+                there = {channel.uid for channel in await self._channels.list(user)}
+                await self._channels.order(user, [uid for uid in uids if uid in there])
+            case _:
+                raise TypeError(f"not a change: {change!r}")
+
+    async def _apply_feed(self, change: FeedAdded | FeedRenamed | FeedRemoved, now: float) -> None:
+        user, uid, url = change.user, change.uid, change.url
+        if isinstance(change, FeedRemoved):
+            await self._following.unfollow(user, uid, url, now)
+            return
+        if isinstance(change, FeedAdded):
+            await self._following.follow(user, uid, url, now, change.name)
+        canonical = canonical_feed_url(url)
+        for subscription in await self._channels.subscriptions(user, uid):
+            if canonical_feed_url(subscription.url) == canonical and subscription.name != change.name:
+                await self._channels.update_subscription(user, uid, subscription.feed, name=change.name or "")
+
+    async def _apply_rule(self, change: RuleAdded | RuleRemoved, now: float) -> None:
+        adding = isinstance(change, RuleAdded)
+        if change.kind == "mute":
+            act = self._rules.mute if adding else self._rules.unmute
+        else:
+            act = self._rules.block if adding else self._rules.unblock
+        await act(change.user, change.uid, change.url, now)
+
+    # --- what is over
+
+    async def forget(self, before: float) -> list[tuple[str, str]]:
+        """Delete channels that were removed before that Unix time; returns (user, uid) of each."""
+        forgotten = []
+        for user in await self._accounts.users():
+            for uid, at in (await self._channels.removed(user.name)).items():
+                if at < before:
+                    try:
+                        feeds = await self._channels.delete(user.name, uid)
+                    except NotFound:
+                        continue
+                    for feed_id in feeds:
+                        await self._feeds.unsubscribe(feed_id, user.name, uid)
+                    forgotten.append((user.name, uid))
+        return forgotten
+
+
+def _limits(settings: ChannelSettings) -> tuple[Limits, Mapping[str, Any]]:
+    limits = Limits(
+        keep_read_days=settings.keep_read_days,
+        keep_unread_days=settings.keep_unread_days,
+        max_items=settings.max_items,
+        unread=settings.unread,
+        first_fetch_unread=settings.first_fetch_unread,
+    )
+    return limits, settings.filters
+
+
+def _settings(limits: Limits, filters: Mapping[str, Any]) -> ChannelSettings:
+    return ChannelSettings(
+        unread=limits.unread,
+        keep_read_days=limits.keep_read_days,
+        keep_unread_days=limits.keep_unread_days,
+        max_items=limits.max_items,
+        first_fetch_unread=limits.first_fetch_unread,
+        filters=filters,
+    )

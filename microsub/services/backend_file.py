@@ -1,0 +1,143 @@
+"""The one place that touches backend.json on disk: reads it, replaces it, sees when it changes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import tempfile
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+from watchfiles import awatch
+
+from microsub.config.document import digest
+
+log = structlog.get_logger(__name__)
+
+VERSIONS_KEPT = 10
+_LOOK_EVERY_MS = 1000
+"""A look at the file's stamp at least this often, for file systems that tell of no changes (network, containers)."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileState:
+    """The file at one moment; `edited_at` is the time of its last modification in Unix seconds."""
+
+    body: bytes
+    digest: str
+    edited_at: float
+
+
+class BackendFile:
+    """backend.json at `path`. A symbolic link stays one: what it points to is replaced."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def versions(self) -> Path:
+        """The folder with the versions that were replaced, beside the file itself."""
+        real = self.path.resolve()
+        return real.with_name(real.name + ".versions")
+
+    def read(self) -> FileState | None:
+        """The file now, None where there is none. Raises OSError."""
+        try:
+            with self.path.open("rb") as stream:
+                edited_at = os.fstat(stream.fileno()).st_mtime_ns / 1e9
+                body = stream.read()
+        except FileNotFoundError:
+            return None
+        return FileState(body, digest(body), edited_at)
+
+    def replace(self, body: bytes, expected: str, now: float) -> FileState | None:
+        """Put `body` in the place of the file whose digest is `expected`, whole or not at all, and keep the old one.
+
+        None, and nothing is written, when the file is another one by now. Mode and, where possible, owner stay; the
+        time of modification never goes back. Raises OSError.
+        """
+        real = self.path.resolve()
+        status = real.stat()
+        handle, name = tempfile.mkstemp(prefix=f".{real.name}.", suffix=".new", dir=real.parent)
+        temporary = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(body)
+                stream.flush()
+                os.fchmod(stream.fileno(), status.st_mode & 0o7777)
+                with contextlib.suppress(OSError):
+                    os.fchown(stream.fileno(), status.st_uid, status.st_gid)
+                os.fsync(stream.fileno())
+            old = self.read()
+            if old is None or old.digest != expected:
+                return None
+            self._keep(old, status.st_mode & 0o777, now)
+            if temporary.stat().st_mtime_ns < status.st_mtime_ns:
+                os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
+            temporary.replace(real)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_folder(real.parent)
+        return self.read()
+
+    def _keep(self, old: FileState, mode: int, now: float) -> None:
+        """Copy the old file into the folder of versions, and drop the oldest there."""
+        self.versions.mkdir(mode=0o700, exist_ok=True)
+        stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+        copy = self.versions / f"{stamp}-{old.digest[:8]}.json"
+        with os.fdopen(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
+            stream.write(old.body)
+        for surplus in sorted(self.versions.glob("*.json"))[:-VERSIONS_KEPT]:
+            surplus.unlink(missing_ok=True)
+
+    async def changes(self, stop: asyncio.Event) -> AsyncIterator[None]:
+        """One yield each time when the file may have become another one: replaced, written in place, gone or back."""
+        seen = self._stamp()
+        while not stop.is_set():
+            try:
+                async for _ in awatch(
+                    *self._folders(),
+                    recursive=False,
+                    debounce=200,
+                    step=50,
+                    rust_timeout=_LOOK_EVERY_MS,
+                    yield_on_timeout=True,
+                    stop_event=stop,
+                    raise_interrupt=False,
+                ):
+                    stamp = self._stamp()
+                    if stamp != seen:
+                        seen = stamp
+                        yield
+            except (OSError, RuntimeError) as error:  # no such folder, or no watches left
+                log.debug("watching by looking", file=str(self.path), reason=str(error))
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stop.wait(), _LOOK_EVERY_MS / 1000)
+            stamp = self._stamp()
+            if stamp != seen:
+                seen = stamp
+                yield
+
+    def _folders(self) -> set[Path]:
+        return {self.path.absolute().parent, self.path.resolve().parent}
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        try:
+            status = self.path.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename last through a loss of power, where the system allows that."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

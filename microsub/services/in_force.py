@@ -1,0 +1,93 @@
+"""Which limits hold for a channel: its own, else its user's, else the instance's, else the defaults.
+
+Asked for every page and every fan-out, so the answers are remembered for seconds; an edit of backend.json reaches
+every process within that time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from microsub.config.backend import DEFAULT_LIMITS, InstanceSettings, Limits
+from microsub.errors import NotFound
+from microsub.model.reader import Channel, ChannelSettings
+from microsub.services.applying import ChannelsPort, SettingsPort
+from microsub.store.applied import InForce
+
+REMEMBERED = 1.0
+"""Seconds for which an answer is used again."""
+_MOST_CHANNELS = 10_000
+
+
+class SettingsInForce:
+    """The settings that hold now. `clock` is monotonic, in seconds."""
+
+    def __init__(
+        self,
+        settings: SettingsPort,
+        channels: ChannelsPort,
+        *,
+        remembered: float = REMEMBERED,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._settings = settings
+        self._channels = channels
+        self._remembered = remembered
+        self._clock = clock
+        self._all = InForce()
+        self._all_until = float("-inf")
+        self._own: dict[tuple[str, str], tuple[float, ChannelSettings]] = {}
+
+    async def instance(self) -> InstanceSettings:
+        """The instance's settings."""
+        return (await self._current()).instance
+
+    def instance_now(self) -> InstanceSettings:
+        """The instance's settings as they were last seen, without asking; the defaults before the first question."""
+        return self._all.instance
+
+    async def limits(self, user: str, uid: str) -> Limits:
+        """The limits of one channel, none of them None. A channel that isn't there has those of its user."""
+        everywhere = await self._current()
+        key = (user, uid)
+        until, own = self._own.get(key, (float("-inf"), ChannelSettings()))
+        if until <= self._clock():
+            try:
+                own = (await self._channels.get(user, uid)).settings
+            except NotFound:
+                own = ChannelSettings()
+            if len(self._own) >= _MOST_CHANNELS:
+                self._own.clear()
+            self._own[key] = (self._clock() + self._remembered, own)
+        return resolved(own, user, everywhere)
+
+    async def styled(self, user: str, channels: Sequence[Channel]) -> list[Channel]:
+        """The channels with the style of their unread counts made explicit."""
+        everywhere = await self._current()
+        inherited = resolved(ChannelSettings(), user, everywhere).unread
+        return [
+            channel
+            if channel.settings.unread is not None
+            else replace(channel, settings=replace(channel.settings, unread=inherited))
+            for channel in channels
+        ]
+
+    def forget(self) -> None:
+        """Ask again next time: something was changed by this process."""
+        self._all_until = float("-inf")
+        self._own.clear()
+
+    async def _current(self) -> InForce:
+        if self._all_until <= self._clock():
+            self._all = await self._settings.in_force()
+            self._all_until = self._clock() + self._remembered
+        return self._all
+
+
+def resolved(own: ChannelSettings, user: str, everywhere: InForce) -> Limits:
+    """A channel's limits over its user's, the instance's and the defaults."""
+    limits = Limits(own.keep_read_days, own.keep_unread_days, own.max_items, own.unread, own.first_fetch_unread)
+    above = everywhere.users.get(user, Limits()).over(everywhere.instance.limits).over(DEFAULT_LIMITS)
+    return limits.over(above)
