@@ -1,0 +1,64 @@
+"""Counters and histograms of the product, named once (Prometheus; reference: docs/reference/metrics.md).
+
+They live in the client library's own registry, which knows how to add up several processes
+(`PROMETHEUS_MULTIPROC_DIR`).
+"""
+
+from __future__ import annotations
+
+import os
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+)
+from prometheus_client.multiprocess import MultiProcessCollector
+
+POLLS = Counter("microsub_polls", "Polls of feeds by outcome", ["outcome"])
+"""`outcome`: changed, unchanged, not_modified, gone, unfollowed, error, or a reason of `fetch.REASONS` or `parse`."""
+
+ITEMS_NEW = Counter("microsub_items_new", "Items stored for the first time")
+ITEMS_UPDATED = Counter("microsub_items_updated", "Stored items that an edit changed")
+ITEMS_DELIVERED = Counter("microsub_items_delivered", "Items put into timelines by fan-out")
+
+FETCH_SECONDS = Histogram(
+    "microsub_fetch_seconds",
+    "Time from the start of a fetch to the last byte or the failure",
+    buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30),
+)
+PARSE_SECONDS = Histogram(
+    "microsub_parse_seconds",
+    "Time to parse one document, waiting for a thread included",
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30),
+)
+POLL_DELAY = Histogram(
+    "microsub_poll_delay_seconds",
+    "How long after its due time a feed was polled",
+    buckets=(0.5, 1, 5, 15, 60, 300, 1800, 7200, 86400),
+)
+HOSTS_IN_FLIGHT = Gauge(
+    "microsub_hosts_in_flight", "Hosts that this process is asking right now", multiprocess_mode="livesum"
+)
+WORKERS = Gauge("microsub_workers", "Workers that run in this process", multiprocess_mode="livesum")
+
+REQUESTS = Counter("microsub_requests", "Requests of readers by action and status", ["action", "status"])
+REQUEST_SECONDS = Histogram(
+    "microsub_request_seconds",
+    "Time to answer a reader's request",
+    ["action"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5),
+)
+
+
+def exposition() -> tuple[bytes, str]:
+    """All metrics in Prometheus' text format, added up over processes where there are several; and its Content-Type."""
+    registry = REGISTRY
+    if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    return generate_latest(registry), CONTENT_TYPE_LATEST

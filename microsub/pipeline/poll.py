@@ -1,0 +1,265 @@
+"""One poll of one feed: fetch, parse, store, fan out, plan. Every step may run twice; validators are written last.
+
+What a crash leaves behind is found again by the next poll: the feed keeps its old validators, so the document comes
+anew; items that are stored but in no timeline yet stand in the feed's pending set; everything else is idempotent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from random import random as chance
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from microsub.config.backend import InstanceSettings
+from microsub.errors import ParseError
+from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
+from microsub.formats.identity import host_of, mask_credentials
+from microsub.metrics import FETCH_SECONDS, ITEMS_NEW, ITEMS_UPDATED, POLLS
+from microsub.pipeline.fan_out import FanOut
+from microsub.pipeline.policy import poll_policy
+from microsub.pipeline.record import fields_of, held_until, history_of
+from microsub.pipeline.schedule import Answered, Failed, Gone, Outcome, PollPlan, plan_move, plan_next
+from microsub.pipeline.store_items import dates_of, items_to_store
+
+if TYPE_CHECKING:
+    from microsub.model.jf2 import Feed
+    from microsub.pipeline.moving import Mover
+    from microsub.pipeline.parsing import ParsePool
+    from microsub.store.feeds import FeedRecord, Feeds
+    from microsub.store.items import Items, Stored
+
+log = structlog.get_logger(__name__)
+
+
+class Fetching(Protocol):
+    """What a poll needs of `fetch.Fetcher`; the feed cache will have it too."""
+
+    async def fetch(self, request: FetchRequest) -> FetchResult:
+        """GET a document; failures are values."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PollResult:
+    """What a poll came to.
+
+    `outcome` is one of changed, unchanged, not_modified, gone, unfollowed, held, or the reason of a failure, which
+    `detail` explains. `next_poll` is a Unix time or None: never again; `host` is where the feed is polled from now on;
+    `hold_until` is set when the publisher asked for a pause.
+    """
+
+    feed: str
+    outcome: str
+    next_poll: float | None
+    host: str
+    new: int = 0
+    updated: int = 0
+    detail: str = ""
+    hold_until: float | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether no usable document could be had."""
+        return bool(self.detail)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedDue:
+    """A feed as it was when its poll began, and the Unix time when the publisher was asked."""
+
+    feed: FeedRecord
+    asked: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What a document did to the store, and what it says about time."""
+
+    new: int
+    updated: int
+    ttl: float | None = None
+    dates: tuple[float, ...] = ()
+
+
+class Poller:
+    """Polls feeds one at a time; any number of polls of different feeds may run in one instance."""
+
+    def __init__(
+        self,
+        feeds: Feeds,
+        items: Items,
+        fan_out: FanOut,
+        fetcher: Fetching,
+        parser: ParsePool,
+        *,
+        mover: Mover | None = None,
+        settings: Callable[[], InstanceSettings] = InstanceSettings,
+        clock: Callable[[], float] = time.time,
+        random: Callable[[], float] = chance,
+    ) -> None:
+        self._feeds = feeds
+        self._items = items
+        self._fan_out = fan_out
+        self._fetcher = fetcher
+        self._parser = parser
+        self._mover = mover
+        self._settings = settings
+        self._clock = clock
+        self._random = random
+
+    async def poll(self, feed_id: str) -> PollResult:
+        """Poll a feed once, now, whether it is due or not; one that is gone or that nobody follows is left alone.
+
+        Raises StoreError and what is a bug; the caller plans the next attempt then.
+        """
+        feed = await self._feeds.get(feed_id)
+        if feed is None or feed.gone:
+            return PollResult(feed_id, "gone", None, "" if feed is None else host_of(feed.url))
+        subscribers = await self._feeds.subscriber_count(feed_id)
+        if not subscribers:
+            return PollResult(feed_id, "unfollowed", None, host_of(feed.url))
+        pause = held_until(feed)
+        if pause is not None and pause > self._clock():
+            return PollResult(feed_id, "held", pause, host_of(feed.url))
+        if feed.last_success is not None:
+            # Before the first success a part of the document may be all that is pending; delivering it alone would
+            # use up the "newest ten" of a first fill.
+            await self.deliver_pending(feed)
+        due = FeedDue(feed, self._clock())
+        result = await self._conclude(due, await self._fetch(feed, subscribers))
+        POLLS.labels(result.outcome).inc()
+        _log(feed, result)
+        return result
+
+    async def give_up(self, feed_id: str, reason: str, detail: str) -> PollResult:
+        """Plan the next attempt after a poll that ended in a bug of ours, so that it isn't tried every second."""
+        feed = await self._feeds.get(feed_id)
+        if feed is None:
+            return PollResult(feed_id, "gone", None, "")
+        return await self._settle(FeedDue(feed, self._clock()), Failed(reason, detail), {}, None)
+
+    async def deliver_pending(self, feed: FeedRecord, stored: Stored | None = None) -> int:
+        """Fan out what is stored and not in all timelines yet; how many items. `stored` is what this poll did itself.
+
+        What an earlier poll left behind may be new or edited, so both is done with it.
+        """
+        ids = await self._items.pending(feed.id)
+        if not ids:
+            return 0
+        new = {item.id for item in stored.new} if stored else set()
+        edited = {item.id for item in stored.updated} if stored else set()
+        items = await self._items.timeline_items(ids)
+        now = self._clock()
+        await self._fan_out.deliver(feed.id, [item for item in items if item.id not in edited], now)
+        await self._fan_out.recheck(feed.id, [item for item in items if item.id not in new], now)
+        await self._items.done(feed.id, ids)
+        return len(ids)
+
+    async def _fetch(self, feed: FeedRecord, subscribers: int) -> FetchResult:
+        start = time.perf_counter()
+        try:
+            return await self._fetcher.fetch(
+                FetchRequest(feed.url, feed.etag, feed.last_modified, subscribers=subscribers)
+            )
+        finally:
+            FETCH_SECONDS.observe(time.perf_counter() - start)
+
+    async def _conclude(self, due: FeedDue, reply: FetchResult) -> PollResult:
+        match reply:
+            case FetchFailed(reason="gone"):
+                return await self._settle(due, Gone(reply.detail), {}, None)
+            case FetchFailed():
+                return await self._settle(due, Failed(reply.reason, reply.detail, reply.retry_after), {}, None)
+            case NotModified():
+                fields = {"etag": reply.etag, "last_modified": reply.last_modified}
+                return await self._settle(due, Answered(max_age=reply.max_age), fields, reply.moved_to, "not_modified")
+            case Fetched():
+                return await self._take(due, reply)
+
+    async def _take(self, due: FeedDue, document: Fetched) -> PollResult:
+        fields = {"etag": document.etag, "last_modified": document.last_modified}
+        digest = hashlib.sha256(document.body).hexdigest()
+        if digest == due.feed.body_hash:
+            return await self._settle(due, Answered(max_age=document.max_age), fields, document.moved_to, "unchanged")
+        try:
+            taken = await self._take_in(due.feed, document)
+        except ParseError as error:
+            return await self._settle(due, Failed("parse", error.detail), {}, None)
+        outcome = Answered(taken.new, taken.updated, document.max_age, taken.ttl, taken.dates)
+        label = "changed" if taken.new or taken.updated else "unchanged"
+        fields["body_hash"] = digest
+        return await self._settle(due, outcome, fields, document.moved_to, label)
+
+    async def _take_in(self, feed: FeedRecord, document: Fetched) -> _Taken:
+        parsed = await self._parser.parse(document)
+        now = self._clock()
+        # Before the fan-out: mutes and blocks ask for the feed's home page too.
+        await self._feeds.update(feed.id, _description(parsed))
+        stored = await self._items.store(feed, items_to_store(parsed, now), now)
+        ITEMS_NEW.inc(len(stored.new))
+        ITEMS_UPDATED.inc(len(stored.updated))
+        await self.deliver_pending(feed, stored)
+        return _Taken(len(stored.new), len(stored.updated), parsed.ttl, dates_of(parsed.entries))
+
+    async def _settle(
+        self,
+        due: FeedDue,
+        outcome: Outcome,
+        fields: Mapping[str, str | None],
+        moved_to: str | None,
+        label: str = "",
+    ) -> PollResult:
+        """Decide what follows and write it down, the last act of a poll but for a move."""
+        now, feed = self._clock(), due.feed
+        history = history_of(feed)
+        policy = poll_policy(self._settings(), feed.url)
+        plan = plan_next(history, outcome, now, self._random(), policy)
+        move = plan_move(history, moved_to, now) if isinstance(outcome, Answered) else None
+        await self._feeds.update(feed.id, {**fields, **fields_of(outcome, plan, move, due.asked, now)})
+        result = _result(feed, outcome, plan, label)
+        if move is not None and move.move and move.moved_to is not None and self._mover is not None:
+            moved = await self._mover.move(feed, move.moved_to, now)
+            return replace(result, host=moved.host, next_poll=None if moved.merged_into else result.next_poll)
+        return result
+
+
+def _description(parsed: Feed) -> dict[str, str | None]:
+    """What the document says of the feed. What it no longer says stays as it was, but for the WebSub links."""
+    found = {
+        "title": parsed.name,
+        "photo": parsed.photo,
+        "home": parsed.home,
+        "description": parsed.description,
+        "format": parsed.format,
+    }
+    return {name: value for name, value in found.items() if value} | {
+        "hub": parsed.hub,
+        "self_url": parsed.self_url,
+        "ttl": None if parsed.ttl is None else str(parsed.ttl),
+    }
+
+
+def _result(feed: FeedRecord, outcome: Outcome, plan: PollPlan, label: str) -> PollResult:
+    host = host_of(feed.url)
+    match outcome:
+        case Answered():
+            return PollResult(feed.id, label, plan.next_poll, host, outcome.new, outcome.updated)
+        case Gone():
+            return PollResult(feed.id, "gone", None, host, detail=outcome.detail)
+        case Failed():
+            return PollResult(
+                feed.id, outcome.reason, plan.next_poll, host, detail=outcome.detail, hold_until=plan.hold_until
+            )
+
+
+def _log(feed: FeedRecord, result: PollResult) -> None:
+    entry = log.bind(feed=feed.id, url=mask_credentials(feed.url), outcome=result.outcome)
+    if result.failed:
+        entry.warning("feed could not be polled", detail=result.detail, next_poll=result.next_poll)
+    else:
+        entry.info("feed polled", new=result.new, updated=result.updated, next_poll=result.next_poll)

@@ -1,0 +1,46 @@
+"""Signs of life: how /health knows that somebody polls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from microsub.store import keys
+
+if TYPE_CHECKING:
+    from microsub.store.port import Redis
+
+SIGN_SECONDS = 60
+"""How long a sign of life counts. A worker gives one several times as often."""
+
+_FORGET_AFTER = 24 * 3600.0
+
+
+class Presence:
+    """Writes and reads the workers' signs of life; times are Unix seconds."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def beat(self, worker: str, now: float) -> None:
+        """`worker` is alive."""
+        await self._redis.pipeline(
+            [
+                ("SET", keys.worker(worker), f"{now:.3f}", "EX", SIGN_SECONDS),
+                ("ZADD", keys.workers(), f"{now:.3f}", worker),
+                ("ZREMRANGEBYSCORE", keys.workers(), "-inf", f"({now - _FORGET_AFTER:.3f}"),
+            ]
+        )
+
+    async def leave(self, worker: str) -> None:
+        """`worker` ended as it should."""
+        await self._redis.pipeline([("DEL", keys.worker(worker)), ("ZREM", keys.workers(), worker)])
+
+    async def last_sign(self) -> float | None:
+        """The newest sign of life of any worker; None when there is none."""
+        found = await self._redis.command("ZREVRANGE", keys.workers(), 0, 0, "WITHSCORES")
+        return float(found[1]) if found else None
+
+    async def alive(self, now: float) -> list[str]:
+        """Names of the workers that gave a sign lately."""
+        found = await self._redis.command("ZRANGEBYSCORE", keys.workers(), f"{now - SIGN_SECONDS:.3f}", "+inf")
+        return [name.decode() for name in found]

@@ -1,0 +1,147 @@
+"""The worker: takes hosts that are due and gives them their turns. Any number of workers share one schedule.
+
+A host belongs to one worker while its lease lasts, so it gets one request at a time and no feed is polled twice; a
+worker that dies gives its hosts back by letting the leases run out, one that stops hands them back at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import structlog
+
+from microsub.errors import StoreError
+from microsub.metrics import HOSTS_IN_FLIGHT, WORKERS
+from microsub.pipeline.turn import HAND_BACK_SECONDS, LEASE_SECONDS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from microsub.pipeline.presence import Presence
+    from microsub.pipeline.turn import Turn
+    from microsub.store.schedule import HostLease, Schedule
+
+log = structlog.get_logger(__name__)
+
+TICK_SECONDS = 0.5
+BEAT_SECONDS = 10.0
+GRACE_SECONDS = 8.0
+_TROUBLE_SECONDS = 5.0
+
+
+class Worker:
+    """Polls what is due, `hosts_at_once` hosts at a time."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        turn: Turn,
+        presence: Presence,
+        *,
+        name: str | None = None,
+        hosts_at_once: int = 200,
+        lease_seconds: float = LEASE_SECONDS,
+        tick: float = TICK_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = name or f"{socket.gethostname()[:30]}-{os.getpid()}-{secrets.token_hex(3)}"
+        self._schedule = schedule
+        self._turn = turn
+        self._presence = presence
+        self._most = hosts_at_once
+        self._lease_seconds = lease_seconds
+        self._tick = tick
+        self._clock = clock
+        self._stop = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._hosts: set[asyncio.Task[int]] = set()
+
+    async def run(self, grace: float = GRACE_SECONDS) -> None:
+        """Poll until `stop`; then let polls in flight end for `grace` seconds, and hand back what is left."""
+        beat = asyncio.create_task(self._beat())
+        WORKERS.inc()
+        log.info("worker started", worker=self.name)
+        try:
+            while not self._stop.is_set():
+                await self._wait(self._tick if await self._take() else _TROUBLE_SECONDS)
+        finally:
+            beat.cancel()
+            await self._drain(grace)
+            with suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(HAND_BACK_SECONDS / 3):
+                    await self._presence.leave(self.name)
+            WORKERS.dec()
+            log.info("worker stopped", worker=self.name)
+
+    def stop(self) -> None:
+        """Take nothing new; `run` returns soon."""
+        self._stop.set()
+        self._turn.stop()
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Something has become due: look at once instead of at the next tick."""
+        self._wake.set()
+
+    async def run_once(self, among: Sequence[str] | None = None) -> int:
+        """Give every host that is due one turn, or those of `among`; how many feeds were polled. Raises StoreError."""
+        leases = await self._schedule.take(self._clock(), self._most, self._lease_seconds, among)
+        ends = await asyncio.gather(*(self._start(lease) for lease in leases), return_exceptions=True)
+        return sum(end for end in ends if isinstance(end, int))
+
+    async def _take(self) -> bool:
+        """Start turns of hosts that are due; False when the store can't be asked."""
+        free = self._most - len(self._hosts)
+        if free <= 0:
+            return True
+        try:
+            leases = await self._schedule.take(self._clock(), free, self._lease_seconds)
+        except StoreError as error:
+            log.warning("the schedule can't be read", error=str(error))
+            return False
+        for lease in leases:
+            self._start(lease)
+        return True
+
+    def _start(self, lease: HostLease) -> asyncio.Task[int]:
+        task = asyncio.create_task(self._turn.of(lease), name=f"host {lease.host}")
+        self._hosts.add(task)
+        HOSTS_IN_FLIGHT.set(len(self._hosts))
+        task.add_done_callback(self._finished)
+        return task
+
+    def _finished(self, task: asyncio.Task[int]) -> None:
+        self._hosts.discard(task)
+        HOSTS_IN_FLIGHT.set(len(self._hosts))
+        self._wake.set()
+        if not task.cancelled() and task.exception() is not None:
+            log.error("the turn of a host broke off", exc_info=task.exception())
+
+    async def _wait(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        self._wake.clear()
+
+    async def _drain(self, grace: float) -> None:
+        tasks = set(self._hosts)
+        if not tasks:
+            return
+        _, late = await asyncio.wait(tasks, timeout=grace)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=HAND_BACK_SECONDS)
+
+    async def _beat(self) -> None:
+        while True:
+            with suppress(StoreError):
+                await self._presence.beat(self.name, self._clock())
+            await asyncio.sleep(BEAT_SECONDS)

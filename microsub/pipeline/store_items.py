@@ -1,0 +1,94 @@
+"""What of a parsed document goes into the post store, with dates and places settled. Pure.
+
+An item's place in every timeline is its score, fixed when it is first stored: Unix seconds of publication in
+milliseconds, plus k microseconds where k counts, from the end, the entries of the document with the same instant. So
+ties keep the document's order, newest first, whatever their ids.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import orjson
+
+from microsub.formats.identity import identities, normalise_profile, twin_identity
+from microsub.formats.wire import to_wire
+from microsub.model.jf2 import Entry, Feed
+from microsub.store.items import ItemToStore
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DATES = frozenset({"published", "updated"})
+
+
+def items_to_store(feed: Feed, now: float) -> list[ItemToStore]:
+    """The entries of `feed` in document order, each identity once (the first one counts).
+
+    `now` is the time of discovery: undated entries get it, and no date is later.
+    """
+    seen: set[str] = set()
+    chosen: list[tuple[str, Entry]] = []
+    for guid, entry in zip(identities(feed.entries), feed.entries, strict=True):
+        if guid not in seen:
+            seen.add(guid)
+            chosen.append((guid, settle_dates(entry, now)))
+    scores = scores_of([entry for _, entry in chosen])
+    return [_item(guid, entry, score) for (guid, entry), score in zip(chosen, scores, strict=True)]
+
+
+def settle_dates(entry: Entry, now: float) -> Entry:
+    """`entry` with a publication date that is known and not in the future, and no edit after `now`."""
+    discovered = _EPOCH + timedelta(seconds=now)
+    published = entry.published
+    if published is None or published > discovered:
+        published = discovered
+    updated = entry.updated
+    if updated is not None and updated > discovered:
+        updated = discovered
+    return replace(entry, published=published, updated=updated)
+
+
+def scores_of(entries: Sequence[Entry]) -> list[float]:
+    """Scores for entries with settled dates, in document order."""
+    instants = [_milliseconds(entry) for entry in entries]
+    behind: dict[int, int] = {}
+    micros = [0] * len(instants)
+    for place in range(len(instants) - 1, -1, -1):
+        micros[place] = behind.get(instants[place], 0)
+        behind[instants[place]] = micros[place] + 1
+    return [(instant * 1000 + micro) / 1_000_000 for instant, micro in zip(instants, micros, strict=True)]
+
+
+def content_hash(entry: Entry) -> str:
+    """A digest of everything a reader can see of `entry` but its dates: when it changes, the post was edited.
+
+    Dates don't count: some publishers stamp every entry anew with every request.
+    """
+    wire = {name: value for name, value in to_wire(entry).items() if name not in _DATES}
+    return hashlib.blake2b(orjson.dumps(wire, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
+
+
+def dates_of(entries: Iterable[Entry]) -> tuple[float, ...]:
+    """The publication times that a document names, as Unix seconds."""
+    return tuple((entry.published - _EPOCH).total_seconds() for entry in entries if entry.published is not None)
+
+
+def _item(guid: str, entry: Entry, score: float) -> ItemToStore:
+    author = normalise_profile(entry.author.url) if entry.author is not None and entry.author.url else ""
+    return ItemToStore(
+        guid=guid,
+        entry=entry,
+        hash=content_hash(entry),
+        score=score,
+        author=author,
+        link=entry.url or "",
+        twin=twin_identity(entry),
+        extra={},
+    )
+
+
+def _milliseconds(entry: Entry) -> int:
+    assert entry.published is not None
+    return (entry.published - _EPOCH) // timedelta(milliseconds=1)

@@ -1,0 +1,68 @@
+"""From a publisher to timelines, over real wiring: stores, schedule, fetching, parsing, fan-out."""
+
+from __future__ import annotations
+
+from microsub.store.port import Redis
+from tests.support.polling import dated, rss, world
+from tests.support.web import Answer, publisher
+
+
+async def test_one_poll_serves_all_followers(redis: Redis) -> None:
+    """Three users follow one feed: the publisher is asked once, and told of three subscribers."""
+    async with publisher() as site, world(redis) as it:
+        site.serve_document("/feed", rss(dated(3)))
+        feeds = [await it.follow(site.url("/feed", "blog.test"), user) for user in ("alice", "bob", "carol")]
+        assert {feed.id for feed in feeds} == {feeds[0].id}
+        assert await it.worker.run_once() == 1
+        assert site.count("/feed") == 1
+        assert "3 subscribers" in site.asked[0].headers["user-agent"]
+        for user in ("alice", "bob", "carol"):
+            assert ["Post 3" in text for text in await it.texts(user)] == [True, False, False]
+
+
+async def test_second_poll_is_conditional(redis: Redis) -> None:
+    """Validators go back byte for byte, both of them, and a 304 leaves everything as it was."""
+    async with publisher() as site, world(redis) as it:
+        tag, date = 'W/"b\xe4r, \\"x\\""', "Mon, 01 Jan 2024  00:00:00 GMT"
+        reply = Answer(rss(dated(3)), headers=[("ETag", tag), ("Last-Modified", date)])
+        site.serve("/feed", lambda asked: reply if len(site.asked) == 1 else Answer(status=304))
+        feed = await it.follow(site.url("/feed", "blog.test"))
+        await it.worker.run_once()
+        before = await it.rows()
+        await it.make_due(feed)
+        await it.worker.run_once()
+        assert site.asked[1].headers["if-none-match"] == tag
+        assert site.asked[1].headers["if-modified-since"] == date
+        assert await it.rows() == before
+        record = await it.record(feed)
+        assert (record.etag, record.last_modified, record.failures) == (tag, date, 0)
+
+
+async def test_old_posts_come_in_as_read(redis: Redis) -> None:
+    """Of a newly followed feed the newest ten posts are unread; what comes later is unread too."""
+    async with publisher() as site, world(redis) as it:
+        site.serve_document("/feed", rss(dated(30)))
+        feed = await it.follow(site.url("/feed", "blog.test"))
+        await it.worker.run_once()
+        assert [row.is_read for row in await it.rows()] == [False] * 10 + [True] * 20
+        site.serve_document("/feed", rss(dated(31)))
+        await it.make_due(feed)
+        await it.worker.run_once()
+        assert [row.is_read for row in await it.rows()] == [False] * 11 + [True] * 20
+
+
+async def test_an_edit_reaches_the_reader(redis: Redis) -> None:
+    """A changed title changes the stored item; id, place and read state stay."""
+    async with publisher() as site, world(redis) as it:
+        site.serve_document("/feed", rss([("a", "First", None), ("b", "Second", None)]))
+        feed = await it.follow(site.url("/feed", "blog.test"))
+        await it.worker.run_once()
+        before = await it.rows()
+        await it.timelines.mark_read("alice", "home", [before[0].id], it.clock())
+        site.serve_document("/feed", rss([("a", "First, edited", None), ("b", "Second", None)]))
+        await it.make_due(feed)
+        await it.worker.run_once()
+        after = await it.rows()
+        assert [(row.id, row.score) for row in after] == [(row.id, row.score) for row in before]
+        assert [row.is_read for row in after] == [True, False]
+        assert ["First, edited" in text for text in await it.texts()] == [True, False]

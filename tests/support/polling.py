@@ -1,0 +1,176 @@
+"""A world to poll in: real stores and pipeline, invented host names that all lead to 127.0.0.1, a clock of its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from ipaddress import ip_network
+
+from microsub.config.backend import InstanceSettings, Polling
+from microsub.fetch import Fetcher, FetchLimits, FetchSettings
+from microsub.formats.identity import host_of
+from microsub.model.reader import PageQuery, Row
+from microsub.pipeline.fan_out import FanOut
+from microsub.pipeline.moving import Mover
+from microsub.pipeline.on_demand import PollNow
+from microsub.pipeline.parsing import ParsePool
+from microsub.pipeline.poll import Poller, PollResult
+from microsub.pipeline.presence import Presence
+from microsub.pipeline.runner import Worker
+from microsub.pipeline.turn import Turn
+from microsub.store.accounts import Accounts
+from microsub.store.channels import Channels
+from microsub.store.feeds import FeedRecord, Feeds
+from microsub.store.items import Items
+from microsub.store.port import Redis
+from microsub.store.schedule import Schedule
+from microsub.store.timelines import Timelines
+
+FAST = InstanceSettings(polling=Polling(host_interval=0))
+
+
+@dataclass
+class Clock:
+    """Unix time that a test can move forward."""
+
+    ahead: float = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.ahead
+
+    def advance(self, seconds: float) -> None:
+        self.ahead += seconds
+
+
+async def loopback(_host: str, _port: int) -> Sequence[str]:
+    """Every name is here."""
+    return ["127.0.0.1"]
+
+
+@dataclass
+class World:
+    """The stores on one Redis, and what polls into them. `workers()` makes more workers on the same stores."""
+
+    redis: Redis
+    settings: InstanceSettings = FAST
+    limits: FetchLimits = field(default_factory=FetchLimits)
+    clock: Clock = field(default_factory=Clock)
+
+    def __post_init__(self) -> None:
+        self.accounts = Accounts(self.redis)
+        self.channels = Channels(self.redis)
+        self.feeds = Feeds(self.redis)
+        self.items = Items(self.redis)
+        self.schedule = Schedule(self.redis)
+        self.timelines = Timelines(self.redis, self.items)
+        self.presence = Presence(self.redis)
+        self.fan_out = FanOut(self.feeds, self.timelines)
+        self.mover = Mover(self.feeds, self.items, self.channels, self.schedule, self.fan_out)
+        self.parser = ParsePool()
+        self.fetcher = Fetcher(
+            FetchSettings(allow_private_networks=(ip_network("127.0.0.0/8"),), limits=self.limits),
+            resolver=loopback,
+            clock=self.clock,
+        )
+        self.poller = self.make_poller()
+        self.worker = self.make_worker()
+
+    def make_poller(self) -> Poller:
+        return Poller(
+            self.feeds,
+            self.items,
+            self.fan_out,
+            self.fetcher,
+            self.parser,
+            mover=self.mover,
+            settings=lambda: self.settings,
+            clock=self.clock,
+            random=lambda: 0.5,
+        )
+
+    def make_worker(self, lease_seconds: float = 60.0, hosts_at_once: int = 200) -> Worker:
+        turn = Turn(
+            self.schedule,
+            self.feeds,
+            self.make_poller(),
+            settings=lambda: self.settings,
+            lease_seconds=lease_seconds,
+            clock=self.clock,
+        )
+        return Worker(
+            self.schedule,
+            turn,
+            self.presence,
+            hosts_at_once=hosts_at_once,
+            lease_seconds=lease_seconds,
+            tick=0.05,
+            clock=self.clock,
+        )
+
+    def poll_now(self) -> PollNow:
+        return PollNow(self.feeds, self.schedule, self.worker, clock=self.clock)
+
+    async def follow(self, url: str, user: str = "alice", uid: str = "home") -> FeedRecord:
+        """What following a new feed comes to: user, channel, subscription, due at once."""
+        now = self.clock()
+        await self.accounts.add_user(user, "", now)
+        await self.channels.create(user, uid, now, uid)
+        feed = await self.feeds.ensure(url, now)
+        await self.channels.follow(user, uid, feed.id, url, now)
+        await self.feeds.subscribe(feed.id, user, uid)
+        await self.schedule.add(feed.id, host_of(feed.url), now)
+        return feed
+
+    async def make_due(self, *feeds: FeedRecord) -> None:
+        await self.schedule.bump([(feed.id, host_of(feed.url)) for feed in feeds], self.clock())
+
+    async def poll(self, feed: FeedRecord) -> PollResult:
+        return await self.poller.poll(feed.id)
+
+    async def record(self, feed: FeedRecord) -> FeedRecord:
+        found = await self.feeds.get(feed.id)
+        assert found is not None
+        return found
+
+    async def rows(self, user: str = "alice", uid: str = "home", limit: int = 100) -> list[Row]:
+        page = await self.timelines.page(user, uid, PageQuery(limit=limit), self.clock())
+        return list(page.rows)
+
+    async def texts(self, user: str = "alice", uid: str = "home") -> list[str]:
+        """The wire JSON of the timeline, newest first."""
+        data = await self.items.data([row.id for row in await self.rows(user, uid)])
+        return [value.decode() if value else "" for value in data]
+
+
+@asynccontextmanager
+async def world(redis: Redis, **parts: object) -> AsyncIterator[World]:
+    """A world on that Redis, closed at the end."""
+    made = World(redis, **parts)  # type: ignore[arg-type]
+    try:
+        yield made
+    finally:
+        made.parser.close()
+        await made.fetcher.aclose()
+
+
+def rss(entries: Sequence[tuple[str, str, str | None]], title: str = "Invented", extra: str = "") -> bytes:
+    """An RSS document of (guid, title, date) entries, in that order; the date may be missing."""
+    items = "".join(
+        f"<item><guid isPermaLink='false'>{guid}</guid><link>http://posts.test/{guid}</link><title>{name}</title>"
+        f"<description>About {name}</description>{f'<pubDate>{date}</pubDate>' if date else ''}</item>"
+        for guid, name, date in entries
+    )
+    return (
+        f"<?xml version='1.0'?><rss version='2.0'><channel><title>{title}</title>"
+        f"<link>http://posts.test/</link>{extra}{items}</channel></rss>"
+    ).encode()
+
+
+def dated(count: int, start: int = 1) -> list[tuple[str, str, str | None]]:
+    """Entries of January 2024, one an hour, the newest first."""
+    return [
+        (f"post-{n}", f"Post {n}", f"{1 + n // 24:02d} Jan 2024 {n % 24:02d}:00:00 GMT")
+        for n in range(start + count - 1, start - 1, -1)
+    ]
