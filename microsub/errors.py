@@ -8,6 +8,7 @@
     │   ├── Forbidden             403 forbidden
     │   │   └── InsufficientScope 403 insufficient_scope
     │   ├── NotFound              404 not_found
+    │   ├── MethodNotAllowed      405 invalid_request
     │   ├── TooLarge              413 invalid_request
     │   └── TooManyRequests       429 too_many_requests
     ├── StoreError                Redis can't serve us now: 503
@@ -79,6 +80,16 @@ class NotFound(RequestError):
 
     code = "not_found"
     status = 404
+
+
+class MethodNotAllowed(RequestError):
+    """The HTTP method is none that the address answers to; `allow` lists those that it does."""
+
+    status = 405
+
+    def __init__(self, found: str, allow: str) -> None:
+        super().__init__(f"the HTTP method is not usable here: found '{found}', expected one of {allow}")
+        self.allow = allow
 
 
 class TooLarge(RequestError):

@@ -1,0 +1,1 @@
+"""What other programs talk to: the Microsub endpoint. Turns requests into typed calls of services, and back."""

@@ -1,0 +1,87 @@
+"""The `channels` action (https://indieweb.org/Microsub-spec#Channels)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from microsub.api import arguments
+from microsub.api.call import Action, Call, FusedAction, Reply, Table
+from microsub.api.params import Params, missing, wrong
+from microsub.model.reader import NAME, Channel, Credential, Grant
+from microsub.services.bundle import Services
+from microsub.services.reading import SourceCount
+
+
+async def listed(services: Services, params: Params, credential: Credential, now: float) -> tuple[Grant, Reply]:
+    """All channels with what is unread in them."""
+    del params
+    grant, channels = await services.reading.channels_with_token(credential, now)
+    return grant, {"channels": [channel_to_wire(channel) for channel in channels]}
+
+
+async def tree(call: Call) -> Reply:
+    """All channels, each with the feeds in it and what is unread of each."""
+    branches = await call.services.reading.tree(call.user)
+    return {
+        "channels": [
+            {**channel_to_wire(channel), "sources": [_source_to_wire(source, channel) for source in sources]}
+            for channel, sources in branches
+        ]
+    }
+
+
+async def write(call: Call) -> Reply:
+    """Rename the channel in `channel`, or create one."""
+    name = arguments.name(call.params)
+    if call.params.text("channel") is None:
+        return channel_to_wire(await call.services.curating.create(call.user, name, call.now))
+    uid = arguments.channel(call.params, allow_global=False)
+    return channel_to_wire(await call.services.curating.rename(call.user, uid, name, call.now))
+
+
+async def delete(call: Call) -> Reply:
+    """Delete a channel with everything in it."""
+    await call.services.curating.delete(call.user, arguments.channel(call.params, allow_global=False))
+    return {}
+
+
+async def order(call: Call) -> Reply:
+    """Put the listed channels into this order, among the places that they hold."""
+    uids = call.params.many("channels")
+    if not uids:
+        raise missing("channels", "the uids of channels in their new order")
+    for uid in uids:
+        if not NAME.match(uid):
+            raise wrong("channels", uid, "uids made of letters, digits, '-' and '_'")
+    channels = await call.services.curating.order(call.user, uids)
+    return {"channels": [channel_to_wire(channel) for channel in channels]}
+
+
+def channel_to_wire(channel: Channel) -> dict[str, Any]:
+    """A channel as clients read it; `unread` as its settings want it."""
+    wire: dict[str, Any] = {"uid": channel.uid, "name": channel.name}
+    _add_unread(wire, channel, channel.unread)
+    return wire
+
+
+def _source_to_wire(source: SourceCount, channel: Channel) -> dict[str, Any]:
+    wire: dict[str, Any] = {"uid": source.feed, "url": source.url, "name": source.name}
+    _add_unread(wire, channel, source.unread)
+    return wire
+
+
+def _add_unread(wire: dict[str, Any], channel: Channel, count: int) -> None:
+    style = channel.settings.unread or "count"
+    if style == "count":
+        wire["unread"] = count
+    elif style == "boolean":
+        wire["unread"] = count > 0
+
+
+TABLE: Table = {
+    ("GET", "channels", ""): FusedAction("read", listed),
+    ("GET", "channels", "tree"): Action("read", tree),
+    ("POST", "channels", ""): Action("channels", write),
+    ("POST", "channels", "delete"): Action("channels", delete),
+    ("POST", "channels", "order"): Action("channels", order),
+}

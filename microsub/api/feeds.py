@@ -1,0 +1,118 @@
+"""The actions around feeds: `follow`, `unfollow`, `search`, `preview`.
+
+Spec: https://indieweb.org/Microsub-spec#Following and #Search. A feed is `{"type":"feed","url","name","photo","_id"}`;
+what is known of its health comes along in members that begin with `_`, all of them strings.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from microsub.api import arguments
+from microsub.api.call import Action, Call, Reply, Table
+from microsub.errors import NotImplementedHere
+from microsub.formats.discovery import FeedLink
+from microsub.formats.identity import mask_credentials
+from microsub.services.following import FollowedFeed
+
+
+async def followed(call: Call) -> Reply:
+    """The feeds of a channel, or of all."""
+    feeds = await call.services.following.feeds(call.user, arguments.channel(call.params))
+    return {"items": [feed_to_wire(feed) for feed in feeds]}
+
+
+async def follow(call: Call) -> Reply:
+    """Follow a feed in a channel."""
+    uid = arguments.channel(call.params, allow_global=False)
+    url = arguments.url(call.params)
+    return feed_to_wire(await call.services.following.follow(call.user, uid, url, call.now))
+
+
+async def update(call: Call) -> Reply:
+    """Move a subscription to another channel."""
+    target = arguments.channel(call.params, allow_global=False)
+    url = arguments.url(call.params)
+    return feed_to_wire(await call.services.following.move(call.user, target, url, call.now))
+
+
+async def unfollow(call: Call) -> Reply:
+    """Stop following a feed in a channel; one that isn't followed there is no error."""
+    uid = arguments.channel(call.params, allow_global=False)
+    url = arguments.url(call.params)
+    await call.services.following.unfollow(call.user, uid, url, call.now)
+    return {"type": "feed", "url": url}
+
+
+async def search(call: Call) -> Reply:
+    """Find feeds by URL, domain or words."""
+    query = call.params.need("query", "a URL, a domain or words").strip()
+    if call.params.text("channel") is not None:
+        raise NotImplementedHere("'channel' can't be used with 'search' yet: items can't be searched, only feeds")
+    results = await call.services.search.feeds(query, call.now)
+    return {"results": [link_to_wire(link) for link in results]}
+
+
+async def preview(call: Call) -> Reply:
+    """The items of a feed that nobody needs to follow; nothing is stored."""
+    items = await call.services.search.preview(arguments.url(call.params), call.now)
+    return {"items": items, "paging": {}}
+
+
+def feed_to_wire(followed: FollowedFeed) -> dict[str, Any]:
+    """A followed feed as clients read it. Credentials in its URL are masked."""
+    record = followed.record
+    url = mask_credentials(followed.subscription.url)
+    wire: dict[str, Any] = {
+        "type": "feed",
+        "url": url,
+        "name": followed.subscription.name or record.title or url,
+        "_id": record.id,
+    }
+    if record.photo:
+        wire["photo"] = record.photo
+    wire.update(_health(followed))
+    return wire
+
+
+def link_to_wire(link: FeedLink) -> dict[str, Any]:
+    """A feed that a search found."""
+    wire: dict[str, Any] = {"type": "feed", "url": link.url, "name": link.title or link.url}
+    for name, value in (("photo", link.photo), ("description", link.description), ("_format", link.format)):
+        if value:
+            wire[name] = value
+    return wire
+
+
+def _health(followed: FollowedFeed) -> dict[str, str]:
+    record = followed.record
+    health = {}
+    if record.last_success:
+        health["_last_success"] = _instant(record.last_success)
+    if record.failures or record.gone:
+        health["_error"] = record.last_error or "the feed can't be had"
+        health["_failures"] = str(record.failures)
+        if record.last_error_at:
+            health["_error_at"] = _instant(record.last_error_at)
+    if record.gone:
+        health["_gone"] = "true"
+    elif record.next_poll:
+        health["_next_poll"] = _instant(record.next_poll)
+    return health
+
+
+def _instant(seconds: float) -> str:
+    return datetime.fromtimestamp(int(seconds), UTC).isoformat()
+
+
+TABLE: Table = {
+    ("GET", "follow", ""): Action("read", followed),
+    ("POST", "follow", ""): Action("follow", follow),
+    ("POST", "follow", "update"): Action("follow", update),
+    ("POST", "unfollow", ""): Action("follow", unfollow),
+    ("GET", "search", ""): Action("read", search),
+    ("POST", "search", ""): Action("read", search),
+    ("GET", "preview", ""): Action("read", preview),
+    ("POST", "preview", ""): Action("read", preview),
+}

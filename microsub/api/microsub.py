@@ -1,0 +1,198 @@
+"""The Microsub endpoint: one ASGI application for `/microsub` and `/microsub/<user>`.
+
+Spec: https://indieweb.org/Microsub-spec; tokens by RFC 6750. A request passes: parameters, token, action, scope,
+arguments, service. Errors of any step become the replies of `responses`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import time
+from typing import NoReturn, cast
+
+import orjson
+import structlog
+from starlette.types import Receive, Scope, Send
+from structlog.contextvars import bind_contextvars, unbind_contextvars
+
+from microsub import metrics
+from microsub.api import channels, feeds, rules, timeline
+from microsub.api.body import body_pairs
+from microsub.api.call import Action, Call, FusedAction, Reply, Table, Verb
+from microsub.api.params import Params, collect, missing, shown, urlencoded
+from microsub.api.responses import METHODS, ErrorReply, error_reply, send_error, send_json, send_preflight
+from microsub.errors import (
+    Forbidden,
+    InsufficientScope,
+    InvalidRequest,
+    MethodNotAllowed,
+    MicrosubError,
+    NotImplementedHere,
+    RequestError,
+    Unauthorized,
+)
+from microsub.model.reader import Credential, Grant
+from microsub.services.bundle import Services
+from microsub.store.accounts import credential as read_token
+
+SLOW_SECONDS = 1.0
+"""A request that takes longer is worth a line in the log."""
+
+TABLE: Table = {**channels.TABLE, **timeline.TABLE, **feeds.TABLE, **rules.TABLE}
+"""Everything that this endpoint does."""
+
+ACTIONS = tuple(dict.fromkeys(action for _, action, _ in TABLE))
+
+log = structlog.get_logger()
+
+
+class MicrosubEndpoint:
+    """Answers every request below `path`, a URL path without a slash at its end."""
+
+    def __init__(self, services: Services, path: str = "/microsub") -> None:
+        self._services = services
+        self._path = path
+        self._ids = itertools.count(1)
+        self._process = secrets.token_hex(4)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request to this endpoint, of either form, with or without a slash at its end."""
+        verb = scope["method"]
+        if verb == "OPTIONS":
+            await send_preflight(send)
+            return
+        started = time.perf_counter()
+        request_id = f"{self._process}-{next(self._ids)}"
+        bind_contextvars(request_id=request_id)
+        action, failure = "", None
+        try:
+            if verb not in {"GET", "POST", "HEAD"}:
+                raise MethodNotAllowed(verb, METHODS)  # noqa: TRY301 - all errors leave by one door
+            params = await _parameters(scope, receive, verb)
+            action = params.text("action") or ""
+            body = _encoded(await self._run(scope, params, verb, action))
+        except Exception as error:
+            failure = error_reply(error)
+            _log_error(error, failure, scope, action)
+        try:
+            if failure is None:
+                await send_json(send, body)
+            else:
+                await send_error(send, failure, request_id)
+        finally:
+            status = failure.status if failure else 200
+            seconds = time.perf_counter() - started
+            _measure(action, status, seconds)
+            if seconds > SLOW_SECONDS:
+                log.info("slow request", action=shown(action), verb=verb, status=status, seconds=round(seconds, 3))
+            unbind_contextvars("request_id")
+
+    async def _run(self, scope: Scope, params: Params, verb: str, action: str) -> Reply:
+        services = self._services
+        now = services.clock()
+        credential = _credential(scope, params)
+        owner = self._owner(scope["path"])
+        entry = TABLE.get((cast(Verb, "GET" if verb == "HEAD" else verb), action, params.text("method") or ""))
+        if isinstance(entry, FusedAction) and (owner is None or owner == credential.user):
+            try:
+                grant, reply = await entry.run(services, params, credential, now)
+            except RequestError as error:
+                # Who may not ask shall not learn what is wrong with the question.
+                if not isinstance(error, Unauthorized):
+                    _require(await services.accounts.verify(credential, now), entry.scope)
+                raise
+            _require(grant, entry.scope)
+            return reply
+        grant = await services.accounts.verify(credential, now)
+        if owner is not None and owner != grant.user:
+            raise Forbidden(
+                f"the token can't be used here: found one of another user, expected one of '{shown(owner)}'"
+            )
+        if not isinstance(entry, Action):
+            _reject(verb, action, params)
+        _require(grant, entry.scope)
+        return await entry.run(Call(services, params, grant.user, now))
+
+    def _owner(self, path: str) -> str | None:
+        if len(path) <= len(self._path) + 1:
+            return None
+        return path[len(self._path) + 1 :].rstrip("/")
+
+
+async def _parameters(scope: Scope, receive: Receive, verb: str) -> Params:
+    query = scope["query_string"]
+    if verb == "POST":
+        return collect(urlencoded(query), await body_pairs(scope, receive))
+    return collect(urlencoded(query))
+
+
+def _credential(scope: Scope, params: Params) -> Credential:
+    token = _bearer(scope)
+    if token is None:
+        token = params.text("access_token")
+    if token is None:
+        raise Unauthorized(
+            "the token is missing: found none, expected it in the header 'Authorization: Bearer …' "
+            "or in the parameter 'access_token'"
+        )
+    credential = read_token(token)
+    if credential is None:
+        raise Unauthorized("the token is not valid: found a text that is no token of this server")
+    return credential
+
+
+def _bearer(scope: Scope) -> str | None:
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            scheme, _, token = value.partition(b" ")
+            if scheme.lower() == b"bearer":
+                return str(token.strip().decode("latin-1"))
+    return None
+
+
+def _encoded(reply: Reply) -> bytes:
+    return reply if isinstance(reply, bytes) else orjson.dumps(reply)
+
+
+def _require(grant: Grant, scope: str) -> None:
+    if scope not in grant.scopes:
+        raise InsufficientScope(scope)
+
+
+def _reject(verb: str, action: str, params: Params) -> NoReturn:
+    """Say why no entry of the table fits."""
+    method = params.text("method") or ""
+    if not action:
+        raise missing("action", f"one of {', '.join(ACTIONS)}")
+    if action == "events":
+        raise NotImplementedHere("'action' can't be 'events' yet: this server has no event stream")
+    if action not in ACTIONS:
+        raise NotImplementedHere(f"'action' is unknown: found '{shown(action)}', expected one of {', '.join(ACTIONS)}")
+    verbs = [v for v, a, m in TABLE if a == action and m == method]
+    if verbs:
+        what = f"action={action}" + (f" with method={method}" if method else "")
+        raise InvalidRequest(f"the HTTP method doesn't fit {what}: found {verb}, expected {' or '.join(verbs)}")
+    methods = [m for _, a, m in TABLE if a == action and m]
+    if not method:
+        raise missing("method", f"one of {', '.join(methods)} for a {verb} of action={action}")
+    if not methods:
+        raise NotImplementedHere(f"'method' is unknown: found '{shown(method)}', expected none for action={action}")
+    raise NotImplementedHere(f"'method' is unknown: found '{shown(method)}', expected one of {', '.join(methods)}")
+
+
+def _log_error(error: Exception, reply: ErrorReply, scope: Scope, action: str) -> None:
+    """What a client sent may hold secrets, so of a refused request only the kind of refusal is logged."""
+    entry = log.bind(path=shown(scope["path"]), verb=scope["method"], action=shown(action), status=reply.status)
+    if not isinstance(error, MicrosubError):
+        entry.error("request failed", exc_info=error)
+    elif reply.status >= 500:
+        entry.error("store failed", kind=type(error).__name__, detail=str(error))
+    else:
+        entry.info("request refused", code=reply.code)
+
+
+def _measure(action: str, status: int, seconds: float) -> None:
+    label = action if action in ACTIONS else "other"
+    metrics.REQUESTS.labels(label, status).inc()
+    metrics.REQUEST_SECONDS.labels(label).observe(seconds)

@@ -1,0 +1,142 @@
+"""Replies as bytes on the wire, and the one table that turns errors into them.
+
+Spec: https://indieweb.org/Microsub-spec#Responses, RFC 6750 for what has to do with tokens, the Fetch standard for
+CORS. Every reply carries the CORS headers, errors too, because a browser hides an error without them from its page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from starlette.types import Send
+
+from microsub.errors import (
+    FetchError,
+    InsufficientScope,
+    MethodNotAllowed,
+    MicrosubError,
+    ParseError,
+    RequestError,
+    StoreError,
+    StoreFull,
+    TooManyRequests,
+    Unauthorized,
+)
+
+Header = tuple[bytes, bytes]
+
+METHODS = "GET, POST, OPTIONS"
+RETRY_SECONDS = 5
+"""What a client is told to wait when Redis can't serve."""
+
+CORS: list[Header] = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", METHODS.encode()),
+    (b"access-control-allow-headers", b"Authorization, Content-Type, Accept, Cache-Control, Last-Event-ID"),
+    (b"access-control-expose-headers", b"WWW-Authenticate, Retry-After, X-Request-Id"),
+]
+PREFLIGHT: list[Header] = [*CORS, (b"access-control-max-age", b"86400"), (b"allow", METHODS.encode())]
+JSON: list[Header] = [(b"content-type", b"application/json"), (b"cache-control", b"no-store"), *CORS]
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReply:
+    """An error as it goes out: status, the members of the JSON object, further headers."""
+
+    status: int
+    content: dict[str, Any]
+    headers: list[Header] = field(default_factory=list)
+
+    @property
+    def code(self) -> str:
+        """The wire's error code."""
+        return str(self.content["error"])
+
+
+async def send_json(send: Send, body: bytes, status: int = 200, headers: list[Header] | None = None) -> None:
+    """Send `body`, the bytes of a JSON object, with all headers that a reply of the endpoint has."""
+    head = [*JSON, (b"content-length", str(len(body)).encode())]
+    if headers:
+        head += headers
+    await send({"type": "http.response.start", "status": status, "headers": head})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def send_error(send: Send, reply: ErrorReply, request_id: str) -> None:
+    """Send an error with the id under which the log speaks of it."""
+    headers = [*reply.headers, (b"x-request-id", request_id.encode("latin-1"))]
+    await send_json(send, orjson.dumps(reply.content), reply.status, headers)
+
+
+async def send_preflight(send: Send) -> None:
+    """Answer OPTIONS: what a browser may do here."""
+    await send({"type": "http.response.start", "status": 204, "headers": PREFLIGHT})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def error_reply(error: Exception) -> ErrorReply:
+    """The reply for `error`. What isn't in the error tree is a bug: 500, and nothing of it is told."""
+    for kind, to_reply in _TABLE:
+        if isinstance(error, kind):
+            return to_reply(error)
+    return ErrorReply(
+        500, _content("server_error", "the server failed; its log has the details under this request's id")
+    )
+
+
+def _content(code: str, description: str, **more: str) -> dict[str, Any]:
+    return {"error": code, "error_description": description, **more}
+
+
+def _request_error(error: Any) -> ErrorReply:
+    return ErrorReply(error.status, _content(error.code, error.description))
+
+
+def _unauthorized(error: Any) -> ErrorReply:
+    return ErrorReply(401, _content(error.code, error.description), [(b"www-authenticate", b"Bearer")])
+
+
+def _insufficient_scope(error: Any) -> ErrorReply:
+    challenge = f'Bearer error="insufficient_scope", scope="{error.scope}"'.encode()
+    content = _content(error.code, error.description, scope=error.scope)
+    return ErrorReply(403, content, [(b"www-authenticate", challenge)])
+
+
+def _too_many(error: Any) -> ErrorReply:
+    retry = (b"retry-after", str(error.retry_after).encode())
+    return ErrorReply(429, _content(error.code, error.description), [retry])
+
+
+def _not_allowed(error: Any) -> ErrorReply:
+    return ErrorReply(405, _content(error.code, error.description), [(b"allow", error.allow.encode())])
+
+
+def _store_full(_: Any) -> ErrorReply:
+    text = "the store is full and takes no writes: nothing was changed; the admin has to give it more room"
+    return ErrorReply(503, _content("server_error", text), [(b"retry-after", b"60")])
+
+
+def _store(_: Any) -> ErrorReply:
+    text = "the store can't be used at the moment: try again in some seconds"
+    return ErrorReply(503, _content("server_error", text), [(b"retry-after", str(RETRY_SECONDS).encode())])
+
+
+def _foreign(error: Any) -> ErrorReply:
+    return ErrorReply(400, _content("invalid_request", f"the document behind 'url' can't be used: {error}"))
+
+
+_TABLE: tuple[tuple[type[MicrosubError], Callable[[Any], ErrorReply]], ...] = (
+    (Unauthorized, _unauthorized),
+    (InsufficientScope, _insufficient_scope),
+    (TooManyRequests, _too_many),
+    (MethodNotAllowed, _not_allowed),
+    (RequestError, _request_error),
+    (StoreFull, _store_full),
+    (StoreError, _store),
+    (FetchError, _foreign),
+    (ParseError, _foreign),
+)
+"""First match wins, so the special ones stand before their parents."""

@@ -1,0 +1,29 @@
+"""What the HTTP surfaces need, in one value that the wiring builds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from microsub.services.curating import Curating
+from microsub.services.following import Following
+from microsub.services.health import Health
+from microsub.services.reading import Reading
+from microsub.services.rules import RuleBook
+from microsub.services.search import Search
+from microsub.store.accounts import Accounts
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """All use cases of one process. `clock` gives the Unix time in seconds; tests put their own there."""
+
+    accounts: Accounts
+    reading: Reading
+    curating: Curating
+    following: Following
+    rules: RuleBook
+    search: Search
+    health: Health
+    clock: Callable[[], float] = time.time

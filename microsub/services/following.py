@@ -1,0 +1,191 @@
+"""Following feeds: who follows what is changed here, and the timelines with it.
+
+The channels' own lists are the truth and are written first; the feeds' lists of subscribers follow. So a crash leaves
+nothing that asking again (or the sweep) doesn't mend, and every method may run twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from microsub.errors import NotFound
+from microsub.formats.identity import canonical_feed_url, host_of, mask_credentials
+from microsub.model.reader import GLOBAL, Cursor, Subscription
+from microsub.store.channels import Channels
+from microsub.store.feeds import FeedRecord, Feeds
+from microsub.store.items import Items
+from microsub.store.schedule import Schedule
+from microsub.store.timelines import Timelines
+
+_WALK = 1000
+_MOST_ITEMS = 5000
+"""Most items of a feed that fill a timeline, whatever its own limit."""
+
+_IN_FLIGHT = 120.0
+"""Seconds: what was discovered so lately may have been on its way to a timeline when a subscription moved."""
+
+
+class FillLimits(Protocol):
+    """How much a timeline takes: `items` in all (0: no limit), `fresh` of a new feed as unread."""
+
+    @property
+    def items(self) -> int:
+        """How many items the timeline holds."""
+        ...
+
+    @property
+    def fresh(self) -> int:
+        """How many items of a newly followed feed come in as unread."""
+        ...
+
+
+LimitsOf = Callable[[str, str], Awaitable[FillLimits]]
+"""User and channel uid to what holds there."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedFeed:
+    """A subscription, and what is known of the feed itself, its health included."""
+
+    subscription: Subscription
+    record: FeedRecord
+
+
+class Following:
+    """Subscriptions of users. Times are Unix seconds; a `url` is an absolute http(s) URL.
+
+    Every method raises NotFound for a channel that isn't there.
+    """
+
+    def __init__(
+        self,
+        channels: Channels,
+        feeds: Feeds,
+        items: Items,
+        timelines: Timelines,
+        schedule: Schedule,
+        limits: LimitsOf,
+    ) -> None:
+        self._channels = channels
+        self._feeds = feeds
+        self._items = items
+        self._timelines = timelines
+        self._schedule = schedule
+        self._limits = limits
+
+    async def feeds(self, user: str, uid: str) -> list[FollowedFeed]:
+        """The feeds of a channel, or (`global`) of all, each once; the oldest subscription first."""
+        if uid == GLOBAL:
+            everywhere = await self._channels.all_subscriptions(user)
+            subscriptions = list({sub.feed: sub for subs in everywhere.values() for sub in subs}.values())
+        else:
+            subscriptions = await self._channels.subscriptions(user, uid)
+        records = await self._feeds.get_many(sub.feed for sub in subscriptions)
+        return [_followed(sub, records.get(sub.feed)) for sub in subscriptions]
+
+    async def follow(self, user: str, uid: str, url: str, now: float, name: str | None = None) -> FollowedFeed:
+        """Follow a feed in a channel, and fill the timeline with what the store has of it.
+
+        Doesn't wait for the network: a feed that the store has nothing of is due at once. To follow what is followed
+        already changes nothing.
+        """
+        await self._channels.get(user, uid)
+        record = await self._feeds.ensure(url, now)
+        await self._channels.follow(user, uid, record.id, url, now, name)
+        stocked = record.last_success is not None
+        if stocked:
+            await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
+        await self._feeds.subscribe(record.id, user, uid)
+        if stocked:
+            # Once more: what was stored in the meantime may have found neither the one list nor the other.
+            await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
+        if not record.gone:
+            await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
+        return await self._one(user, uid, record)
+
+    async def unfollow(self, user: str, uid: str, url: str, now: float) -> None:
+        """Stop following. Unread items of the feed leave, read ones stay until retention takes them.
+
+        A feed that isn't followed there is no error.
+        """
+        subscription = _named(await self._channels.subscriptions(user, uid), url)
+        feed_id = subscription.feed if subscription else await self._feeds.find(url)
+        if feed_id is not None:
+            await self._leave(user, uid, feed_id, now)
+
+    async def move(self, user: str, target: str, url: str, now: float) -> FollowedFeed:
+        """Let the channel `target` follow a feed instead of the channels that follow it now; its items move along.
+
+        Raises NotFound where no channel follows it.
+        """
+        await self._channels.get(user, target)
+        holders = await self._holders(user, url)
+        if not holders:
+            raise NotFound(f"'url' isn't followed: found '{mask_credentials(url)[:200]}', expected one of your feeds")
+        held = next(iter(holders.values()))
+        if target not in holders:
+            await self._channels.follow(user, target, held.feed, held.url, held.followed_at, held.name)
+        await self._feeds.subscribe(held.feed, user, target)
+        for uid in holders:
+            if uid != target:
+                # The subscription first, so that nothing more comes in behind the walk.
+                await self._channels.unfollow(user, uid, held.feed)
+                await self._move_items(user, uid, target, held.feed, now)
+                await self._leave(user, uid, held.feed, now)
+        recent = await self._discovered_since(held.feed, now - _IN_FLIGHT)
+        await self._fill(user, target, held.feed, recent, now)
+        record = await self._feeds.get(held.feed) or await self._feeds.ensure(held.url, now)
+        return await self._one(user, target, record)
+
+    async def _leave(self, user: str, uid: str, feed_id: str, now: float) -> None:
+        await self._channels.unfollow(user, uid, feed_id)
+        await self._timelines.unfollow(user, uid, feed_id, now)
+        await self._feeds.unsubscribe(feed_id, user, uid)
+
+    async def _fill(self, user: str, uid: str, feed_id: str, ids: Sequence[str], now: float) -> None:
+        items = await self._items.timeline_items(ids)
+        if items:
+            limits = await self._limits(user, uid)
+            await self._timelines.add(user, uid, feed_id, items, now=now, limit=limits.items, fresh=limits.fresh)
+
+    async def _move_items(self, user: str, uid: str, target: str, feed_id: str, now: float) -> None:
+        after: Cursor | None = None
+        while rows := (await self._timelines.walk(user, uid, _WALK, after)).rows:
+            after = Cursor(rows[-1].score, rows[-1].id)
+            mine = await self._items.in_feed(feed_id, [row.id for row in rows])
+            ids = [row.id for row in rows if row.id in mine]
+            if ids:
+                await self._timelines.move(user, target, ids, now)
+
+    async def _discovered_since(self, feed_id: str, since: float) -> list[str]:
+        ids = await self._items.newest(feed_id, _WALK)
+        times = await self._items.fields(ids, ["discovered"])
+        return [item for item, (at,) in zip(ids, times, strict=True) if at is not None and float(at) >= since]
+
+    async def _holders(self, user: str, url: str) -> dict[str, Subscription]:
+        """The channels that follow the feed behind `url`, with their subscriptions."""
+        known = await self._feeds.find(url)
+        everywhere = await self._channels.all_subscriptions(user)
+        found = {uid: sub for uid, subs in everywhere.items() if (sub := _named(subs, url, known))}
+        feeds = {sub.feed for sub in found.values()}
+        return found if len(feeds) < 2 else {uid: sub for uid, sub in found.items() if sub.feed == known}
+
+    async def _one(self, user: str, uid: str, record: FeedRecord) -> FollowedFeed:
+        subscriptions = await self._channels.subscriptions(user, uid)
+        found = next((sub for sub in subscriptions if sub.feed == record.id), None)
+        return _followed(found or Subscription(record.id, record.url, 0.0), record)
+
+
+def _named(subscriptions: Sequence[Subscription], url: str, known: str | None = None) -> Subscription | None:
+    """The subscription that a client means by `url`: as it was followed, or as our lists show it, masked."""
+    canonical = canonical_feed_url(url)
+    for sub in subscriptions:
+        if sub.feed == known or canonical_feed_url(sub.url) == canonical or mask_credentials(sub.url) == url:
+            return sub
+    return None
+
+
+def _followed(subscription: Subscription, record: FeedRecord | None) -> FollowedFeed:
+    return FollowedFeed(subscription, record or FeedRecord(subscription.feed, subscription.url))

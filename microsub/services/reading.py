@@ -1,0 +1,128 @@
+"""What a reader does: look at channels and pages, mark, remove and move items."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from microsub.errors import NotFound
+from microsub.formats.identity import mask_credentials
+from microsub.model.reader import Channel, Credential, Cursor, Grant, PageQuery, PageRows, Subscription
+from microsub.services.splice import Splicer
+from microsub.store.channels import Channels
+from microsub.store.feeds import FeedRecord, Feeds
+from microsub.store.itemcache import ItemCache
+from microsub.store.items import Items
+from microsub.store.timelines import Timelines
+
+_COUNTING_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCount:
+    """A feed in a channel and how many of its items are unread there."""
+
+    feed: str
+    url: str
+    name: str
+    unread: int
+
+
+class Reading:
+    """The reader's use of their own channels and timelines. Times are Unix seconds; `uid` may be `global` for pages and
+    marks. Every method raises NotFound for a channel that isn't there.
+    """
+
+    def __init__(self, channels: Channels, timelines: Timelines, feeds: Feeds, items: Items, cache: ItemCache) -> None:
+        self._channels = channels
+        self._timelines = timelines
+        self._feeds = feeds
+        self._items = items
+        self._cache = cache
+        self._splicer = Splicer()
+
+    async def channels_with_token(self, credential: Credential, now: float) -> tuple[Grant, list[Channel]]:
+        """All channels in order with their unread counts, in one round trip with the token's check."""
+        return await self._channels.list_with_token(credential, now)
+
+    async def page_with_token(
+        self, credential: Credential, uid: str, query: PageQuery, now: float
+    ) -> tuple[Grant, bytes]:
+        """A page as the bytes of the reply: one round trip with the token's check when all items are cached."""
+        grant, rows = await self._timelines.page_with_token(credential, uid, query, now)
+        data = await self._cache.get([row.id for row in rows.rows])
+        source = await self._source(grant.user, query.source, rows) if query.source is not None else None
+        return grant, self._splicer.page(rows, data, newer=query.before is not None, source=source)
+
+    async def tree(self, user: str) -> list[tuple[Channel, list[SourceCount]]]:
+        """All channels in order, each with its feeds and what is unread of each."""
+        channels = await self._channels.list(user)
+        followed = await self._channels.all_subscriptions(user)
+        records = await self._feeds.get_many(sub.feed for subs in followed.values() for sub in subs)
+        branches = []
+        for channel in channels:
+            subscriptions = followed.get(channel.uid, [])
+            unread = await self._unread_by_feed(user, channel.uid) if subscriptions and channel.unread else Counter()
+            sources = [
+                SourceCount(
+                    one.feed, mask_credentials(one.url), feed_name(one, records.get(one.feed)), unread[one.feed]
+                )
+                for one in subscriptions
+            ]
+            branches.append((channel, sources))
+        return branches
+
+    async def mark_read(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
+        """Mark items read; how many changed. Ids that aren't in the channel are ignored."""
+        return await self._timelines.mark_read(user, uid, ids, now)
+
+    async def mark_unread(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
+        """Mark items unread; how many changed."""
+        return await self._timelines.mark_unread(user, uid, ids, now)
+
+    async def mark_read_before(self, user: str, uid: str, last: str, now: float) -> int:
+        """Mark the item `last` and all older ones read; how many changed. One that has left stands for its place."""
+        return await self._timelines.mark_read_before(user, uid, last, self._items.places, now)
+
+    async def mark_all_read(self, user: str, uid: str, now: float) -> int:
+        """Mark everything read; how many changed."""
+        return await self._timelines.mark_all_read(user, uid, now)
+
+    async def remove(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
+        """Take items out for good; how many were there."""
+        return await self._timelines.remove(user, uid, ids, now)
+
+    async def move(self, user: str, target: str, ids: Sequence[str], now: float) -> int:
+        """Move items into `target` with their read state; how many moved."""
+        return await self._timelines.move(user, target, ids, now)
+
+    async def _source(self, user: str, feed_id: str, rows: PageRows) -> dict[str, str]:
+        """What a reply says of the feed that it is limited to; nothing about feeds that this user has no part in."""
+        followed = await self._channels.all_subscriptions(user)
+        subscription = next((sub for subs in followed.values() for sub in subs if sub.feed == feed_id), None)
+        if subscription is None and not rows.rows:
+            raise NotFound(f"'source' is unknown: found '{feed_id}', expected the '_source' of one of your items")
+        record = await self._feeds.get(feed_id)
+        url = mask_credentials(subscription.url if subscription else record.url if record else "")
+        return {"_id": feed_id, "name": feed_name(subscription, record), "url": url}
+
+    async def _unread_by_feed(self, user: str, uid: str) -> Counter[str]:
+        """Unread items of a channel by the feed that they came from."""
+        counts: Counter[str] = Counter()
+        after: Cursor | None = None
+        while True:
+            rows = await self._timelines.walk(user, uid, _COUNTING_PAGE, after, unread_only=True)
+            for (feed,) in await self._items.fields([row.id for row in rows.rows], ["feed"]):
+                if feed is not None:
+                    counts[feed.decode()] += 1
+            if not rows.rows or not rows.older:
+                return counts
+            after = Cursor(rows.rows[-1].score, rows.rows[-1].id)
+
+
+def feed_name(subscription: Subscription | None, record: FeedRecord | None) -> str:
+    """What to call a feed: as its reader named it, else as it names itself, else its address."""
+    own = subscription.name if subscription else None
+    url = subscription.url if subscription else record.url if record else ""
+    return own or (record.title if record else None) or mask_credentials(url)

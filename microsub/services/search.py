@@ -1,0 +1,157 @@
+"""Finding feeds by URL, domain or words, and looking at one without following it.
+
+Spec: https://indieweb.org/Microsub-spec#Search and #Preview. Nothing is written to the store here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from datetime import UTC, datetime
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from microsub.errors import InvalidRequest, ParseError
+from microsub.fetch import PAGE_ACCEPT, Fetched, FetchFailed, FetchRequest, FetchResult
+from microsub.formats.discovery import FeedLink, common_paths, discover
+from microsub.formats.identity import identities, mask_credentials
+from microsub.formats.parse import parse
+from microsub.formats.wire import timestamp, to_wire
+from microsub.model.jf2 import Feed
+from microsub.model.reader import GLOBAL
+from microsub.services.directory import Directory, ListedFeed
+from microsub.store.feeds import Feeds
+
+PREVIEW_ITEMS = 20
+MAX_PATHS = 6
+"""How many usual places of feeds are tried on a site whose page names none."""
+
+_DOMAIN = re.compile(r"(?:[^\s/?#@:.]+\.)+[^\s/?#@:.\d][^\s/?#@:.]+(?::\d{1,5})?(?:[/?#]\S*)?\Z")
+_LOCAL = re.compile(r"(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?(?:[/?#]\S*)?\Z")
+
+
+class Fetching(Protocol):
+    """What is needed of `fetch.Fetcher`."""
+
+    async def fetch(self, request: FetchRequest) -> FetchResult:
+        """GET a document; failures are values."""
+        ...
+
+
+class Search:
+    """Searches and previews. Foreign documents are taken apart in threads."""
+
+    def __init__(self, fetcher: Fetching, directory: Directory, feeds: Feeds) -> None:
+        self._fetcher = fetcher
+        self._directory = directory
+        self._feeds = feeds
+
+    async def feeds(self, query: str, now: float) -> list[FeedLink]:
+        """The feeds behind a URL or a bare domain; for words, those of the directory. Nothing found is no error."""
+        for address in addresses(query):
+            found = await self._discover(address)
+            if found:
+                return found
+        if "://" in query:
+            return []
+        return [_link(feed) for feed in await self._directory.find(query, now)]
+
+    async def preview(self, url: str, now: float) -> list[dict[str, Any]]:
+        """The newest items of the feed at `url`, or of the first feed that the page there names, ready for the wire.
+
+        Raises InvalidRequest when there is none or the document can't be had.
+        """
+        document = await self._get(url)
+        if not isinstance(document, Fetched):
+            found = document.detail if isinstance(document, FetchFailed) else "no document"
+            raise InvalidRequest(f"'url' can't be read: found {found} at {mask_credentials(url)}, expected a feed")
+        feed = await _parsed(document)
+        if feed is None or not feed.entries:
+            feed = await self._first_linked(document) or feed
+        if feed is None:
+            raise InvalidRequest(f"'url' can't be used: found no feed at {mask_credentials(url)}, expected one")
+        known = await self._feeds.find(url)
+        return preview_items(feed, known or _digest(feed.url)[:16], now)
+
+    async def _first_linked(self, document: Fetched) -> Feed | None:
+        for link in (await _discovered(document))[:1]:
+            if link.url != document.final_url and isinstance(linked := await self._get(link.url), Fetched):
+                return await _parsed(linked)
+        return None
+
+    async def _discover(self, url: str) -> list[FeedLink]:
+        document = await self._get(url, PAGE_ACCEPT)
+        if not isinstance(document, Fetched):
+            return []
+        found = await _discovered(document)
+        if found:
+            return found
+        for path in common_paths(document.final_url)[:MAX_PATHS]:
+            guess = await self._get(path)
+            if isinstance(guess, Fetched) and (feed := await _parsed(guess)) is not None and feed.format != "h-feed":
+                return [FeedLink(path, feed.format, feed.name, feed.photo, feed.description)]
+        return []
+
+    async def _get(self, url: str, accept: str | None = None) -> FetchResult:
+        return await self._fetcher.fetch(FetchRequest(url, accept=accept) if accept else FetchRequest(url))
+
+
+def addresses(query: str) -> list[str]:
+    """What to fetch for a query: a URL as it is, a bare domain under https and then http, words not at all."""
+    text = query.strip()
+    scheme, separator, _ = text.partition("://")
+    if separator:
+        return [text] if scheme.lower() in {"http", "https"} and not re.search(r"\s", text) and _has_host(text) else []
+    if _LOCAL.match(text) or _DOMAIN.match(text):
+        return [f"https://{text}", f"http://{text}"]
+    return []
+
+
+def preview_items(feed: Feed, source: str, now: float) -> list[dict[str, Any]]:
+    """The newest entries as items that belong to nobody: unread, in no channel, with ids that mean nothing here."""
+    entries = sorted(
+        zip(feed.entries, identities(feed.entries), strict=True),
+        key=lambda pair: pair[0].published.timestamp() if pair[0].published else float("inf"),
+        reverse=True,
+    )
+    channel = {"id": GLOBAL, "uid": GLOBAL, "name": "Preview"}
+    latest = datetime.fromtimestamp(int(now), UTC)
+    items = []
+    for entry, identity in entries[:PREVIEW_ITEMS]:
+        wire = to_wire(entry)
+        if entry.published is None or entry.published > latest:
+            wire["published"] = timestamp(latest)
+        item_id = f"preview-{_digest(identity)[:24]}"
+        items.append({**wire, "_id": item_id, "_source": source, "_is_read": False, "_channel": channel})
+    return items
+
+
+async def _parsed(document: Fetched) -> Feed | None:
+    try:
+        return await asyncio.to_thread(parse, document.body, document.final_url, document.content_type)
+    except ParseError:
+        return None
+
+
+async def _discovered(document: Fetched) -> list[FeedLink]:
+    link_header = document.headers.get("link")
+    try:
+        return await asyncio.to_thread(discover, document.body, document.final_url, document.content_type, link_header)
+    except ParseError:
+        return []
+
+
+def _has_host(url: str) -> bool:
+    try:
+        return bool(urlsplit(url).hostname)
+    except ValueError:
+        return False
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _link(feed: ListedFeed) -> FeedLink:
+    return FeedLink(feed.url, feed.format or "", feed.title, feed.photo, feed.description)

@@ -1,0 +1,135 @@
+"""Parameters as typed arguments, and what the errors say."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.api import arguments
+from microsub.api.params import Params, collect
+from microsub.errors import InvalidRequest
+from microsub.model.reader import Cursor, PageQuery
+
+
+def params(**values: str) -> Params:
+    return collect(values.items())
+
+
+def test_a_page_query_without_parameters_is_the_first_page() -> None:
+    """Twenty items, read and unread."""
+    assert arguments.page_query(params()) == PageQuery(limit=20)
+
+
+def test_a_full_page_query() -> None:
+    """Every parameter arrives."""
+    cursor = Cursor("1700000000.000001", "17")
+    query = arguments.page_query(params(after=cursor.encode(), limit="5", is_read="false", source="3"))
+    assert query == PageQuery(limit=5, after=cursor, view="unread", source="3")
+    assert arguments.page_query(params(is_read="TRUE")).view == "read"
+
+
+@pytest.mark.parametrize(("text", "limit"), [("1", 1), ("100", 100), ("101", 100), ("100000", 100)])
+def test_a_limit_above_the_maximum_is_the_maximum(text: str, limit: int) -> None:
+    """Clients that ask for more get what there is."""
+    assert arguments.page_query(params(limit=text)).limit == limit
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "ten", "١٠", " 5", "1e3", "9" * 50])
+def test_a_limit_is_a_positive_whole_number(text: str) -> None:
+    """Anything else is named, with what was expected."""
+    with pytest.raises(InvalidRequest, match=r"'limit' can't be used: found .*, expected a whole number from 1 to 100"):
+        arguments.page_query(params(limit=text))
+
+
+@pytest.mark.parametrize("name", ["before", "after"])
+@pytest.mark.parametrize("text", ["x", "17", "MTcw", "!!!!", "\u00e9", "0" * 5000])
+def test_a_malformed_cursor_is_an_error(name: str, text: str) -> None:
+    """A cursor that never came from here is refused, not taken for the first page."""
+    with pytest.raises(InvalidRequest, match=f"'{name}' is not a cursor"):
+        arguments.page_query(collect([(name, text)]))
+
+
+def test_before_and_after_exclude_each_other() -> None:
+    """A page lies next to one place."""
+    cursor = Cursor("1", "1").encode()
+    with pytest.raises(InvalidRequest, match="'before' and 'after'"):
+        arguments.page_query(params(before=cursor, after=cursor))
+
+
+@pytest.mark.parametrize("text", ["maybe", "2", "no"])
+def test_is_read_is_a_boolean(text: str) -> None:
+    """Guessing would show read items as unread."""
+    with pytest.raises(InvalidRequest, match="'is_read' can't be used"):
+        arguments.page_query(params(is_read=text))
+
+
+@pytest.mark.parametrize("text", ["a b", "a.b", "../x", "ä", "x" * 65, "a\n"])
+def test_a_channel_is_a_uid(text: str) -> None:
+    """Nothing that isn't a uid comes near a key."""
+    with pytest.raises(InvalidRequest, match="'channel' can't be used"):
+        arguments.channel(params(channel=text))
+
+
+def test_a_missing_parameter_is_named() -> None:
+    """The message says which, and what belongs there."""
+    with pytest.raises(InvalidRequest, match="'channel' is missing: found nothing, expected the uid of a channel"):
+        arguments.channel(params())
+    with pytest.raises(InvalidRequest, match="'entry' is missing"):
+        arguments.entries(params())
+
+
+def test_global_only_where_it_makes_sense() -> None:
+    """It can be read and marked, but not renamed or followed in."""
+    assert arguments.channel(params(channel="global")) == "global"
+    assert arguments.channel_or_global(params()) == "global"
+    with pytest.raises(InvalidRequest, match="'global' stands for all of them"):
+        arguments.channel(params(channel="global"), allow_global=False)
+
+
+def test_ids_that_can_not_be_ours_are_ignored() -> None:
+    """Unknown ids are no error, in whatever shape."""
+    found = collect([("entry", entry) for entry in ("5", "05", "x", "-1", "5 ", "9" * 30, "7")])
+    assert arguments.entries(found) == ["5", "7"]
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        (" https://example.com/feed ", "https://example.com/feed"),
+        ("HTTPS://Example.com", "HTTPS://Example.com"),
+        ("feed:https://example.com/f", "https://example.com/f"),
+        ("feed://example.com/f", "http://example.com/f"),
+        ("http://[::1]:8080/f", "http://[::1]:8080/f"),
+        ("https://bücher.example/ü", "https://bücher.example/ü"),
+    ],
+)
+def test_urls_that_are_taken(text: str, url: str) -> None:
+    """White space around and the `feed:` scheme are forgiven."""
+    assert arguments.url(params(url=text)) == url
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "example.com", "/feed", "ftp://example.com/", "javascript:alert(1)", "http://", "http:///x", "https://a b/",
+        "https://example.com:port/", "https://example.com:99999/", "http://[::1/", "file:///etc/passwd",
+        "https://example.com/\n", "feed:", "https://example.com/" + "x" * 3000, "https://example.com/<script>",
+    ],
+)  # fmt: skip
+def test_urls_that_are_refused(text: str) -> None:
+    """Anything but an absolute http(s) URL; the message names the parameter and what was found."""
+    if text.endswith("\n"):
+        text = "https://exam\nple.com/"
+    with pytest.raises(InvalidRequest, match=r"'url' can't be used: found '.*', expected an absolute http or https"):
+        arguments.url(params(url=text))
+
+
+@pytest.mark.parametrize("text", [" ", "\x00", "a\u202eb", "x" * 201])
+def test_names_are_printable_and_short(text: str) -> None:
+    """A name is shown in every client."""
+    with pytest.raises(InvalidRequest, match="'name' can't be used"):
+        arguments.name(params(name=text))
+
+
+def test_white_space_in_names_is_tidied() -> None:
+    """`News` and ` News ` are one channel."""
+    assert arguments.name(params(name="  My \t news\n")) == "My news"

@@ -1,0 +1,102 @@
+"""The body of a POST as parameters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from microsub.api.body import MAX_BODY, body_pairs
+from microsub.api.params import collect
+from microsub.errors import InvalidRequest, TooLarge
+
+BOUNDARY = "xYzZY"
+
+
+def multipart(*pairs: tuple[str, str]) -> bytes:
+    parts = "".join(
+        f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n' for name, value in pairs
+    )
+    return f"{parts}--{BOUNDARY}--\r\n".encode()
+
+
+async def read(*chunks: bytes, content_type: str | None = None, length: int | None = None) -> dict[str, list[str]]:
+    headers = []
+    if content_type is not None:
+        headers.append((b"content-type", content_type.encode()))
+    if length is not None:
+        headers.append((b"content-length", str(length).encode()))
+    messages: list[dict[str, Any]] = [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks]
+    messages.append({"type": "http.request"})
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    params = collect(await body_pairs({"headers": headers}, receive))
+    return {name: params.many(name) for name in ("action", "entry", "name") if params.many(name)}
+
+
+FORM = "application/x-www-form-urlencoded"
+EXPECTED = {"action": ["timeline"], "entry": ["1", "2"], "name": ["ü & x"]}
+
+
+@pytest.mark.parametrize("content_type", [FORM, f"{FORM};charset=UTF-8", FORM.upper(), None, "", "text/plain"])
+async def test_urlencoded_with_and_without_a_type(content_type: str | None) -> None:
+    """A body without Content-Type is urlencoded."""
+    body = b"action=timeline&entry[]=1&entry[]=2&name=%C3%BC+%26+x"
+    assert await read(body, content_type=content_type) == EXPECTED
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/json; charset=utf-8", "application/x+json"])
+async def test_json(content_type: str) -> None:
+    """A JSON object with the parameters as members."""
+    body = '{"action":"timeline","entry":["1",2],"name":"ü & x"}'.encode()
+    assert await read(body[:9], body[9:], content_type=content_type) == EXPECTED
+
+
+async def test_multipart() -> None:
+    """Fields of a multipart form; files among them are not parameters."""
+    body = multipart(("action", "timeline"), ("entry[]", "1"), ("entry[]", "2"), ("name", "ü & x"))
+    file = f'--{BOUNDARY}\r\nContent-Disposition: form-data; name="x"; filename="x.png"\r\n\r\nPNG\r\n'.encode()
+    assert await read(file + body, content_type=f"multipart/form-data; boundary={BOUNDARY}") == EXPECTED
+
+
+@pytest.mark.parametrize("content_type", [None, FORM, "application/json", "multipart/form-data", "image/png"])
+async def test_an_empty_body_holds_nothing(content_type: str | None) -> None:
+    """Some clients send everything in the query and declare a type all the same."""
+    assert await read(b"", content_type=content_type) == {}
+
+
+async def test_other_types_are_refused() -> None:
+    """The message names what was found and what would do."""
+    with pytest.raises(InvalidRequest, match="found 'application/xml', expected application/x-www-form-urlencoded"):
+        await read(b"<x/>", content_type="application/xml")
+
+
+@pytest.mark.parametrize("content_type", ["multipart/form-data", f"multipart/form-data; boundary={BOUNDARY}"])
+async def test_broken_multipart_is_an_error_of_the_request(content_type: str) -> None:
+    """Without its boundary, or with garbage inside."""
+    with pytest.raises(InvalidRequest, match="not multipart/form-data"):
+        await read(b"--nonsense\r\n\r\nx", content_type=content_type)
+
+
+async def test_a_declared_length_over_the_limit_is_refused_unread() -> None:
+    """Nothing of it needs to arrive."""
+    with pytest.raises(TooLarge, match="the body is too large"):
+        await read(length=MAX_BODY + 1)
+
+
+async def test_a_body_that_grows_over_the_limit_is_refused() -> None:
+    """Whatever was declared."""
+    with pytest.raises(TooLarge):
+        await read(*[b"x" * (MAX_BODY // 2)] * 3, length=5)
+
+
+async def test_a_broken_connection_is_not_a_shorter_request() -> None:
+    """Half of a list of entries must not be taken for all of it."""
+
+    async def receive() -> Any:
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(InvalidRequest, match="incomplete"):
+        await body_pairs({"headers": []}, receive)

@@ -1,0 +1,119 @@
+"""Parameters, however a client sends them."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.api.params import MAX_PAIRS, Params, collect, json_object, urlencoded
+from microsub.errors import InvalidRequest
+
+
+def from_query(raw: str) -> Params:
+    return collect(urlencoded(raw.encode()))
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "entry=a&entry=b",
+        "entry[]=a&entry[]=b",
+        "entry%5B%5D=a&entry%5B%5D=b",
+        "entry[0]=a&entry[1]=b",
+        "entry[1]=b&entry[0]=a",
+        "entry[10]=b&entry[9]=a",
+        "entry=a&entry[]=b",
+        "entry=a&entry=b&entry=a&entry=",
+    ],
+)
+def test_all_array_forms_mean_the_same(raw: str) -> None:
+    """Six ways to write an array give one list, each value once."""
+    assert from_query(raw).many("entry") == ["a", "b"]
+
+
+@pytest.mark.parametrize("raw", [b'{"entry":["a","b"]}', b'{"entry[]":["a","b"]}', b'{"entry":["a",null,"","b"]}'])
+def test_json_lists_are_arrays(raw: bytes) -> None:
+    """A JSON list is an array; null and empty members are absent."""
+    assert collect(json_object(raw)).many("entry") == ["a", "b"]
+
+
+def test_json_scalars_become_text() -> None:
+    """Numbers and booleans in JSON count as what they look like."""
+    params = collect(json_object(b'{"entry":17,"is_read":false,"limit":5,"name":"x","gone":null}'))
+    assert params.many("entry") == ["17"]
+    assert params.text("is_read") == "false"
+    assert params.text("limit") == "5"
+    assert params.text("gone") is None
+
+
+@pytest.mark.parametrize(
+    ("raw", "kind"), [(b"[]", "list"), (b'"x"', "string"), (b"null", "null"), (b"7", "number"), (b"true", "boolean")]
+)
+def test_a_json_body_is_an_object(raw: bytes, kind: str) -> None:
+    """Any other JSON is refused, and named."""
+    with pytest.raises(InvalidRequest, match=f"found a JSON {kind}, expected an object"):
+        collect(json_object(raw))
+
+
+@pytest.mark.parametrize("raw", [b'{"a":{"b":1}}', b'{"a":[["b"]]}', b'{"a":[{"b":1}]}'])
+def test_nested_json_is_refused(raw: bytes) -> None:
+    """Parameters are strings or lists of strings; the message names the parameter."""
+    with pytest.raises(InvalidRequest, match="'a' can't be used"):
+        collect(json_object(raw))
+
+
+@pytest.mark.parametrize("raw", [b"{", b"\xff", b'{"a":"\xff"}', b"action=x"])
+def test_broken_json_is_refused(raw: bytes) -> None:
+    """What is no JSON is an error of the request, not of the server."""
+    with pytest.raises(InvalidRequest, match="body is not JSON"):
+        collect(json_object(raw))
+
+
+def test_an_empty_string_is_absent() -> None:
+    """`after=&before=` asks for the first page."""
+    params = from_query("after=&before&limit=&=x&&")
+    assert params.text("after") is None
+    assert params.text("before") is None
+    assert params.text("limit") is None
+
+
+def test_percent_plus_and_raw_bytes_are_decoded() -> None:
+    """Names and values may be encoded, or be raw UTF-8; broken bytes become replacement characters."""
+    assert from_query("n%61me=a+b%20c%2B").text("name") == "a b c+"
+    assert from_query("name=für").text("name") == "für"
+    assert from_query("name=f%C3%BCr").text("name") == "für"
+    assert from_query("name=%FF").text("name") == "\ufffd"
+    assert from_query("name=a=b").text("name") == "a=b"
+    assert from_query("name=100%").text("name") == "100%"
+
+
+def test_a_scalar_given_twice_must_agree() -> None:
+    """The same value in query and body is one value; two different ones are an error that shows both."""
+    assert collect([("action", "x")], [("action", "x")]).text("action") == "x"
+    with pytest.raises(InvalidRequest, match="'channel' has more than one value: found 'a' and 'b'"):
+        collect([("channel", "a")], [("channel", "b")]).text("channel")
+
+
+def test_query_and_body_are_joined() -> None:
+    """An array may come in parts."""
+    params = collect(urlencoded(b"entry=a&action=timeline"), json_object(b'{"entry":["b"]}'))
+    assert params.many("entry") == ["a", "b"]
+    assert params.text("action") == "timeline"
+
+
+def test_a_flood_of_pairs_is_refused() -> None:
+    """A body of nothing but separators costs no time."""
+    with pytest.raises(InvalidRequest, match="too many parameters"):
+        from_query("a=1&" * (MAX_PAIRS + 1))
+
+
+def test_values_are_not_in_the_representation() -> None:
+    """A token among the parameters can't get into a log by accident."""
+    assert "secret" not in repr(from_query("access_token=alice.secret"))
+
+
+def test_quoted_values_are_short_and_printable() -> None:
+    """What a message quotes can break neither a terminal nor a log line."""
+    with pytest.raises(InvalidRequest) as caught:
+        from_query("c=" + "%0A" + "x" * 500 + "&c=y").text("c")
+    assert len(caught.value.description) < 250
+    assert "\n" not in caught.value.description

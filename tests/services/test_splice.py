@@ -1,0 +1,70 @@
+"""Pages put together from bytes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from microsub.model.reader import Cursor, PageRows, Row
+from microsub.services.splice import Splicer, paging
+
+ROWS = (Row("9", "1700000009.5", False, "home"), Row("8", "1700000008", True, "blogs"))
+DATA = [b'{"type":"entry","_id":"9","_source":"1"}', b'{"type":"entry","_id":"8","_source":"2"}']
+NAMES = {"home": 'Ho"me', "blogs": "Blögs"}
+
+
+def rows(*found: Row, older: bool = False, resume: Cursor | None = None) -> PageRows:
+    return PageRows(found, older, NAMES, resume)
+
+
+def test_items_get_what_belongs_to_the_reader() -> None:
+    """`_is_read` and `_channel` stand in each item, next to what was stored."""
+    page = json.loads(Splicer().page(rows(*ROWS), DATA))
+    assert page["items"] == [
+        {"_is_read": False, "_channel": {"id": "home", "uid": "home", "name": 'Ho"me'}, **json.loads(DATA[0])},
+        {"_is_read": True, "_channel": {"id": "blogs", "uid": "blogs", "name": "Blögs"}, **json.loads(DATA[1])},
+    ]
+
+
+def test_an_item_that_vanished_is_left_out() -> None:
+    """The page stays valid JSON, and its cursors stay."""
+    page = json.loads(Splicer().page(rows(*ROWS, older=True), [None, DATA[1]]))
+    assert [item["_id"] for item in page["items"]] == ["8"]
+    assert set(page["paging"]) == {"before", "after"}
+
+
+def test_a_renamed_channel_shows_its_new_name() -> None:
+    """What is remembered is remembered under the name."""
+    splicer = Splicer()
+    splicer.page(rows(*ROWS), DATA)
+    page = json.loads(splicer.page(PageRows(ROWS, False, {"home": "New", "blogs": "b"}), DATA))
+    assert page["items"][0]["_channel"]["name"] == "New"
+
+
+def test_a_page_of_one_source_names_it() -> None:
+    """`source` stands beside `items`."""
+    page = json.loads(Splicer().page(rows(*ROWS), DATA, source={"_id": "1"}))
+    assert page["source"] == {"_id": "1"}
+    assert len(page["items"]) == 2
+
+
+FIRST, LAST, STOP = Cursor("1700000009.5", "9"), Cursor("1700000008", "8"), Cursor("1600000000", "1")
+
+
+@pytest.mark.parametrize(
+    ("page", "newer", "expected"),
+    [
+        (rows(), False, {}),
+        (rows(*ROWS), False, {"before": FIRST}),
+        (rows(*ROWS, older=True), False, {"before": FIRST, "after": LAST}),
+        (rows(*ROWS, older=True), True, {"before": FIRST, "after": LAST}),
+        (rows(*ROWS, older=True, resume=STOP), False, {"before": FIRST, "after": STOP}),
+        (rows(older=True, resume=STOP), False, {"after": STOP}),
+        (rows(resume=STOP), True, {"before": STOP}),
+        (rows(*ROWS, older=True, resume=STOP), True, {"before": STOP, "after": LAST}),
+    ],
+)
+def test_paging(page: PageRows, newer: bool, expected: dict[str, Cursor]) -> None:
+    """Always an object; `after` only if older items exist; a walk that was cut short goes on where it stopped."""
+    assert json.loads(paging(page, newer)) == {name: cursor.encode() for name, cursor in expected.items()}
