@@ -1,11 +1,115 @@
-"""h-feed and h-entry to jf2 (https://microformats.org/wiki/h-entry)."""
+"""Web pages to jf2: h-feed, h-entry and their classic forms (https://microformats.org/wiki/h-feed)."""
 
 from __future__ import annotations
 
+import re
+import warnings
+from typing import Any
+
+import bs4
+import mf2py
+
 from microsub.errors import ParseError
+from microsub.formats import mf2
+from microsub.formats.authorship import Page, author_of, representative
+from microsub.formats.hentry import TYPES, to_entry
 from microsub.formats.raw import RawFeed
+from microsub.formats.urls import normalise_url, safe_url
+from microsub.model.jf2 import Feed
+
+# html5lib takes a second per megabyte: a page without any of these words isn't parsed at all.
+_PROMISE = re.compile(
+    r"(?i)\bh-(?:feed|entry|event|cite|review|recipe|listing)\b|\bh(?:atom|feed|entry|review)\b|\bvevent\b"
+)
+MAX_PAGE = 4 * 1024 * 1024
+
+warnings.filterwarnings("ignore", category=bs4.MarkupResemblesLocatorWarning)
 
 
 def to_jf2(text: str, url: str) -> RawFeed:
-    """Read a page's posts. Raises ParseError when it has none."""
-    raise ParseError(url, "this page has no h-feed and no h-entry")
+    """Read a page's posts: those of its first h-feed, else those that stand on it by themselves.
+
+    A page that is about one post (its permalink, or a fragment that names one) has that post alone. Raises ParseError
+    when there is none.
+    """
+    if not _PROMISE.search(text):
+        raise ParseError(url, "this page has no h-feed and no h-entry")
+    soup = bs4.BeautifulSoup(text[:MAX_PAGE], "html5lib")
+    page, rels = _page(soup, url)
+    feed, items = find_posts(page)
+    if not items and feed is None:
+        raise ParseError(url, "this page has microformats, but no posts among them")
+    entries = [to_entry(item, feed, page) for item in items]
+    return RawFeed(_feed(feed, page, soup, rels), entries)
+
+
+def _page(soup: bs4.BeautifulSoup, url: str) -> tuple[Page, dict[str, Any]]:
+    tag = soup.find("base", href=True)
+    base = safe_url(str(tag["href"]), url) if isinstance(tag, bs4.Tag) else None
+    # Without its fragment: an empty `href` means the page itself (RFC 3986, 5.2.2).
+    parsed = mf2py.parse(doc=soup, url=url.partition("#")[0], filter_roots=True)
+    rels: dict[str, Any] = parsed.get("rels", {})
+    page = Page(
+        url,
+        base or url,
+        parsed.get("items", []),
+        tuple(u for value in rels.get("author", []) if (u := safe_url(value, url))),
+        tuple(u for value in rels.get("me", []) if (u := safe_url(value, url))),
+    )
+    return page, rels
+
+
+def find_posts(page: Page) -> tuple[mf2.Node | None, list[mf2.Node]]:
+    """The h-feed that the page is, if any, and its posts."""
+    fragment = page.url.partition("#")[2]
+    if fragment:
+        named = next((i for i in mf2.walk(page.items) if i.get("id") == fragment and mf2.has_type(i, *TYPES)), None)
+        if named is not None:
+            return None, [named]
+    top = [item for item in page.items if mf2.has_type(item, *TYPES)]
+    here = normalise_url(page.url.partition("#")[0])
+    own = [item for item in top if here in {normalise_url(u) for u in mf2.urls(item, "url", page.base)}]
+    if len(own) == 1:
+        return None, own
+    feeds = [item for item in mf2.walk(page.items) if mf2.has_type(item, "h-feed")]
+    for feed in feeds:
+        if posts := posts_of(feed):
+            return feed, posts
+    if feeds and not top:
+        return feeds[0], []
+    if not top:
+        # Posts inside a person's card, or inside any other item that isn't a post.
+        top = [child for item in page.items for child in posts_of(item)]
+    return None, top
+
+
+def posts_of(holder: mf2.Node) -> list[mf2.Node]:
+    """The posts directly inside an item, as children or as its `entry` property."""
+    members = [*mf2.values(holder, "entry"), *holder.get("children", [])]
+    return [item for item in members if mf2.is_item(item) and mf2.has_type(item, *TYPES)]
+
+
+def _feed(feed: mf2.Node | None, page: Page, soup: bs4.BeautifulSoup, rels: dict[str, Any]) -> Feed:
+    title = soup.find("title")
+    heading = " ".join(title.get_text().split()) if isinstance(title, bs4.Tag) else ""
+    person = representative(page)
+    author = (author_of(feed, None, page) if feed is not None else None) or person
+    return Feed(
+        url=page.url,
+        format="h-feed",
+        name=_name(feed) or heading or None,
+        home=safe_url(page.url.partition("#")[0]),
+        photo=(mf2.url(feed, "photo", page.base) if feed is not None else None)
+        or (author.photo if author else None)
+        or next((u for rel in ("apple-touch-icon", "icon") for v in rels.get(rel, []) if (u := safe_url(v))), None),
+        description=mf2.text(feed, "summary") if feed is not None else None,
+        author=author,
+        hub=next((u for value in rels.get("hub", []) if (u := safe_url(value))), None),
+        self_url=next((u for value in rels.get("self", []) if (u := safe_url(value))), None),
+    )
+
+
+def _name(feed: mf2.Node | None) -> str | None:
+    """The feed's own name; one that mf2 implied from the whole text of the feed is none."""
+    name = mf2.text(feed, "name") if feed is not None else None
+    return name if name and len(name) <= 200 and "\n" not in name else None

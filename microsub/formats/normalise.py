@@ -54,6 +54,12 @@ def content_of(html: str | None, text: str | None, base: str) -> Content | None:
 
 
 def _entry(raw: RawEntry, fallback: Card, sole: bool) -> Entry:
+    entry = finish(raw)
+    return replace(entry, author=_author(entry.author, fallback, sole))
+
+
+def finish(raw: RawEntry) -> Entry:
+    """One entry cleaned, with its post type; what only the feed around it knows is left out."""
     entry = raw.entry
     content = content_of(raw.html, raw.text, raw.base)
     body = (content.text if content else None) or ""
@@ -67,7 +73,7 @@ def _entry(raw: RawEntry, fallback: Card, sole: bool) -> Entry:
     entry = replace(
         entry,
         name=_name(entry),
-        author=_author(entry.author, fallback, sole),
+        author=entry.author and _safe_card(entry.author),
         category=_distinct(fold(tag).lstrip("#") for tag in entry.category),
         url=safe_url(entry.url),
         featured=safe_url(entry.featured),
@@ -120,7 +126,7 @@ def _author(author: Card | None, fallback: Card, sole: bool) -> Card:
     """The entry's author with gaps filled. A planet's many authors must not all get the planet's address."""
     if author is None or not (author.name or author.url):
         return fallback
-    card = _safe_card(author)
+    card = author
     same = sole or (card.name is not None and card.name == fallback.name) or (card.url == fallback.url)
     if not same:
         return card

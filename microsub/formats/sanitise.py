@@ -62,10 +62,11 @@ _HIDDEN = re.compile(r"(?i)display:\s*none|visibility:\s*hidden|(?:^|[;\s])(?:wi
 _PIXEL = re.compile(
     r"(?ix)//(?: pixel\.wp\.com | stats\.wordpress\.com | [^/]*feedsportal\.com | feeds\.feedburner\.com/~r/"
     r" | [^/]*\.(?:doubleclick\.net|scorecardresearch\.com|quantserve\.com|google-analytics\.com|ioam\.de"
-    r" |met\.vgwort\.de|chartbeat\.net|list-manage\.com/track) | vg\d\d\.met\.vgwort\.de | cpx\.golem\.de | medium\.com/_/stat"
+    r" |met\.vgwort\.de|chartbeat\.net|list-manage\.com/track) | cpx\.golem\.de | medium\.com/_/stat"
     r" | (?:www\.)?facebook\.com/tr\b | (?:www\.)?google-analytics\.com | pixel\.[^/]+/ )"
     r" | /(?:piwik|matomo)\.php | [?&]rss_tracking= | /b\.gif\? | /(?:tracking_?)?pixel\.(?:gif|png)"
 )
+_NOSCRIPT = re.compile(r"(?is)<noscript\b[^>]*>(.*?)</noscript\s*>")
 _ATTRIBUTE = re.compile(r'\s([a-z-]+)(?:="([^"]*)")?')
 _QUOTED = r'(?:[^>"]|"[^"]*")*'
 _IMAGE = re.compile(rf"<img\b({_QUOTED})>")
@@ -80,12 +81,23 @@ def clean_html(html: str, base: str) -> str:
     """
     if "<" not in html and "&" not in html:
         return entities.escape(html, quote=False).strip()
+    if "noscript" in html or "NOSCRIPT" in html:
+        html = _without_scripts(html)
     cleaned = _cleaner(base).clean(html)
     if "<img" in cleaned:
         cleaned = _IMAGE.sub(_image, cleaned)
     if "<iframe" in cleaned:
         cleaned = _FRAME.sub(_frame, cleaned)
     return cleaned.strip()
+
+
+def _without_scripts(html: str) -> str:
+    """Scripts never run here, so what stands in `noscript` is what people are to see.
+
+    Unless it repeats a picture that a script would have loaded late: that one is taken from `data-src` (see `_image`).
+    """
+    lazy = any(name in html for name in _LAZY)
+    return _NOSCRIPT.sub(lambda found: "" if lazy and "<img" in found[1] else found[1], html)
 
 
 def text_to_html(text: str) -> str:

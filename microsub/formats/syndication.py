@@ -3,34 +3,20 @@
 Specs: https://www.rssboard.org/rss-specification, https://web.resource.org/rss/1.0/spec, RFC 4287 (Atom), RFC 4685
 (threading), https://www.rssboard.org/media-rss, https://help.apple.com/itc/podcasts_connect/ (iTunes), Dublin Core.
 
-feedparser reads the XML. Its sanitiser and URL resolver stay off (`sanitise` does both, for every format, in a
-fraction of the time), and it never sees a name or a URL that it could open by itself.
+`xmlfeed` reads the XML; this module says what its values mean.
 """
 
 from __future__ import annotations
 
-import io
-import re
-from html.entities import html5
 from typing import Any
 
-import feedparser
-
 from microsub.errors import ParseError
-from microsub.formats import media
+from microsub.formats import media, xmlfeed
 from microsub.formats.dates import from_struct
 from microsub.formats.raw import RawEntry, RawFeed
 from microsub.formats.text import title_text
 from microsub.formats.urls import safe_url
 from microsub.model.jf2 import Card, Entry, Feed
-
-_DECLARATION = re.compile(r"\A\s*<\?xml[^>]*\?>")
-_DOCTYPE = re.compile(r"<!DOCTYPE\b[^\[>]*(?:\[.*?\]\s*)?>", re.S | re.I)
-_INVALID = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
-_BAD_REFERENCE = re.compile(
-    r"<!\[CDATA\[.*?\]\]>|&(?!(?:amp|lt|gt|quot|apos);|#(?:[1-9]\d{1,6}|x[0-9a-fA-F]{2,6});)(?:(\w{1,32});)?", re.S
-)
-_NEEDS_REPAIR = re.compile(r"&(?!(?:amp|lt|gt|quot|apos);|#(?:[1-9]\d{1,6}|x[0-9a-fA-F]{2,6});)")
 
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _READABLE = _HTML | {"text/plain"}
@@ -44,41 +30,13 @@ def to_jf2(text: str, url: str) -> RawFeed:
 
     Raises ParseError when there is neither a feed nor an entry in it.
     """
-    result = feedparser.parse(
-        io.BytesIO(_repaired(text).encode("utf-8", "replace")),
-        response_headers={"content-type": "application/xml; charset=utf-8", "content-location": url},
-        sanitize_html=False,
-        resolve_relative_uris=False,
-    )
-    version = result["version"] or ""
-    channel: Node = dict(result["feed"])
-    if not version and not result["entries"] and not channel:
+    entries, channel, version = xmlfeed.read(text)
+    if not version and not entries and not channel:
         raise ParseError(url, "this looks like XML, but not like RSS, RDF or Atom")
     feed = _feed(channel, version, url)
-    return RawFeed(feed, [_entry(dict(entry), version, url) for entry in result["entries"]])
-
-
-def _repaired(text: str) -> str:
-    """The document with what a strict XML parser would refuse set right, and nothing in it that could be expanded.
-
-    Entity declarations go with the DOCTYPE; names that HTML knows become their characters, all others stay text.
-    """
-    text = _DECLARATION.sub("", text.lstrip("\ufeff \t\r\n"), count=1)
-    if "<!DOCTYPE" in text[:4096] or "<!doctype" in text[:4096]:
-        text = _DOCTYPE.sub("", text, count=1)
-    text = _INVALID.sub("", text)
-    if _NEEDS_REPAIR.search(text):
-        text = _BAD_REFERENCE.sub(_reference, text)
-    return f"<?xml version='1.0' encoding='utf-8'?>\n{text}"
-
-
-def _reference(match: re.Match[str]) -> str:
-    found = match[0]
-    if found[0] == "<":
-        return found
-    if name := match[1]:
-        return html5.get(f"{name};", f"&amp;{name};")
-    return "&amp;"
+    # Relative links are rare and mean the site: many feeds are served from elsewhere. Atom leaves no choice.
+    base = url if feed.format == "atom" else feed.home or url
+    return RawFeed(feed, [_entry(entry, version, base) for entry in entries])
 
 
 def _feed(channel: Node, version: str, url: str) -> Feed:
@@ -143,74 +101,77 @@ def _author(node: Node, base: str) -> Card | None:
     return Card(name=title_text(plain)) if isinstance(plain, str) and plain.strip() else None
 
 
-def _entry(node: Node, version: str, url: str) -> RawEntry:
-    atom = version.startswith("atom")
-    kind, body, base, summary = _body(node, atom, url)
+def _entry(node: Node, version: str, feed_base: str) -> RawEntry:
+    base = _base(node, feed_base)
+    kind, body, teaser = _body(node, version.startswith("atom"))
     links = node.get("links") or []
     guid = str(node.get("id") or "").strip() or None
-    link = _link(node, links, base) or (safe_url(guid) if guid else None)
     published = from_struct(node.get("published_parsed")) or from_struct(node.get("created_parsed"))
     updated = from_struct(node.get("updated_parsed"))
-    categories = [str(tag.get("label") or tag.get("term") or "") for tag in node.get("tags") or []]
     reply = node.get("thr_in-reply-to")
     target = safe_url(reply.get("href") or reply.get("ref"), base) if isinstance(reply, dict) else None
     entry = Entry(
         guid=guid,
-        url=link,
+        url=_link(node, links, guid, base),
         name=_title(node) or None,
         published=published or updated,
         updated=updated if published and updated != published else None,
         author=_author(node, base),
-        category=tuple(categories),
+        category=tuple(str(tag.get("label") or tag.get("term") or "") for tag in node.get("tags") or []),
         featured=media.featured(node, base),
         enclosure=media.enclosures(node, links, base),
         in_reply_to=(target,) if target else (),
         location=_location(node),
     )
-    raw = RawEntry(entry, base, summary_html=summary)
-    if kind == "text/plain":
-        raw.text = body
-    else:
-        raw.html = body
-    return raw
+    plain = kind == "text/plain"
+    return RawEntry(entry, base, None if plain else body, body if plain else None, summary_html=teaser)
 
 
-def _link(node: Node, links: list[Node], base: str) -> str | None:
-    """The page of the entry; an alternate of any type before a link that only refers elsewhere."""
-    if url := safe_url(node.get("link"), base):
+def _base(node: Node, feed_base: str) -> str:
+    """The `xml:base` of the entry, as feedparser noted it beside its texts."""
+    for detail in (*(node.get("content") or ()), node.get("summary_detail"), node.get("title_detail")):
+        if detail and (base := detail.get("base")):
+            return safe_url(base, feed_base) or feed_base
+    return feed_base
+
+
+def _link(node: Node, links: list[Node], guid: str | None, base: str) -> str | None:
+    """The page of the entry: its link, an alternate of another type, or a guid that is an address."""
+    link = node.get("link")
+    # feedparser takes a guid for the link unless told otherwise; "17" isn't one.
+    if link and (link != guid or ":" in link or link.startswith("/")) and (url := safe_url(link, base)):
         return url
-    return _rel([link for link in links if link.get("type") != "application/json"], "alternate", base)
+    pages = [other for other in links if other.get("type") != "application/json"]
+    return _rel(pages, "alternate", base) or safe_url(guid)
 
 
-def _body(node: Node, atom: bool, url: str) -> tuple[str, str, str, str | None]:
-    """Type, text and base of the body, and the summary where it is something else.
+def _body(node: Node, atom: bool) -> tuple[str, str, str | None]:
+    """Type and text of the body, and the summary where it is something else.
 
     Atom says which is which. In RSS `description` may be teaser or body, and podcasts add a third text, so the longest
     one is the body.
     """
-    bodies = [
-        dict(content)
-        for content in node.get("content") or []
-        if content.get("type") in _READABLE and str(content.get("value") or "").strip()
-    ]
-    summary: Node = dict(node.get("summary_detail") or {})
-    if not str(summary.get("value") or "").strip() or summary.get("type") not in _READABLE:
-        summary = {}
+    bodies = [content for content in node.get("content") or () if _readable(content)]
+    summary = node.get("summary_detail")
+    if not _readable(summary):
+        summary = None
     if atom:
         chosen = next((c for c in bodies if c["type"] in _HTML), bodies[0] if bodies else summary)
     else:
-        candidates = [*bodies, summary] if summary else bodies
-        chosen = max(candidates, key=lambda c: len(c["value"]), default={})
+        chosen = max([*bodies, *([summary] if summary else [])], key=lambda c: len(c["value"]), default=None)
     if not chosen:
-        return "text/html", "", url, None
+        return "text/html", "", None
     kind, value = str(chosen["type"]), str(chosen["value"])
     if kind == "application/xhtml+xml":
         # XML's <br/> arrives as <br></br>, and HTML parsers read </br> as a second break.
         value = value.replace("</br>", "")
     if kind == "text/plain" and not atom and "<" in value:
         kind = "text/html"
-    teaser = summary.get("value") if summary and chosen is not summary else None
-    return kind, value, str(chosen.get("base") or url), teaser
+    return kind, value, str(summary["value"]) if summary and chosen is not summary else None
+
+
+def _readable(content: Node | None) -> bool:
+    return bool(content and content.get("type") in _READABLE and str(content.get("value") or "").strip())
 
 
 def _location(node: Node) -> Card | None:

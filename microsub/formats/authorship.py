@@ -1,0 +1,71 @@
+"""Who wrote a post: the authorship algorithm (https://indieweb.org/authorship-spec), as far as one page answers it.
+
+Where the algorithm would fetch the author's page, the card keeps the address alone, and a later stage may look it up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from microsub.formats import mf2
+from microsub.formats.urls import normalise_profile
+from microsub.model.jf2 import Card
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a page says about people: the base of its links, its top-level items, and its `rel` links."""
+
+    url: str
+    base: str
+    items: list[mf2.Node]
+    rel_author: tuple[str, ...] = ()
+    rel_me: tuple[str, ...] = ()
+
+    def cards(self) -> list[mf2.Node]:
+        """Every h-card on the page, those standing alone first: they tend to be complete."""
+        top = [item for item in self.items if mf2.has_type(item, "h-card")]
+        return top + [item for item in mf2.walk(self.items) if mf2.has_type(item, "h-card") and item not in top]
+
+
+def author_of(item: mf2.Node, feed: mf2.Node | None, page: Page) -> Card | None:
+    """The author of `item`: its own, that of the h-feed around it, or the one that the page links as `rel=author`."""
+    for holder in (item, feed):
+        if holder is not None:
+            for value in mf2.values(holder, "author"):
+                if (card := mf2.card(value, page.base)) is not None:
+                    return complete(card, page)
+    if page.rel_author:
+        return complete(Card(url=page.rel_author[0]), page)
+    return None
+
+
+def complete(card: Card, page: Page) -> Card:
+    """`card` with what another h-card of this page knows about the same profile."""
+    if card.url is None or (card.name and card.photo):
+        return card
+    profile = normalise_profile(card.url)
+    for item in page.cards():
+        if profile in {normalise_profile(url) for url in mf2.urls(item, "url", page.base)}:
+            other = mf2.card(item, page.base)
+            if other is not None:
+                card = replace(card, name=card.name or other.name, photo=card.photo or other.photo)
+    return card
+
+
+def representative(page: Page) -> Card | None:
+    """The person that the page is about (https://microformats.org/wiki/representative-h-card-parsing)."""
+    here = normalise_profile(page.url)
+    me = {normalise_profile(url) for url in page.rel_me}
+    top = [item for item in page.items if mf2.has_type(item, "h-card")]
+    candidates = [(item, {normalise_profile(u) for u in mf2.urls(item, "url", page.base)}) for item in page.cards()]
+    for item, profiles in candidates:
+        uids = {normalise_profile(u) for u in mf2.urls(item, "uid", page.base)}
+        if here in profiles & uids:
+            return mf2.card(item, page.base)
+    for item, profiles in candidates:
+        if profiles & me:
+            return mf2.card(item, page.base)
+    if len(top) == 1 and here in {normalise_profile(u) for u in mf2.urls(top[0], "url", page.base)}:
+        return mf2.card(top[0], page.base)
+    return None

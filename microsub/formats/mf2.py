@@ -1,0 +1,130 @@
+"""Reading values out of parsed microformats (https://microformats.org/wiki/microformats2-parsing).
+
+A property is a list whose members are strings, `{value, alt}` for images, `{html, value}` for `e-*`, or whole nested
+items. These helpers answer with what is there and with nothing where it isn't.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from microsub.formats.urls import host_of, safe_url
+from microsub.model.jf2 import Card
+
+Node = dict[str, Any]
+_PLACES = frozenset({"h-card", "h-adr", "h-geo"})
+MAX_DEPTH = 12
+
+
+def values(item: Node, name: str) -> list[Any]:
+    """All members of property `name`."""
+    found = item.get("properties", {}).get(name, [])
+    return found if isinstance(found, list) else []
+
+
+def plain(value: Any) -> str:
+    """The text or URL of one member, whatever its form."""
+    if isinstance(value, dict):
+        value = value.get("value", "")
+        if isinstance(value, dict):
+            value = value.get("value", "")
+    return value.strip() if isinstance(value, str) else ""
+
+
+def text(item: Node, name: str) -> str | None:
+    """The first non-empty member of property `name` as text."""
+    return next((found for value in values(item, name) if (found := plain(value))), None)
+
+
+def urls(item: Node, name: str, base: str) -> list[str]:
+    """The members of property `name` that are web addresses, absolute; nested items by their `url`."""
+    found = (safe_url(_address(value), base) for value in values(item, name))
+    return list(dict.fromkeys(url for url in found if url))
+
+
+def url(item: Node, name: str, base: str) -> str | None:
+    """The first web address in property `name`."""
+    return next(iter(urls(item, name, base)), None)
+
+
+def _address(value: Any) -> str:
+    if is_item(value):
+        return next((plain(v) for v in values(value, "url") if plain(v)), "") or plain(value)
+    return plain(value)
+
+
+def is_item(value: Any) -> bool:
+    """Whether a member is a nested item, not a plain value."""
+    return isinstance(value, dict) and isinstance(value.get("type"), list) and "properties" in value
+
+
+def has_type(item: Node, *names: str) -> bool:
+    """Whether the item has one of these root classes."""
+    return any(name in names for name in item.get("type", []))
+
+
+def walk(items: list[Any], depth: int = 0) -> Iterator[Node]:
+    """All items with what is nested in their children and properties, in document order."""
+    if depth > MAX_DEPTH:
+        return
+    for item in items:
+        if not is_item(item):
+            continue
+        yield item
+        for members in item.get("properties", {}).values():
+            if isinstance(members, list):
+                yield from walk(members, depth + 1)
+        yield from walk(item.get("children", []), depth + 1)
+
+
+def card(value: Any, base: str) -> Card | None:
+    """A person or place from a nested item, a URL, or a name; None when it says nothing."""
+    if not is_item(value):
+        word = plain(value)
+        if not word:
+            return None
+        address = safe_url(word, base) if "://" in word or word.startswith("/") else None
+        return Card(url=address) if address else Card(name=word)
+    found = Card(
+        type=next((t[2:] for t in value["type"] if t in _PLACES), "card"),
+        name=text(value, "name"),
+        url=card_url(value, base),
+        photo=url(value, "photo", base) or url(value, "logo", base),
+        note=text(value, "note"),
+        latitude=_coordinate(value, "latitude"),
+        longitude=_coordinate(value, "longitude"),
+        street_address=_address_part(value, "street-address"),
+        locality=_address_part(value, "locality"),
+        region=_address_part(value, "region"),
+        country_name=_address_part(value, "country-name"),
+    )
+    return found if found != Card(type=found.type) else None
+
+
+def card_url(item: Node, base: str) -> str | None:
+    """The profile among an h-card's addresses: that of its `uid`, else one on the page's host, else the first."""
+    found = urls(item, "url", base)
+    uid = url(item, "uid", base)
+    if uid and (uid in found or not found):
+        return uid
+    return next((address for address in found if host_of(address) == host_of(base)), found[0] if found else None)
+
+
+def _coordinate(item: Node, name: str) -> str | None:
+    """A decimal string, from the item itself or its `geo`."""
+    for holder in (item, *(geo for geo in values(item, "geo") if is_item(geo))):
+        word = text(holder, name)
+        try:
+            if word and abs(float(word)) <= 180:
+                return word
+        except ValueError:
+            continue
+    return None
+
+
+def _address_part(item: Node, name: str) -> str | None:
+    for holder in (item, *(adr for adr in values(item, "adr") if is_item(adr))):
+        if word := text(holder, name):
+            return word
+    return None
