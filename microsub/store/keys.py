@@ -23,6 +23,11 @@ def schema() -> str:
     return "meta:schema"
 
 
+def migration_lease() -> str:
+    """String: token of the process that migrates. Lifetime: the lease. `store.migrations`."""
+    return "meta:migrating"
+
+
 def item_ids() -> str:
     """String: counter of item ids. Lifetime: permanent. `store.items`."""
     return "ids:item"

@@ -1,0 +1,102 @@
+"""What Redis says of changes: `CLIENT TRACKING … BCAST` on a connection of its own (RESP3), one per server.
+
+https://redis.io/docs/latest/develop/reference/client-side-caching/ describes it. The connection is watched: a server
+that says nothing is asked whether it lives, and while there is no connection, whoever listens knows that what they hold
+may be out of date.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import RedisError
+
+from microsub.store.multiplexer import connection_maker
+
+PING_EVERY = 10.0
+"""Seconds of silence after which the server is asked whether it lives, and has as many to answer."""
+
+RETRY_EVERY = 1.0
+
+
+class Listener(Protocol):
+    """Whoever keeps copies of what is stored."""
+
+    def tracked(self) -> None:
+        """From now on every change is reported; what was kept before may be out of date."""
+
+    def untracked(self) -> None:
+        """Changes are not reported any more."""
+
+    def changed(self, names: list[str] | None) -> None:
+        """These keys have changed; None stands for all of them."""
+
+
+class Tracker:
+    """Reports changes of the keys that begin with `prefix` to one listener, from `start` to `aclose`."""
+
+    def __init__(self, url: str, prefix: str, *, ping_every: float = PING_EVERY, retry_every: float = RETRY_EVERY):
+        self._make = connection_maker(url, protocol=3)
+        self._prefix = prefix
+        self._ping_every = ping_every
+        self._retry_every = retry_every
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, listener: Listener) -> None:
+        """Begin to listen, in the background; connects, and connects again, by itself."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(listener), name="redis-tracking")
+
+    async def aclose(self) -> None:
+        """Stop listening."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self, listener: Listener) -> None:
+        while True:
+            connection = self._make()
+            try:
+                await self._listen(connection, listener)
+            except (RedisError, OSError):
+                # Whoever uses the store hears of it by themselves; here it only means that nothing is reported.
+                pass
+            finally:
+                listener.untracked()
+                await connection.disconnect(nowait=True)
+            await asyncio.sleep(self._retry_every)
+
+    async def _listen(self, connection: AbstractConnection, listener: Listener) -> None:
+        await connection.connect()  # type: ignore[no-untyped-call]
+        # Set before the first report can come.
+        connection._get_parser().set_invalidation_push_handler(_Report(listener))  # type: ignore[attr-defined]
+        await connection.send_command("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", self._prefix)
+        await connection.read_response()
+        listener.tracked()
+        while True:
+            if await self._heard(connection):
+                continue
+            await connection.send_command("PING")
+            if not await self._heard(connection):
+                raise TimeoutError("the server has gone silent")
+
+    async def _heard(self, connection: AbstractConnection) -> bool:
+        reply: Any = await connection.read_response(
+            push_request=True, timeout=self._ping_every, disconnect_on_error=False
+        )
+        return reply is not None
+
+
+class _Report:
+    """redis-py's handler of push messages; the answer it returns is what `read_response` returns."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    async def __call__(self, message: list[Any]) -> bool:
+        names = message[1]
+        self._listener.changed(None if names is None else [name.decode() for name in names])
+        return True

@@ -1,0 +1,220 @@
+"""The cache of wire JSON. What depends on client tracking runs on a real Redis."""
+
+import asyncio
+
+import pytest
+
+from microsub.store import keys
+from microsub.store.itemcache import UNTRACKED_LIFE, ItemCache
+from microsub.store.items import Items
+from microsub.store.tracking import Tracker
+from tests.support.waiting import wait_until
+
+
+class Source:
+    """Items in a dict; counts look-ups, and holds them up while `gate` is closed."""
+
+    def __init__(self, **data: bytes):
+        self.all = data
+        self.asked: list[list[str]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def data(self, ids):
+        self.asked.append(list(ids))
+        found = [self.all.get(item_id) for item_id in ids]
+        await self.gate.wait()
+        return found
+
+
+def cache_of(source, max_bytes=100_000) -> ItemCache:
+    cache = ItemCache(source, None, max_bytes)
+    cache.tracked()
+    return cache
+
+
+async def test_only_misses_are_asked_for():
+    """What is kept costs no round trip; order, repetitions and missing items come back as they were asked for."""
+    source = Source(a=b"A", b=b"B", c=b"C")
+    cache = cache_of(source)
+    assert await cache.get(["b", "a"]) == [b"B", b"A"]
+    assert await cache.get(["a", "x", "c", "a"]) == [b"A", None, b"C", b"A"]
+    assert await cache.get(["c", "b", "a"]) == [b"C", b"B", b"A"]
+    assert await cache.get([]) == []
+    assert source.asked == [["b", "a"], ["x", "c"]]
+
+
+async def test_an_item_that_was_missing_is_found_later():
+    """That there is no item isn't remembered."""
+    source = Source()
+    cache = cache_of(source)
+    assert await cache.get(["a"]) == [None]
+    source.all["a"] = b"A"
+    assert await cache.get(["a"]) == [b"A"]
+
+
+async def test_it_stays_within_its_bytes_and_drops_what_was_used_longest_ago():
+    """The bound counts bytes; a hit makes an entry young again."""
+    source = Source(**{name: name.encode() * 1000 for name in "abcd"})
+    cache = cache_of(source, max_bytes=3 * 1150)
+    await cache.get(["a", "b", "c"])
+    await cache.get(["a"])
+    await cache.get(["d"])
+    assert cache._bytes <= 3 * 1150
+    source.asked.clear()
+    await cache.get(["a", "c", "d"])
+    assert source.asked == []
+    await cache.get(["b"])
+    assert source.asked == [["b"]]
+
+
+async def test_an_entry_larger_than_the_cache_is_served_but_not_kept():
+    """Nothing breaks, the cache is empty afterwards."""
+    source = Source(a=b"A" * 5000)
+    cache = cache_of(source, max_bytes=1000)
+    assert await cache.get(["a"]) == [b"A" * 5000]
+    assert (cache._bytes, len(cache._kept)) == (0, 0)
+
+
+@pytest.mark.parametrize("report", [["item:a"], None])
+async def test_a_change_reported_during_a_look_up_wins(report):
+    """What was read before the report arrives may be old: it is answered, but never kept."""
+    source = Source(a=b"old", b=b"B")
+    cache = cache_of(source)
+    source.gate.clear()
+    reading = asyncio.create_task(cache.get(["a", "b"]))
+    await wait_until(lambda: source.asked)
+    source.all["a"] = b"new"
+    cache.changed(report)
+    source.gate.set()
+    assert await reading == [b"old", b"B"]
+    assert await cache.get(["a"]) == [b"new"]
+
+
+async def test_a_look_up_that_outlives_the_connection_is_not_kept():
+    """Between loss and return of the reports, anything may have changed."""
+    source = Source(a=b"old")
+    cache = cache_of(source)
+    source.gate.clear()
+    reading = asyncio.create_task(cache.get(["a"]))
+    await wait_until(lambda: source.asked)
+    cache.untracked()
+    cache.tracked()
+    source.all["a"] = b"new"
+    source.gate.set()
+    await reading
+    assert await cache.get(["a"]) == [b"new"]
+
+
+async def test_a_failing_look_up_leaves_no_trace():
+    """The error reaches the caller, and the next look-up works."""
+    source = Source(a=b"A")
+    cache = cache_of(source)
+    working, source.data = source.data, None
+    with pytest.raises(TypeError):
+        await cache.get(["a"])
+    source.data = working
+    assert await cache.get(["a"]) == [b"A"]
+    assert not cache._reads
+
+
+async def test_without_reports_copies_serve_for_seconds_only():
+    """A fake Redis knows no tracking: then an edit is seen after a short time at the latest."""
+    now = 100.0
+    source = Source(a=b"old")
+    cache = ItemCache(source, None, 1000, clock=lambda: now)
+    assert await cache.get(["a"]) == [b"old"]
+    source.all["a"] = b"new"
+    assert await cache.get(["a"]) == [b"old"]
+    now += UNTRACKED_LIFE
+    assert await cache.get(["a"]) == [b"new"]
+
+
+# --- with a real Redis -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def tracked(real_redis, redis_url):
+    """A cache that hears of changes, over item 1."""
+    await real_redis.command("HSET", keys.item("1"), "Data", "old")
+    cache = ItemCache(Items(real_redis), Tracker(redis_url, keys.ITEM_PREFIX, retry_every=0.01), 100_000)
+    await cache.get(["1"])
+    await wait_until(lambda: cache._flush_at is None)
+    yield cache
+    await cache.aclose()
+
+
+async def kill_tracking_connection(redis) -> bool:
+    """Whether one was there to be killed."""
+    clients = (await redis.command("CLIENT", "LIST")).decode().splitlines()
+    ids = [dict(part.split("=", 1) for part in line.split()) for line in clients]
+    found = [client["id"] for client in ids if "B" in client["flags"] and "t" in client["flags"]]
+    for client in found:
+        await redis.command("CLIENT", "KILL", "ID", client)
+    return bool(found)
+
+
+async def test_an_edit_is_seen_by_the_next_read(tracked, real_redis):
+    """Redis reports the write, the copy is dropped, the next page has the new text."""
+    assert await tracked.get(["1"]) == [b"old"]
+    assert "1" in tracked._kept
+    await real_redis.command("HSET", keys.item("1"), "Data", "new")
+    await wait_until(lambda: "1" not in tracked._kept)
+    assert await tracked.get(["1"]) == [b"new"]
+
+
+async def test_other_keys_dont_disturb_it(tracked, real_redis):
+    """Only keys that begin with `item:` are reported."""
+    await tracked.get(["1"])
+    await real_redis.command("SET", keys.schema(), 1)
+    await real_redis.command("HSET", keys.item("2"), "Data", "two")
+    assert await tracked.get(["2"]) == [b"two"]
+    assert "1" in tracked._kept
+
+
+async def test_a_lost_connection_flushes_and_is_made_anew(tracked, real_redis):
+    """What changed while nothing was reported is seen, and reports come again."""
+    await tracked.get(["1"])
+    flushed = asyncio.Event()
+    before = tracked.untracked
+    tracked.untracked = lambda: (before(), flushed.set())
+    assert await kill_tracking_connection(real_redis)
+    await wait_until(flushed.is_set)
+    assert "1" not in tracked._kept
+    await wait_until(lambda: tracked._flush_at is None)
+    await tracked.get(["1"])
+    await real_redis.command("HSET", keys.item("1"), "Data", "new")
+    await wait_until(lambda: "1" not in tracked._kept)
+
+
+async def test_flushing_the_database_empties_the_cache(tracked, real_redis):
+    """Redis reports that everything has changed."""
+    await tracked.get(["1"])
+    await real_redis.command("FLUSHDB")
+    await wait_until(lambda: not tracked._kept)
+    assert await tracked.get(["1"]) == [None]
+
+
+async def test_a_quiet_connection_is_asked_whether_it_lives(real_redis, redis_url):
+    """Silence is normal; it is broken by a PING, and the connection stays."""
+    await real_redis.command("HSET", keys.item("1"), "Data", "old")
+    tracker = Tracker(redis_url, keys.ITEM_PREFIX, ping_every=0.01, retry_every=0.01)
+    cache = ItemCache(Items(real_redis), tracker, 100_000)
+    losses = []
+    before = cache.untracked
+    cache.untracked = lambda: (before(), losses.append(1))
+
+    async def pings() -> int:
+        stats = (await real_redis.command("INFO", "commandstats")).decode()
+        return int(stats.partition("cmdstat_ping:calls=")[2].partition(",")[0] or 0)
+
+    start = await pings()
+    await cache.get(["1"])
+    await wait_until(lambda: cache._flush_at is None)
+
+    async def several() -> bool:
+        return await pings() >= start + 3
+
+    await wait_until(several)
+    assert not losses
+    await cache.aclose()

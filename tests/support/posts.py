@@ -1,0 +1,35 @@
+"""Invented posts and feeds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from microsub.model.jf2 import Card, Content, Entry
+from microsub.store.items import ItemToStore
+
+NOON = 1_700_000_000.0
+"""A moment, as Unix seconds, that tests take for now."""
+
+
+def candidate(name: str, *, text: str = "words", at: float = NOON, host: str = "blog.example", **changes: Any) -> Any:
+    """A post as a poll finds it; `name` decides guid, link and title, `text` its content."""
+    link = f"https://{host}/{name}"
+    entry = Entry(
+        guid=link,
+        url=link,
+        name=name,
+        content=Content(html=f"<p>{text}</p>", text=text),
+        published=datetime.fromtimestamp(at, UTC),
+        author=Card(name="Ann", url=f"https://{host}/"),
+    )
+    values: dict[str, Any] = {
+        "guid": link,
+        "entry": entry,
+        "hash": f"hash of {name} {text}",
+        "score": at,
+        "author": f"https://{host}/",
+        "link": link,
+        "twin": None,
+    }
+    return ItemToStore(**{**values, **changes})
