@@ -145,6 +145,14 @@ class Accounts:
         await self._redis.command("SREM", keys.tokens(user), matching[0])
         return bool(deleted)
 
+    @staticmethod
+    def credential(token: str) -> Credential | None:
+        """Read a token as it came with a request; None when it can't be one of ours. Checks nothing else."""
+        user, dot, secret = token.partition(".")
+        if not dot or not secret or len(token) > LONGEST_TOKEN or not NAME.match(user):
+            return None
+        return Credential(user, _digest(token))
+
     async def verify(self, credential: Credential, now: float) -> Grant:
         """What the token allows. Raises Unauthorized when it is unknown, expired or revoked, or its user disabled."""
         (scope, expires), disabled = await self._redis.pipeline(
@@ -162,14 +170,6 @@ class Accounts:
     async def _change(self, name: str, *pairs: Arg) -> None:
         if not await self._redis.script(load("user_change"), [keys.user(name)], pairs):
             raise await absent(self._redis, name)
-
-
-def credential(token: str) -> Credential | None:
-    """Read a token as it came with a request; None when it can't be one of ours. Checks nothing else."""
-    user, dot, secret = token.partition(".")
-    if not dot or not secret or len(token) > LONGEST_TOKEN or not NAME.match(user):
-        return None
-    return Credential(user, _digest(token))
 
 
 def grant(user: str, scope: bytes) -> Grant:

@@ -19,6 +19,7 @@ from microsub.store.lookup import ItemLookup
 from microsub.store.pages import Walk, read_page, read_walk
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
+from microsub.store.settling import settle
 from microsub.store.timelinekeys import (
     BATCH,
     Reason,
@@ -257,21 +258,7 @@ class Timelines:
 
     async def recheck(self, user: str, uid: str, item: TimelineItem, now: float) -> bool:
         """Hold an item whose author or sources have become known against the rules; returns whether it moved."""
-        return bool(await self.settle(user, uid, [item], now))
-
-    async def settle(self, user: str, uid: str, items: Sequence[TimelineItem], now: float) -> tuple[str, ...]:
-        """Bring items of a channel to where the rules of this moment want them: `gone`, hidden or shown.
-
-        Returns the ids that moved. Ignores items that aren't in the channel, and channels that don't exist.
-        """
-        moved: tuple[str, ...] = ()
-        script_keys = [*set_keys(user, uid), *rule_keys(user, uid)]
-        for batch in batches(items):
-            args: list[Arg] = [int(now)]
-            for item in batch:
-                args += [item.id, *counted(urls(item))]
-            moved += split(await self._redis.script(load("timeline_settle"), script_keys, args))
-        return moved
+        return bool(await settle(self._redis, user, uid, [item], now))
 
     async def _counted(self, user: str, uid: str, script: str, script_keys: Sequence[str], args: Sequence[Arg]) -> int:
         count: int = await self._redis.script(load(script), script_keys, args)

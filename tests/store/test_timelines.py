@@ -6,60 +6,19 @@ import pytest
 
 from microsub.errors import NotFound
 from microsub.model.reader import Cursor, PageQuery, TimelineItem, Twin
-from microsub.store import keys
-from microsub.store.accounts import Accounts
-from microsub.store.channels import Channels
 from microsub.store.port import Redis
-from microsub.store.timelines import Added, Reason, Target, Timelines
-from tests.support.known_items import KnownItems
-
-NOW = 1_700_000_000.5
-ANN = "ann"
-
-
-class World:
-    """One user with the channels `home` and `work`, the first following feed 1."""
-
-    def __init__(self, redis: Redis) -> None:
-        self.redis = redis
-        self.items = KnownItems()
-        self.accounts = Accounts(redis)
-        self.channels = Channels(redis)
-        self.timelines = Timelines(redis, self.items)
-
-    async def begin(self) -> World:
-        await self.accounts.add_user(ANN, "https://ann.example/", NOW)
-        for uid in ("home", "work"):
-            await self.channels.create(ANN, uid.title(), NOW, uid)
-        await self.follow("home", "1")
-        return self
-
-    async def follow(self, uid: str, feed: str, now: float = NOW - 10_000) -> None:
-        assert await self.channels.follow(ANN, uid, feed, f"https://{feed}.example/feed", now)
-        await self.redis.command("DEL", keys.channel_unfilled(ANN, uid))
-
-    async def add(self, uid: str, *items: TimelineItem, feed: str = "1", limit: int = 0) -> Added:
-        self.items.know(feed, *items)
-        return await self.timelines.add(ANN, uid, feed, items, now=NOW, limit=limit)
-
-    async def ids(self, uid: str, **query: object) -> list[str]:
-        page = await self.timelines.page(ANN, uid, PageQuery(**{"limit": 100, **query}), NOW)  # type: ignore[arg-type]
-        return [row.id for row in page.rows]
-
-    async def unread(self, uid: str) -> int:
-        return {channel.uid: channel.unread for channel in await self.channels.list(ANN)}[uid]
-
-
-def item(number: int, score: float | None = None, **more: object) -> TimelineItem:
-    return TimelineItem(str(number), repr(score if score is not None else float(number)), **more)  # type: ignore[arg-type]
+from microsub.store.timelines import Added, Reason, Target
+from tests.support.one_reader import ANN, NOW, OneReader, item
 
 
 @pytest.fixture
-async def world(redis: Redis) -> World:
-    return await World(redis).begin()
+async def world(redis: Redis) -> OneReader:
+    world = OneReader(redis)
+    await world.begin()
+    return world
 
 
-async def test_new_items_come_in_unread_and_newest_first(world: World) -> None:
+async def test_new_items_come_in_unread_and_newest_first(world: OneReader) -> None:
     """A page shows what was added, newest first, unread, and the channel counts it."""
     result = await world.add("home", item(1), item(3), item(2))
     assert result.added == ("3", "2", "1")
@@ -70,7 +29,7 @@ async def test_new_items_come_in_unread_and_newest_first(world: World) -> None:
     assert await world.unread("home") == 3
 
 
-async def test_a_second_delivery_changes_nothing(world: World) -> None:
+async def test_a_second_delivery_changes_nothing(world: OneReader) -> None:
     """The same items again leave counts, order and read flags as they are."""
     await world.add("home", item(1), item(2))
     await world.timelines.mark_read(ANN, "home", ["1"], NOW)
@@ -78,14 +37,14 @@ async def test_a_second_delivery_changes_nothing(world: World) -> None:
     assert await world.unread("home") == 1
 
 
-async def test_a_channel_that_does_not_follow_takes_nothing(world: World) -> None:
+async def test_a_channel_that_does_not_follow_takes_nothing(world: OneReader) -> None:
     """A delivery that meets an unfollow, or a deleted channel, does nothing and says so."""
     assert await world.add("work", item(1)) == Added(subscribed=False)
     assert await world.timelines.add(ANN, "nowhere", "1", [item(1)], now=NOW, limit=0) == Added(subscribed=False)
     assert await world.ids("work") == []
 
 
-async def test_a_first_fill_is_read_but_for_the_newest(world: World) -> None:
+async def test_a_first_fill_is_read_but_for_the_newest(world: OneReader) -> None:
     """What a follow finds older than itself comes in as read beyond the `fresh` newest; later items are unread."""
     await world.channels.follow(ANN, "work", "2", "https://2.example/feed", 100.0)
     items = world.items.know("2", *(item(n) for n in range(1, 8)), item(200))
@@ -96,14 +55,14 @@ async def test_a_first_fill_is_read_but_for_the_newest(world: World) -> None:
     assert late.added == ("8",)
 
 
-async def test_a_first_fill_of_more_than_one_batch_stays_one(world: World) -> None:
+async def test_a_first_fill_of_more_than_one_batch_stays_one(world: OneReader) -> None:
     """A fill that is larger than a script call keeps its time of following for all of its batches."""
     await world.channels.follow(ANN, "work", "2", "https://2.example/feed", 1e9)
     filled = await world.timelines.add(ANN, "work", "2", [item(n) for n in range(1, 2301)], now=NOW, limit=0)
     assert (len(filled.added), len(filled.read)) == (10, 2290)
 
 
-async def test_items_go_to_several_timelines_at_once(world: World) -> None:
+async def test_items_go_to_several_timelines_at_once(world: OneReader) -> None:
     """One call serves several targets and reports on each."""
     await world.follow("work", "1")
     targets = [Target(ANN, "home", 0), Target(ANN, "nowhere", 0), Target(ANN, "work", 1)]
@@ -112,7 +71,7 @@ async def test_items_go_to_several_timelines_at_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("view", ["all", "unread", "read"])
-async def test_a_walk_visits_every_item_once_also_among_ties(world: World, view: str) -> None:
+async def test_a_walk_visits_every_item_once_also_among_ties(world: OneReader, view: str) -> None:
     """Following `after` gives every item once, in Redis' order, though members of one score sort as strings."""
     await world.add("home", *(item(n, 5.25) for n in range(990, 1011)), *(item(n) for n in (1, 2, 7)))
     if view == "read":
@@ -130,7 +89,7 @@ async def test_a_walk_visits_every_item_once_also_among_ties(world: World, view:
     assert seen == expected
 
 
-async def test_before_gives_the_adjacent_newer_items_newest_first(world: World) -> None:
+async def test_before_gives_the_adjacent_newer_items_newest_first(world: OneReader) -> None:
     """`before` returns the neighbours, not the newest ones, and nothing when there are none."""
     await world.add("home", *(item(n) for n in range(1, 10)))
     page = await world.timelines.page(ANN, "home", PageQuery(limit=3, before=Cursor("4", "4")), NOW)
@@ -141,7 +100,7 @@ async def test_before_gives_the_adjacent_newer_items_newest_first(world: World) 
 
 
 @pytest.mark.parametrize("uid", ["home", "global"])
-async def test_a_cursor_outlives_its_item(world: World, uid: str) -> None:
+async def test_a_cursor_outlives_its_item(world: OneReader, uid: str) -> None:
     """A cursor whose item has left, also one among ties, still finds its place in both directions."""
     await world.add("home", *(item(n, 5.0) for n in range(10, 20)), item(1), item(30))
     await world.timelines.remove(ANN, "home", ["15"], NOW)
@@ -150,7 +109,7 @@ async def test_a_cursor_outlives_its_item(world: World, uid: str) -> None:
     assert await world.ids(uid, before=cursor, limit=2) == ["17", "16"]
 
 
-async def test_scores_round_trip_through_cursors(world: World) -> None:
+async def test_scores_round_trip_through_cursors(world: OneReader) -> None:
     """Scores that differ in the last microsecond, and those near 1970, make cursors that hold their place."""
     scores = [1_700_000_000.000001, 1_700_000_000.000002, 0.000001, 0.000003, 123456.789, -5.5]
     await world.add("home", *(item(n, score) for n, score in enumerate(scores, 1)))
@@ -161,7 +120,7 @@ async def test_scores_round_trip_through_cursors(world: World) -> None:
         assert await world.ids("home", after=cursor) == [other.id for other in page.rows[index + 1 :]]
 
 
-async def test_marks_count_changes_and_ignore_the_unknown(world: World) -> None:
+async def test_marks_count_changes_and_ignore_the_unknown(world: OneReader) -> None:
     """Marking twice changes nothing; an id that isn't there is neither counted nor created."""
     await world.add("home", item(1), item(2))
     assert await world.timelines.mark_read(ANN, "home", ["1", "1", "99"], NOW) == 1
@@ -173,7 +132,7 @@ async def test_marks_count_changes_and_ignore_the_unknown(world: World) -> None:
     assert await world.ids("home") == ["2", "1"]
 
 
-async def test_last_read_entry_marks_it_and_everything_older(world: World) -> None:
+async def test_last_read_entry_marks_it_and_everything_older(world: OneReader) -> None:
     """The named item and the older ones become read, newer ones stay, unknown ids change nothing."""
     await world.add("home", *(item(n) for n in range(1, 8)))
     mark = world.timelines.mark_read_before
@@ -187,7 +146,7 @@ async def test_last_read_entry_marks_it_and_everything_older(world: World) -> No
     assert await world.timelines.mark_all_read(ANN, "home", NOW) == 1
 
 
-async def test_long_timelines_are_marked_in_batches(world: World) -> None:
+async def test_long_timelines_are_marked_in_batches(world: OneReader) -> None:
     """More items than one script call takes are all marked and counted once, in one channel and in all."""
     await world.follow("work", "1")
     for uid in ("home", "work"):
@@ -197,7 +156,7 @@ async def test_long_timelines_are_marked_in_batches(world: World) -> None:
     assert await world.unread("work") == 0
 
 
-async def test_removed_items_never_come_back(world: World) -> None:
+async def test_removed_items_never_come_back(world: OneReader) -> None:
     """A removal is for good: the next poll doesn't bring the item again."""
     await world.add("home", item(1), item(2))
     assert await world.timelines.remove(ANN, "home", ["1", "5"], NOW) == 1
@@ -206,7 +165,7 @@ async def test_removed_items_never_come_back(world: World) -> None:
     assert await world.timelines.mark_unread(ANN, "home", ["1"], NOW) == 0
 
 
-async def test_global_merges_channels_and_shows_each_item_once(world: World) -> None:
+async def test_global_merges_channels_and_shows_each_item_once(world: OneReader) -> None:
     """`global` is the merge of all channels; an item is unread there while it is unread in any of them."""
     await world.follow("work", "1")
     await world.follow("work", "2")
@@ -225,7 +184,7 @@ async def test_global_merges_channels_and_shows_each_item_once(world: World) -> 
 
 
 @pytest.mark.parametrize("uid", ["home", "global"])
-async def test_before_and_after_are_inverse(world: World, uid: str) -> None:
+async def test_before_and_after_are_inverse(world: OneReader, uid: str) -> None:
     """Walking down by `after` and up again by `before` visits the same items, in one channel and in all."""
     await world.follow("work", "1")
     await world.add("home", *(item(n, float(n // 3)) for n in range(1, 41)))
@@ -243,7 +202,7 @@ async def test_before_and_after_are_inverse(world: World, uid: str) -> None:
     assert up == everything
 
 
-async def test_a_page_of_one_source_is_bounded(world: World) -> None:
+async def test_a_page_of_one_source_is_bounded(world: OneReader) -> None:
     """A source view looks at 1,000 ids at most, returns a short page, and goes on where it stopped."""
     await world.follow("home", "2")
     await world.add("home", *(item(n) for n in range(1000, 3500)))
@@ -261,7 +220,7 @@ async def test_a_page_of_one_source_is_bounded(world: World) -> None:
     assert requests == 4
 
 
-async def test_a_full_timeline_takes_only_what_is_newer_than_its_oldest(world: World) -> None:
+async def test_a_full_timeline_takes_only_what_is_newer_than_its_oldest(world: OneReader) -> None:
     """The oldest leaves for a newer item and never comes back; an older one isn't taken."""
     await world.add("home", item(2), item(3), limit=2)
     assert await world.add("home", item(1), limit=2) == Added()
@@ -270,7 +229,7 @@ async def test_a_full_timeline_takes_only_what_is_newer_than_its_oldest(world: W
     assert await world.ids("home") == ["4", "3"]
 
 
-async def test_moved_items_keep_their_read_state(world: World) -> None:
+async def test_moved_items_keep_their_read_state(world: OneReader) -> None:
     """A move takes items out of where they are for good and into the target, read or unread as they were."""
     await world.add("home", item(1), item(2), item(3))
     await world.timelines.mark_read(ANN, "home", ["1"], NOW)
@@ -283,7 +242,7 @@ async def test_moved_items_keep_their_read_state(world: World) -> None:
     assert await world.ids("home") == ["3", "2"]
 
 
-async def test_an_unfollow_takes_unread_items_and_a_refollow_brings_them_back(world: World) -> None:
+async def test_an_unfollow_takes_unread_items_and_a_refollow_brings_them_back(world: OneReader) -> None:
     """Unread items of the feed leave, read ones stay; after a re-follow what was read isn't unread again."""
     await world.add("home", item(1), item(2))
     await world.follow("home", "2")
@@ -297,7 +256,7 @@ async def test_an_unfollow_takes_unread_items_and_a_refollow_brings_them_back(wo
     assert await world.ids("home", view="unread") == ["3", "2"]
 
 
-async def test_an_unfollow_that_meets_a_refollow_takes_nothing(world: World) -> None:
+async def test_an_unfollow_that_meets_a_refollow_takes_nothing(world: OneReader) -> None:
     """Late batches of an unfollow leave alone what a new subscription holds."""
     await world.add("home", item(1))
     assert await world.timelines.unfollow(ANN, "home", "1", NOW) == 0
@@ -308,7 +267,7 @@ def twins(number: int, other: int, other_feed: str, *, wins: bool) -> TimelineIt
     return item(number, twins=(Twin(str(other), other_feed, wins),))
 
 
-async def test_of_two_copies_the_winner_stands(world: World) -> None:
+async def test_of_two_copies_the_winner_stands(world: OneReader) -> None:
     """A copy whose twin wins stays out; a winner takes over the place and read state of the copy."""
     await world.follow("home", "2")
     await world.add("home", item(1))
@@ -320,7 +279,7 @@ async def test_of_two_copies_the_winner_stands(world: World) -> None:
     assert await world.unread("home") == 1
 
 
-async def test_a_post_stays_while_one_of_its_feeds_is_followed(world: World) -> None:
+async def test_a_post_stays_while_one_of_its_feeds_is_followed(world: OneReader) -> None:
     """When the winner's feed is unfollowed, the copy that had yielded comes in its place, unread as it was."""
     await world.follow("home", "2")
     await world.add("home", twins(1, 2, "2", wins=False), item(3))
@@ -331,7 +290,7 @@ async def test_a_post_stays_while_one_of_its_feeds_is_followed(world: World) -> 
     assert await world.unread("home") == 1
 
 
-async def test_a_copy_of_what_was_read_or_removed_stays_out(world: World) -> None:
+async def test_a_copy_of_what_was_read_or_removed_stays_out(world: OneReader) -> None:
     """Neither a removal nor an expiry is undone by another feed's copy of the same post, also not by its rebuild."""
     await world.follow("home", "2")
     await world.add("home", item(1), item(3))
@@ -344,7 +303,7 @@ async def test_a_copy_of_what_was_read_or_removed_stays_out(world: World) -> Non
     assert (await world.add("home", twins(4, 3, "1", wins=True), feed="2")).read == ("4",)
 
 
-async def test_withdrawing_spares_what_was_read_meanwhile(world: World) -> None:
+async def test_withdrawing_spares_what_was_read_meanwhile(world: OneReader) -> None:
     """With `only_unread` the script asks the read state itself."""
     await world.add("home", item(1), item(2))
     await world.timelines.mark_read(ANN, "home", ["1"], NOW)
@@ -353,14 +312,14 @@ async def test_withdrawing_spares_what_was_read_meanwhile(world: World) -> None:
     assert await world.ids("home") == ["1"]
 
 
-async def test_items_can_be_put_in_without_a_feed(world: World) -> None:
+async def test_items_can_be_put_in_without_a_feed(world: OneReader) -> None:
     """A post that comes from no feed is taken once, and stays out when it was removed."""
     assert (await world.timelines.put(ANN, "notifications", item(5), NOW)).added == ("5",)
     await world.timelines.remove(ANN, "notifications", ["5"], NOW)
     assert (await world.timelines.put(ANN, "notifications", item(5), NOW)).suppressed == ("5",)
 
 
-async def test_writes_to_what_is_not_there_name_it(world: World) -> None:
+async def test_writes_to_what_is_not_there_name_it(world: OneReader) -> None:
     """An unknown user or channel raises NotFound with its name, whatever the write."""
     timelines = world.timelines
     for call in (

@@ -1,0 +1,122 @@
+"""Whom a user mutes and blocks, in one channel or in all (`global`), and the moves that follow from it.
+
+A rule is a URL in the form of `formats.identity.normalise_profile`; it holds for items whose author or source has it.
+It is written first, so that from then on everything that comes in or is moved obeys it (lua/timeline_add.lua,
+lua/timeline_move.lua); then the items that are there already are brought to where the rules want them, in batches that
+each ask the rules anew (lua/timeline_settle.lua). So whatever happens meanwhile, the timelines end as the rules do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+
+from microsub.formats.identity import normalise_profile
+from microsub.model.reader import GLOBAL, TimelineItem
+from microsub.store import keys
+from microsub.store.absent import absent
+from microsub.store.lookup import ItemLookup
+from microsub.store.port import Redis
+from microsub.store.scripts import load
+from microsub.store.settling import settle
+from microsub.store.timelinekeys import BATCH, urls
+
+
+class Rules:
+    """The rules of all users. `items` tells an item's author and sources.
+
+    Writes raise NotFound for a user or channel that doesn't exist. They return when all items have moved, with the
+    number of these.
+    """
+
+    def __init__(self, redis: Redis, items: ItemLookup) -> None:
+        self._redis = redis
+        self._items = items
+
+    async def muted(self, user: str, uid: str) -> list[str]:
+        """The muted URLs, normalised, in alphabetical order."""
+        return await self._listed(keys.muted(user, uid))
+
+    async def blocked(self, user: str, uid: str) -> list[str]:
+        """The blocked URLs, normalised, in alphabetical order."""
+        return await self._listed(keys.blocked(user, uid))
+
+    async def mute(self, user: str, uid: str, url: str, now: float) -> int:
+        """Hide what this author or source has posted and will post. Read state is kept."""
+        return await self._write(user, uid, keys.muted, "SADD", url, now)
+
+    async def unmute(self, user: str, uid: str, url: str, now: float) -> int:
+        """Show it again, unless another rule hides it."""
+        return await self._write(user, uid, keys.muted, "SREM", url, now)
+
+    async def block(self, user: str, uid: str, url: str, now: float) -> int:
+        """Take out what this author or source has posted, for good, and keep out what they will post."""
+        return await self._write(user, uid, keys.blocked, "SADD", url, now)
+
+    async def unblock(self, user: str, uid: str, url: str, now: float) -> int:
+        """Let in again what comes from now on."""
+        return await self._write(user, uid, keys.blocked, "SREM", url, now)
+
+    async def _listed(self, key: str) -> list[str]:
+        return sorted(url.decode() for url in await self._redis.command("SMEMBERS", key))
+
+    async def _write(
+        self, user: str, uid: str, key: Callable[[str, str], str], action: str, url: str, now: float
+    ) -> int:
+        url = normalise_profile(url)
+        reply = await self._redis.script(load("rule_write"), [keys.channels(user), key(user, uid)], [uid, action, url])
+        if reply < 0:
+            raise await absent(self._redis, user, uid if uid != GLOBAL else None)
+        count = 0
+        for channel in await self._channels(user, uid):
+            for part in _touched(user, channel, key is keys.muted, action):
+                async for ids in self._members(part):
+                    matching = [item for item in await self._items.timeline_items(ids) if url in urls(item)]
+                    count += await self._settle(user, channel, matching, now)
+        return count
+
+    async def _channels(self, user: str, uid: str) -> list[str]:
+        """The channels that the rule holds for; removed ones too, since they can come back."""
+        if uid != GLOBAL:
+            return [uid]
+        replies = await self._redis.pipeline(
+            [("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))]
+        )
+        return [channel.decode() for reply in replies for channel in reply]
+
+    async def _settle(self, user: str, uid: str, items: Sequence[TimelineItem], now: float) -> int:
+        """Settle items, and once more those of which an author was learnt between the look-up and the move."""
+        if not items:
+            return 0
+        moved = await settle(self._redis, user, uid, items, now)
+        before = {item.id: urls(item) for item in items}
+        fresh = await self._items.timeline_items(moved) if moved else []
+        changed = [item for item in fresh if urls(item) != before[item.id]]
+        if changed:
+            await settle(self._redis, user, uid, changed, now)
+        return len(moved)
+
+    async def _members(self, key: str) -> AsyncIterator[Sequence[str]]:
+        """All ids that stand in a sorted set from the beginning to the end of the walk, in batches.
+
+        SCAN promises exactly that, whatever else comes and goes meanwhile.
+        """
+        cursor = b"0"
+        while True:
+            cursor, found = await self._redis.command("ZSCAN", key, cursor, "COUNT", BATCH)
+            ids = _distinct(item.decode() for item in found[0::2])
+            if ids:
+                yield ids
+            if cursor == b"0":
+                return
+
+
+def _touched(user: str, uid: str, mute: bool, action: str) -> list[str]:
+    """The sets in which a change of a rule may find items to move: an unblocked author's items are gone already."""
+    posts, hidden = keys.posts(user, uid), keys.hidden(user, uid)
+    if mute:
+        return [posts] if action == "SADD" else [hidden]
+    return [posts, hidden] if action == "SADD" else []
+
+
+def _distinct(ids: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(ids))

@@ -1,0 +1,25 @@
+"""Bringing items to where a channel's rules want them (lua/timeline_settle.lua)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from microsub.model.reader import TimelineItem
+from microsub.store.port import Arg, Redis
+from microsub.store.scripts import load
+from microsub.store.timelinekeys import batches, counted, rule_keys, set_keys, split, urls
+
+
+async def settle(redis: Redis, user: str, uid: str, items: Sequence[TimelineItem], now: float) -> tuple[str, ...]:
+    """Bring items of a channel to `gone`, hidden or the posts, by the rules of this moment; the ids that moved.
+
+    Ignores items that aren't in the channel, and channels that don't exist.
+    """
+    moved: tuple[str, ...] = ()
+    script_keys = [*set_keys(user, uid), *rule_keys(user, uid)]
+    for batch in batches(items):
+        args: list[Arg] = [int(now)]
+        for item in batch:
+            args += [item.id, *counted(urls(item))]
+        moved += split(await redis.script(load("timeline_settle"), script_keys, args))
+    return moved

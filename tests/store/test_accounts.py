@@ -1,0 +1,152 @@
+"""Users and tokens."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.errors import InvalidRequest, NotFound, Unauthorized
+from microsub.model.reader import Credential, Grant, PageQuery
+from microsub.store import keys
+from microsub.store.accounts import Accounts
+from microsub.store.channels import Channels
+from microsub.store.port import Redis
+from tests.support.one_reader import ANN, NOW, OneReader, item
+
+
+@pytest.fixture
+async def world(redis: Redis) -> OneReader:
+    world = OneReader(redis)
+    await world.begin()
+    return world
+
+
+async def test_a_new_user_has_notifications(redis: Redis) -> None:
+    """Making a user makes their first channel; making them again changes nothing."""
+    accounts = Accounts(redis)
+    user = await accounts.add_user("bob", "https://bob.example/", NOW)
+    assert (user.name, user.me, user.created) == ("bob", "https://bob.example/", NOW)
+    assert (await accounts.add_user("bob", "https://other.example/", NOW + 1)) == user
+    assert [channel.uid for channel in await Channels(redis).list("bob")] == ["notifications"]
+    assert await accounts.users() == [user]
+    assert await accounts.user("nobody") is None
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a.b", "x" * 65, "ä", "a/b", "a\n"])
+async def test_names_of_users_are_checked(redis: Redis, name: str) -> None:
+    """A name that couldn't be a path segment or part of a token is refused."""
+    with pytest.raises(InvalidRequest, match="user name"):
+        await Accounts(redis).add_user(name, "", NOW)
+
+
+async def test_a_token_grants_its_scopes_and_is_never_stored(world: OneReader) -> None:
+    """A token can be checked, while Redis holds no trace of its secret."""
+    token = await world.accounts.create_token(ANN, {"read", "follow"}, "https://app.example/", NOW)
+    credential = world.accounts.credential(token)
+    assert credential is not None
+    assert await world.accounts.verify(credential, NOW) == Grant(ANN, frozenset({"read", "follow"}))
+    (listed,) = await world.accounts.tokens(ANN)
+    assert (listed.client, listed.created, listed.expires) == ("https://app.example/", NOW, None)
+    stored = await world.redis.command("HGETALL", keys.token(ANN, listed.digest))
+    assert token.partition(".")[2].encode() not in b" ".join(stored)
+
+
+@pytest.mark.parametrize("token", ["", ".", "ann", "ann.", ".secret", "a b.secret", "ann." + "x" * 600, "Basic x"])
+def test_what_is_no_token_is_no_credential(token: str) -> None:
+    """Anything but `<user>.<secret>` is refused without asking Redis."""
+    assert Accounts.credential(token) is None
+
+
+async def test_a_token_serves_its_own_user_alone(world: OneReader) -> None:
+    """The secret of one user under another's name is unknown."""
+    await world.accounts.add_user("bob", "", NOW)
+    token = await world.accounts.create_token(ANN, ["read"], "", NOW)
+    forged = world.accounts.credential("bob." + token.partition(".")[2])
+    assert forged is not None
+    with pytest.raises(Unauthorized):
+        await world.accounts.verify(forged, NOW)
+
+
+async def test_expired_revoked_and_disabled_tokens_are_refused_at_once(world: OneReader) -> None:
+    """The next request after expiry, revocation or disabling is refused: by `verify`, pages and channel lists alike."""
+    far = 4e9
+    token = await world.accounts.create_token(ANN, ["read"], "", NOW, expires=far)
+    credential = world.accounts.credential(token)
+    assert credential is not None
+
+    async def everything(now: float) -> None:
+        assert (await world.accounts.verify(credential, now)).user == ANN
+        assert (await world.channels.list_with_token(credential, now))[0].scopes == {"read"}
+        for uid in ("home", "global"):
+            assert (await world.timelines.page_with_token(credential, uid, PageQuery(), now))[0].user == ANN
+
+    async def nothing(now: float, why: str) -> None:
+        for call in (
+            world.accounts.verify(credential, now),
+            world.channels.list_with_token(credential, now),
+            world.timelines.page_with_token(credential, "home", PageQuery(), now),
+            world.timelines.page_with_token(credential, "global", PageQuery(), now),
+        ):
+            with pytest.raises(Unauthorized, match=why):
+                await call
+
+    await everything(NOW)
+    await nothing(far, "expired")
+    await world.accounts.disable_user(ANN, NOW)
+    await nothing(NOW, "disabled")
+    await world.accounts.restore_user(ANN)
+    await everything(NOW)
+    assert await world.accounts.revoke(ANN, credential.digest[:10])
+    await nothing(NOW, "revoked")
+    assert not await world.accounts.revoke(ANN, credential.digest[:10])
+
+
+async def test_an_expired_token_leaves_the_list(world: OneReader) -> None:
+    """A token past its time to live is neither listed nor kept."""
+    await world.accounts.create_token(ANN, ["read"], "old", NOW, expires=NOW)
+    await world.accounts.create_token(ANN, ["read"], "new", NOW)
+    assert [token.client for token in await world.accounts.tokens(ANN)] == ["new"]
+    assert await world.redis.command("SCARD", keys.tokens(ANN)) == 1
+
+
+async def test_settings_of_a_user(world: OneReader) -> None:
+    """Settings are text by name, deleted by None; the fields of the user itself are none of them."""
+    await world.accounts.set_settings(ANN, {"max_items": "100", "theme": "dark"})
+    await world.accounts.set_settings(ANN, {"theme": None})
+    user = await world.accounts.user(ANN)
+    assert user is not None
+    assert user.settings == {"max_items": "100"}
+    with pytest.raises(InvalidRequest, match="disabled"):
+        await world.accounts.set_settings(ANN, {"disabled": "1"})
+
+
+async def test_writes_to_an_unknown_user_name_them(redis: Redis) -> None:
+    """No key is written for a user that was never made."""
+    accounts = Accounts(redis)
+    for call in (
+        accounts.create_token("bob", ["read"], "", NOW),
+        accounts.disable_user("bob", NOW),
+        accounts.set_me("bob", "x"),
+    ):
+        with pytest.raises(NotFound, match="no user 'bob'"):
+            await call
+    with pytest.raises(Unauthorized):
+        await accounts.verify(Credential("bob", "00"), NOW)
+
+
+async def test_a_page_is_one_round_trip(world: OneReader) -> None:
+    """Token, channel, ids and flags come in a single script call."""
+    await world.add("home", item(1))
+    token = await world.accounts.create_token(ANN, ["read"], "", NOW)
+    credential = world.accounts.credential(token)
+    assert credential is not None
+    calls = []
+    inner = world.redis.script
+
+    async def counting(*args: object) -> object:
+        calls.append(args)
+        return await inner(*args)  # type: ignore[arg-type]
+
+    world.redis.script = counting  # type: ignore[assignment, method-assign]
+    await world.timelines.page_with_token(credential, "home", PageQuery(), NOW)
+    await world.channels.list_with_token(credential, NOW)
+    assert len(calls) == 2

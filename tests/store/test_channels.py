@@ -1,0 +1,166 @@
+"""Channels, their order, and subscriptions."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from microsub.errors import InvalidRequest, NotFound
+from microsub.model.reader import ChannelSettings, PageQuery, Subscription
+from microsub.store import keys
+from microsub.store.port import Redis
+from microsub.store.timelines import Added
+from tests.support.one_reader import ANN, NOW, OneReader, item
+
+
+@pytest.fixture
+async def world(redis: Redis) -> OneReader:
+    world = OneReader(redis)
+    await world.begin()
+    return world
+
+
+async def uids(world: OneReader) -> list[str]:
+    return [channel.uid for channel in await world.channels.list(ANN)]
+
+
+@pytest.mark.parametrize(
+    ("name", "uid"),
+    [
+        ("Indie Web", "indie-web"),
+        ("Ünïcode — Näme", "unicode-name"),
+        ("日本語", "channel"),
+        ("Global", "global-2"),
+        ("saved", "saved-2"),
+        ("home", "home-2"),
+        ("x" * 90, "x" * 64),
+        ("a_b", "a_b"),
+    ],
+)
+async def test_a_uid_is_made_from_the_name(world: OneReader, name: str, uid: str) -> None:
+    """A uid is short, safe in a path, unique, and never a reserved one."""
+    assert (await world.channels.create(ANN, name, NOW)).uid == uid
+
+
+async def test_creating_a_name_twice_finds_the_channel(world: OneReader) -> None:
+    """Also when two requests come at once, one name makes one channel."""
+    made = await asyncio.gather(*(world.channels.create(ANN, "News", NOW) for _ in range(10)))
+    assert {channel.uid for channel in made} == {"news"}
+    assert (await world.channels.create(ANN, " Notifications ", NOW)).uid == "notifications"
+    assert await uids(world) == ["notifications", "home", "work", "news"]
+
+
+async def test_given_uids_are_checked(world: OneReader) -> None:
+    """Reserved and malformed uids are refused, and one that exists is found whatever its name."""
+    for uid in ("global", "saved", "a.b", "", "x" * 65):
+        with pytest.raises(InvalidRequest, match="uid"):
+            await world.channels.create(ANN, "Name", NOW, uid)
+    assert (await world.channels.create(ANN, "Other", NOW, "home")).name == "Home"
+    assert (await world.channels.create(ANN, "Other", NOW, "notifications")).name == "Notifications"
+    for name in ("", "   ", "x" * 301):
+        with pytest.raises(InvalidRequest, match="name"):
+            await world.channels.create(ANN, name, NOW)
+
+
+async def test_a_rename_keeps_the_uid(world: OneReader) -> None:
+    """Clients keep settings by uid, so a new name changes nothing else."""
+    channel = await world.channels.rename(ANN, "home", "Friends", NOW + 5)
+    assert (channel.uid, channel.name) == ("home", "Friends")
+    assert await world.channels.changed(ANN, "home") == NOW + 5
+
+
+async def test_settings_come_back_as_they_were_set(world: OneReader) -> None:
+    """Settings survive the round trip, are listed with the channel, and can be reset."""
+    settings = ChannelSettings(unread="boolean", keep_read_days=2.5, max_items=0, filters={"exclude": ["x"]})
+    await world.channels.set_settings(ANN, "home", settings, NOW)
+    assert (await world.channels.get(ANN, "home")).settings == settings
+    assert [channel.settings for channel in await world.channels.list(ANN)][1] == settings
+    await world.channels.set_settings(ANN, "home", ChannelSettings(), NOW)
+    assert (await world.channels.get(ANN, "home")).settings == ChannelSettings()
+
+
+async def test_order_permutes_the_named_channels_among_their_places(world: OneReader) -> None:
+    """Others stay where they are, and notifications stays first even when it is named."""
+    for name in ("a", "b", "c"):
+        await world.channels.create(ANN, name, NOW)
+    await world.channels.order(ANN, ["c", "a"])
+    assert await uids(world) == ["notifications", "home", "work", "c", "b", "a"]
+    await world.channels.order(ANN, ["b", "notifications", "home", "b"])
+    assert await uids(world) == ["notifications", "b", "work", "c", "home", "a"]
+    with pytest.raises(NotFound, match="no channel 'zz'"):
+        await world.channels.order(ANN, ["a", "zz", "b"])
+    assert await uids(world) == ["notifications", "b", "work", "c", "home", "a"]
+
+
+async def test_a_deleted_channel_leaves_nothing(world: OneReader) -> None:
+    """A deletion takes timeline, rules and subscriptions along, and tells which feeds to unsubscribe."""
+    await world.add("home", item(1))
+    assert await world.channels.delete(ANN, "home") == ["1"]
+    assert await uids(world) == ["notifications", "work"]
+    assert await world.redis.command("KEYS", "*:home*") == []
+    assert await world.add("home", item(2)) == Added(subscribed=False)
+    with pytest.raises(NotFound, match="no channel 'home'"):
+        await world.channels.delete(ANN, "home")
+    with pytest.raises(InvalidRequest, match="notifications"):
+        await world.channels.delete(ANN, "notifications")
+
+
+async def test_a_removed_channel_comes_back_whole(world: OneReader) -> None:
+    """A channel that was put aside is neither listed, read nor filled, and returns with place, items and feeds."""
+    await world.add("home", item(1))
+    assert await world.channels.disable(ANN, "home", NOW) == ["1"]
+    assert await uids(world) == ["notifications", "work"]
+    assert await world.channels.removed(ANN) == {"home": NOW}
+    assert await world.add("home", item(2)) == Added(subscribed=False)
+    assert await world.ids("global") == []
+    for call in (
+        world.channels.get(ANN, "home"),
+        world.timelines.page(ANN, "home", PageQuery(), NOW),
+        world.timelines.mark_all_read(ANN, "home", NOW),
+        world.channels.follow(ANN, "home", "2", "u", NOW),
+        world.channels.disable(ANN, "home", NOW),
+    ):
+        with pytest.raises(NotFound, match="no channel 'home'"):
+            await call
+    assert (await world.channels.create(ANN, "home", NOW)).uid == "home-2"
+    assert await world.channels.restore(ANN, "home") == ["1"]
+    assert await uids(world) == ["notifications", "home", "work", "home-2"]
+    assert await world.ids("home") == ["1"]
+    assert await world.unread("home") == 1
+
+
+async def test_subscriptions_are_kept_per_channel(world: OneReader) -> None:
+    """Following is idempotent; names and addresses can change; a feed that moved takes its followers along."""
+    assert await world.channels.follow(ANN, "work", "7", "https://seven.example/", 1700000000.123456, "Seven")
+    assert not await world.channels.follow(ANN, "work", "7", "https://other.example/", NOW)
+    seven = Subscription("7", "https://seven.example/", 1700000000.123456, "Seven")
+    assert await world.channels.subscriptions(ANN, "work") == [seven]
+    assert [sub.feed for sub in (await world.channels.all_subscriptions(ANN))["home"]] == ["1"]
+    await world.channels.update_subscription(ANN, "work", "7", name="")
+    await world.channels.update_subscription(ANN, "work", "7", url="https://8.example/", new_feed="8")
+    moved = Subscription("8", "https://8.example/", 1700000000.123456, None)
+    assert await world.channels.subscriptions(ANN, "work") == [moved]
+    assert await world.redis.command("HKEYS", keys.channel_unfilled(ANN, "work")) == [b"8"]
+    assert await world.channels.update_subscription(ANN, "work", "7", name="x") is None
+    assert await world.channels.unfollow(ANN, "work", "8")
+    assert not await world.channels.unfollow(ANN, "work", "8")
+    assert await world.redis.command("EXISTS", keys.channel_unfilled(ANN, "work")) == 0
+
+
+async def test_writes_need_a_channel(world: OneReader) -> None:
+    """An unknown user or channel is named, and nothing is written."""
+    channels = world.channels
+    for call in (
+        channels.rename(ANN, "nix", "x", NOW),
+        channels.set_settings(ANN, "nix", ChannelSettings(), NOW),
+        channels.follow(ANN, "nix", "1", "u", NOW),
+        channels.unfollow(ANN, "nix", "1"),
+        channels.subscriptions(ANN, "nix"),
+        channels.restore(ANN, "nix"),
+    ):
+        with pytest.raises(NotFound, match="no channel 'nix'"):
+            await call
+    with pytest.raises(NotFound, match="no user 'bob'"):
+        await channels.create("bob", "x", NOW)
+    assert await channels.list("bob") == []
