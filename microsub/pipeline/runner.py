@@ -24,7 +24,7 @@ from microsub.pipeline.turn import HAND_BACK_SECONDS, LEASE_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from microsub.pipeline.presence import Presence
+    from microsub.store.presence import Presence
     from microsub.pipeline.turn import Turn
     from microsub.store.schedule import HostLease, Schedule
 

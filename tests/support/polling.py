@@ -17,7 +17,7 @@ from microsub.pipeline.moving import Mover
 from microsub.pipeline.on_demand import PollNow
 from microsub.pipeline.parsing import ParsePool
 from microsub.pipeline.poll import Poller, PollResult
-from microsub.pipeline.presence import Presence
+from microsub.store.presence import Presence
 from microsub.pipeline.runner import Worker
 from microsub.pipeline.turn import Turn
 from microsub.store.accounts import Accounts

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from microsub.store import keys
-
-if TYPE_CHECKING:
-    from microsub.store.port import Redis
+from microsub.store.port import Redis
 
 SIGN_SECONDS = 60
 """How long a sign of life counts. A worker gives one several times as often."""
