@@ -95,8 +95,11 @@ class BackendFile:
             surplus.unlink(missing_ok=True)
 
     async def changes(self, stop: asyncio.Event) -> AsyncIterator[None]:
-        """One yield each time when the file may have become another one: replaced, written in place, gone or back."""
+        """One yield at the start, and one each time when the file may have become another one: replaced, written in
+        place, gone or back.
+        """
         seen = self._stamp()
+        yield
         while not stop.is_set():
             try:
                 async for _ in awatch(

@@ -1,0 +1,390 @@
+"""backend.json and the stores kept in step: edits are applied as they are saved, API changes are written back.
+
+`look` and `write_back` are single steps that may be repeated at any time; `run` calls them when there is reason to.
+One process at a time does either, under a lease. What is remembered as applied is the base of the next merge; it is
+written last, so a crash only means that the same file is applied again, which does nothing where it was done.
+
+No ping-pong: what `write_back` puts into the file is remembered as applied at once, so the change of the file that it
+causes is none to `look`; and a file that isn't the applied one is never written over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import structlog
+
+from microsub.config.backend import Backend
+from microsub.config.document import Document, Report, check, examine, parse, unreadable
+from microsub.config.jsontext import rewrite
+from microsub.config.merge import Merge, merge
+from microsub.config.writeback import edited
+from microsub.errors import ConfigError, RequestError, StoreError
+from microsub.formats.identity import canonical_feed_url, normalise_profile
+from microsub.services.applying import Applier
+from microsub.services.backend_file import BackendFile, FileState
+from microsub.store.applied import AppliedFile
+
+__all__ = ["Configuration", "Outcome", "Report", "Status", "Timing", "check"]
+
+log = structlog.get_logger(__name__)
+
+Outcome = Literal["applied", "unchanged", "invalid", "missing", "outdated", "busy"]
+
+RESTORABLE = 30 * 86_400.0
+"""Seconds for which what was removed from backend.json can be restored."""
+
+
+class AppliedPort(Protocol):
+    """What is needed of `store.applied.Applied` besides settings."""
+
+    async def last(self) -> AppliedFile | None: ...
+    async def remember(self, file: AppliedFile, *, instead_of: str) -> bool: ...
+    async def take(self, token: str, seconds: float) -> bool: ...
+    async def keep(self, token: str, seconds: float) -> bool: ...
+    async def give_back(self, token: str) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds: how long a lease holds, and how often it is asked for; how long a file that can't be read may still be
+    in the middle of being written; how long to wait after an API change for more of them, and at most; how often to
+    look for changes that other processes made through the API; how long to wait after Redis was away.
+    """
+
+    lease: float = 30.0
+    retry: float = 0.2
+    settle: float = 0.3
+    quiet: float = 2.0
+    longest_quiet: float = 10.0
+    compare: float = 15.0
+    after_failure: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """For `/health` and the admin page: when something was last applied (Unix seconds), and what is wrong now."""
+
+    applied_at: float | None = None
+    problems: tuple[ConfigError, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+class _LeaseLostError(Exception):
+    """The lease has passed to another process, which will do the rest."""
+
+
+class Configuration:
+    """Keeps the backend file and the stores in step. `clock` gives Unix time in seconds."""
+
+    def __init__(
+        self,
+        path: Path,
+        applied: AppliedPort,
+        applier: Applier,
+        *,
+        write_back: bool,
+        environ: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.time,
+        timing: Timing | None = None,
+        on_applied: Callable[[], object] = lambda: None,
+    ) -> None:
+        self._file = BackendFile(path)
+        self._applied = applied
+        self._applier = applier
+        self._writes_back = write_back
+        self._environ = os.environ if environ is None else environ
+        self._clock = clock
+        self._timing = timing or Timing()
+        self._on_applied = on_applied
+        self._token = secrets.token_hex(8)
+        self._step = asyncio.Lock()
+        self._touched = asyncio.Event()
+        self._reported = ""
+        self._told = ""
+        self._done: tuple[str, float] | None = None
+        self.status = Status()
+
+    @property
+    def path(self) -> Path:
+        """The file as it was named."""
+        return self._file.path
+
+    def touched(self) -> None:
+        """Tell that something was changed through the API, so that it is soon written back. Never blocks."""
+        self._touched.set()
+
+    # --- from the file to the stores ---------------------------------------------------------------------------------
+
+    async def look(self) -> Outcome:
+        """Read the file and apply what an edit says. Raises StoreError; then nothing is remembered, and it is to be
+        called again.
+        """
+        async with self._step:
+            state, report = await self._read()
+            if state is None or report is None:
+                return "missing"
+            if report.document is None:
+                return "invalid"
+            if self._done == (state.digest, state.edited_at):
+                return "unchanged"
+            async with self._lease() as held:
+                outcome = await self._apply(report.document, state) if held else "busy"
+            if outcome in {"applied", "unchanged"}:
+                self._done = (state.digest, state.edited_at)
+            return outcome
+
+    async def _read(self) -> tuple[FileState | None, Report | None]:
+        """The file and what is in it. One that can't be used is read again until it holds still, because an editor may
+        be writing it in place.
+        """
+        before: str | None = None
+        while True:
+            try:
+                state = await asyncio.to_thread(self._file.read)
+            except OSError as error:
+                self._refuse(unreadable(self.path, error), key=str(error))
+                return None, None
+            report = None
+            if state is not None:
+                report = await asyncio.to_thread(examine, state.body, str(self.path), self._environ)
+                if report.ok:
+                    break
+            seen = state.digest if state is not None else "missing"
+            if seen == before:
+                break
+            before = seen
+            await asyncio.sleep(self._timing.settle)
+        if state is None or report is None:
+            self._missing()
+            return None, None
+        if report.problems:
+            self._refuse(*report.problems, key=state.digest)
+        else:
+            self._accept(report, state.digest)
+        return state, report
+
+    def _missing(self) -> None:
+        self._done = None
+        if self._reported != "missing":
+            self._reported = "missing"
+            log.warning("no backend.json; what was applied last stays active", file=str(self.path))
+
+    def _refuse(self, *problems: ConfigError, key: str) -> None:
+        self._done = None
+        self.status = Status(self.status.applied_at, problems)
+        if self._reported == key:
+            return
+        self._reported = key
+        more = len(problems) - 1
+        log.error(
+            "backend.json refused; the last good configuration stays active",
+            problem=str(problems[0]),
+            **({"more": f"{more} more, see 'microsub config check {self.path}'"} if more else {}),
+        )
+
+    def _accept(self, report: Report, key: str) -> None:
+        self.status = Status(self.status.applied_at, (), report.warnings)
+        if self._reported == key:
+            return
+        self._reported = key
+        for warning in report.warnings:
+            log.warning("backend.json", warning=warning)
+
+    async def _apply(self, document: Document, state: FileState) -> Outcome:
+        last = await self._applied.last()
+        if last is not None and last.digest == state.digest and last.backend == document.backend:
+            self.status = Status(last.at, (), self.status.warnings)
+            return "unchanged"
+        if last is not None and state.edited_at < last.edited_at:
+            log.warning(
+                "backend.json is older than the one that was applied last, so it is left alone; save it to apply it",
+                file=str(self.path),
+                applied_from=last.place,
+            )
+            return "outdated"
+        base = last.backend if last is not None else Backend()
+        merged = await self._merge(base, document.backend, state.edited_at)
+        try:
+            await self._carry_out(merged)
+        except _LeaseLostError:
+            return "busy"
+        now = self._clock()
+        record = AppliedFile(document.backend, state.digest, state.edited_at, now, str(self.path.absolute()))
+        if not await self._applied.remember(record, instead_of=last.digest if last is not None else ""):
+            return "busy"
+        self.status = Status(now, (), self.status.warnings)
+        log.info("backend.json applied", changes=len(merged.changes), conflicts=len(merged.conflicts))
+        return "applied"
+
+    async def _merge(self, base: Backend, file: Backend, edited_at: float) -> Merge:
+        names = {*base.users, *file.users}
+        edits = {name for name in names if base.users.get(name) != file.users.get(name)}
+        return merge(
+            base,
+            file,
+            await self._applier.current(edits),
+            edited_at=edited_at,
+            same_feed=canonical_feed_url,
+            same_profile=normalise_profile,
+        )
+
+    async def _carry_out(self, merged: Merge) -> None:
+        for conflict in merged.conflicts:
+            log.warning("backend.json and the API changed the same", conflict=str(conflict))
+        renewed = time.monotonic()
+        for change in merged.changes:
+            if time.monotonic() - renewed > self._timing.lease / 3:
+                if not await self._applied.keep(self._token, self._timing.lease):
+                    raise _LeaseLostError
+                renewed = time.monotonic()
+            try:
+                await self._applier.apply(change, self._clock())
+            except RequestError as error:
+                # What the change is about has gone in the meantime, or the store refuses it: it would be so next time.
+                log.warning("a change of backend.json could not be applied", change=str(change), reason=str(error))
+            else:
+                log.info("backend.json", change=str(change))
+        if merged.changes:
+            self._on_applied()
+
+    # --- from the stores to the file ---------------------------------------------------------------------------------
+
+    async def write_back(self) -> bool:
+        """Write into the file what was changed through the API; True when the file was replaced.
+
+        Does nothing while the file isn't the one that was applied: then `look` has the next word. Raises StoreError.
+        """
+        async with self._step:
+            state, report = await self._read()
+            if state is None or report is None or report.document is None:
+                return False
+            if report.document.legacy:
+                self._once("legacy", "backend.json has the old form, into which nothing is written back; "
+                           "'microsub config upgrade' brings it up to date")  # fmt: skip
+                return False
+            async with self._lease() as held:
+                return held and await self._write(report.document, state)
+
+    async def _write(self, document: Document, state: FileState) -> bool:
+        last = await self._applied.last()
+        if last is None or last.digest != state.digest or last.backend != document.backend:
+            return False
+        current = await self._applier.current()
+        raw = edited(document, current, same_feed=canonical_feed_url, same_profile=normalise_profile)
+        if raw is None:
+            return False
+        body = rewrite(document.source, raw).encode()
+        try:
+            new = parse(body, str(self.path), self._environ)
+            written = await asyncio.to_thread(self._file.replace, body, state.digest, self._clock())
+        except OSError as error:
+            self._once("unwritable", f"can't write backend.json: {(error.strerror or str(error)).lower()}")
+            return False
+        except ConfigError as error:
+            # What the API allows and the file doesn't, such as a name of 300 characters: the file stays as it is.
+            self._once(str(error), f"what was changed through the API can't be written into backend.json: {error}")
+            return False
+        if written is None or written.digest != new.digest:
+            return False  # somebody saves it right now
+        record = AppliedFile(new.backend, written.digest, written.edited_at, self._clock(), str(self.path.absolute()))
+        if await self._applied.remember(record, instead_of=last.digest):
+            self._done = (written.digest, written.edited_at)
+        self._reported = written.digest
+        log.info("changes made through the API written into backend.json", file=str(self.path))
+        return True
+
+    def _once(self, key: str, sentence: str) -> None:
+        if self._told != key:
+            self._told = key
+            log.warning(sentence, file=str(self.path))
+
+    @contextlib.asynccontextmanager
+    async def _lease(self) -> AsyncIterator[bool]:
+        """Whether this process may change something now."""
+        held = await self._applied.take(self._token, self._timing.lease)
+        try:
+            yield held
+        finally:
+            if held:
+                with contextlib.suppress(StoreError):
+                    await self._applied.give_back(self._token)
+
+    # --- all the time ------------------------------------------------------------------------------------------------
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Keep both in step until `stop` is set. Redis being away is logged and waited for."""
+        tasks = [asyncio.create_task(self._follow_file(stop))]
+        if self._writes_back:
+            tasks.append(asyncio.create_task(self._follow_api(stop)))
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow_file(self, stop: asyncio.Event) -> None:
+        async for _ in self._file.changes(stop):
+            await self._look_until_done(stop)
+
+    async def _look_until_done(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            try:
+                if await self.look() != "busy":
+                    return
+                await _pause(stop, self._timing.retry)
+            except StoreError as error:
+                log.warning("the configuration waits for Redis", reason=str(error))
+                await _pause(stop, self._timing.after_failure)
+
+    async def _follow_api(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            await self._wait_for_changes(stop)
+            if stop.is_set():
+                break
+            try:
+                await self.write_back()
+            except StoreError as error:
+                log.warning("the configuration waits for Redis", reason=str(error))
+                await _pause(stop, self._timing.after_failure)
+        with contextlib.suppress(StoreError):
+            await self.write_back()
+
+    async def _wait_for_changes(self, stop: asyncio.Event) -> None:
+        """Return a while after the last of several changes, or when it is time to look for those of others."""
+        await _first(stop, self._touched, self._timing.compare)
+        latest = time.monotonic() + self._timing.longest_quiet
+        while self._touched.is_set() and not stop.is_set() and time.monotonic() < latest:
+            self._touched.clear()
+            await _first(stop, self._touched, self._timing.quiet)
+
+    async def forget_removed(self) -> int:
+        """Delete the channels that were removed from the file longer ago than they can be restored."""
+        forgotten = await self._applier.forget(self._clock() - RESTORABLE)
+        for user, uid in forgotten:
+            log.info("removed channel deleted", user=user, channel=uid)
+        return len(forgotten)
+
+
+async def _pause(stop: asyncio.Event, seconds: float) -> None:
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)
+
+
+async def _first(one: asyncio.Event, other: asyncio.Event, seconds: float) -> None:
+    """Wait until one of the two is set, or the time is over."""
+    tasks = [asyncio.ensure_future(event.wait()) for event in (one, other)]
+    try:
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
