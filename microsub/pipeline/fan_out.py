@@ -70,7 +70,8 @@ class FanOut:
             return
 
         async def one(user: str, uid: str) -> int:
-            return len(await self._timelines.settle(user, uid, items, now))
+            moved = await asyncio.gather(*(self._timelines.recheck(user, uid, item, now) for item in items))
+            return sum(moved)
 
         await self._for_subscribers(feed_id, one)
 

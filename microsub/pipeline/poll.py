@@ -19,7 +19,7 @@ from microsub.config.backend import InstanceSettings
 from microsub.errors import ParseError
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
 from microsub.formats.identity import host_of, mask_credentials
-from microsub.metrics import FETCH_SECONDS, ITEMS_NEW, ITEMS_UPDATED, POLLS
+from microsub.metrics import FETCH_SECONDS, ITEMS_NEW, ITEMS_UPDATED, POLL_DELAY, POLLS
 from microsub.pipeline.fan_out import FanOut
 from microsub.pipeline.policy import poll_policy
 from microsub.pipeline.record import fields_of, held_until, history_of
@@ -131,6 +131,8 @@ class Poller:
             # use up the "newest ten" of a first fill.
             await self.deliver_pending(feed)
         due = FeedDue(feed, self._clock())
+        if feed.next_poll is not None:
+            POLL_DELAY.observe(max(0.0, due.asked - feed.next_poll))
         result = await self._conclude(due, await self._fetch(feed, subscribers))
         POLLS.labels(result.outcome).inc()
         _log(feed, result)

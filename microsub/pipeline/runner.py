@@ -24,8 +24,8 @@ from microsub.pipeline.turn import HAND_BACK_SECONDS, LEASE_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from microsub.store.presence import Presence
     from microsub.pipeline.turn import Turn
+    from microsub.store.presence import Presence
     from microsub.store.schedule import HostLease, Schedule
 
 log = structlog.get_logger(__name__)

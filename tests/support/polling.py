@@ -17,7 +17,6 @@ from microsub.pipeline.moving import Mover
 from microsub.pipeline.on_demand import PollNow
 from microsub.pipeline.parsing import ParsePool
 from microsub.pipeline.poll import Poller, PollResult
-from microsub.store.presence import Presence
 from microsub.pipeline.runner import Worker
 from microsub.pipeline.turn import Turn
 from microsub.store.accounts import Accounts
@@ -25,6 +24,7 @@ from microsub.store.channels import Channels
 from microsub.store.feeds import FeedRecord, Feeds
 from microsub.store.items import Items
 from microsub.store.port import Redis
+from microsub.store.presence import Presence
 from microsub.store.schedule import Schedule
 from microsub.store.timelines import Timelines
 

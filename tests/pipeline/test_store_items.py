@@ -1,0 +1,91 @@
+"""Places, dates and identities of what is stored."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from microsub.model.jf2 import Card, Content, Entry, Feed
+from microsub.pipeline.store_items import content_hash, items_to_store
+
+NOW = 1_700_000_000.25
+DAY = datetime(2023, 1, 2, 3, 4, 5, 678_900, tzinfo=UTC)
+
+
+def feed(*entries: Entry) -> Feed:
+    return Feed("http://a.test/feed", "rss", entries=entries)
+
+
+def entry(guid: str, published: datetime | None = None, **parts: object) -> Entry:
+    return Entry(guid=guid, name=guid, published=published, **parts)  # type: ignore[arg-type]
+
+
+def test_ties_keep_the_documents_order() -> None:
+    """60 undated entries get 60 scores, the first the largest, all within a millisecond of the discovery."""
+    found = items_to_store(feed(*(entry(f"e{n}") for n in range(60))), NOW)
+    scores = [item.score for item in found]
+    assert scores == sorted(scores, reverse=True)
+    assert len(set(scores)) == 60
+    assert scores[-1] == NOW
+    assert round((scores[0] - NOW) * 1e6) == 59
+
+
+def test_a_dated_entry_scores_its_milliseconds() -> None:
+    """Microseconds are for ties, so the last entry of an instant has none."""
+    found = items_to_store(feed(entry("b", DAY), entry("x", DAY - timedelta(1)), entry("a", DAY)), NOW)
+    assert [item.score for item in found] == [
+        DAY.replace(microsecond=678_001).timestamp(),
+        DAY.replace(microsecond=678_000).timestamp() - 86400,
+        DAY.replace(microsecond=678_000).timestamp(),
+    ]
+
+
+def test_no_date_lies_in_the_future() -> None:
+    """A date to come is taken for the time of discovery, on the wire as well; so is a missing one."""
+    late = datetime(2100, 1, 1, tzinfo=UTC)
+    ahead, undated = items_to_store(feed(entry("a", late, updated=late), entry("b")), NOW)
+    discovered = datetime.fromtimestamp(NOW, UTC)
+    assert ahead.entry.published == ahead.entry.updated == undated.entry.published == discovered
+    assert undated.entry.updated is None
+    assert ahead.score > undated.score
+
+
+def test_dates_before_1970_and_offsets() -> None:
+    """The year 1 is a date like any other; an offset is arithmetic."""
+    old, offset = items_to_store(
+        feed(
+            entry("a", datetime(1, 1, 1, tzinfo=UTC)),
+            entry("b", datetime.fromisoformat("2020-01-01T02:00:00+02:00")),
+        ),
+        NOW,
+    )
+    assert old.score == -62135596800
+    assert offset.score == datetime(2020, 1, 1, tzinfo=UTC).timestamp()
+
+
+def test_an_entry_that_is_listed_twice_counts_once() -> None:
+    """Its first place is the one that counts."""
+    found = items_to_store(feed(entry("a", DAY), entry("b", DAY), entry("a", DAY)), NOW)
+    assert [item.guid for item in found] == ["a", "b"]
+
+
+def test_the_hash_sees_what_readers_see() -> None:
+    """Title, content, author and enclosures make an edit; dates and guids don't."""
+    before = Entry(guid="a", name="A", content=Content("<p>x</p>", "x"), published=DAY)
+    same = Entry(guid="b", name="A", content=Content("<p>x</p>", "x"), published=None, updated=DAY)
+    assert content_hash(before) == content_hash(same)
+    for edited in (
+        Entry(name="B", content=Content("<p>x</p>", "x")),
+        Entry(name="A", content=Content("<p>y</p>", "y")),
+        Entry(name="A", content=Content("<p>x</p>", "x"), author=Card(name="C")),
+        Entry(name="A", content=Content("<p>x</p>", "x"), audio=("http://a.test/a.mp3",)),
+    ):
+        assert content_hash(edited) != content_hash(before)
+
+
+def test_authors_are_compared_in_normal_form() -> None:
+    """The author that mutes are held against is the profile URL, normalised, or nothing."""
+    found = items_to_store(
+        feed(entry("a", author=Card(url="HTTP://Ann.test")), entry("b", author=Card(name="Bo")), entry("c")), NOW
+    )
+    assert [item.author for item in found][1:] == ["", ""]
+    assert "ann.test" in found[0].author
