@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from microsub.model.jf2 import Card, Content, Enclosure, Entry
+from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
 
 _STRINGS = ("uid", "url", "name", "summary")
 _LISTS = ("category", "photo", "video", "audio", "syndication", "like_of", "repost_of", "bookmark_of", "in_reply_to")
@@ -57,6 +57,18 @@ def to_wire(entry: Entry) -> dict[str, Any]:
         wire["refs"] = {
             url: card_to_wire(ref) if isinstance(ref, Card) else to_wire(ref) for url, ref in entry.refs.items()
         }
+    return wire
+
+
+def feed_to_wire(feed: Feed) -> dict[str, Any]:
+    """`feed` as a jf2 feed with its entries as `children`, for people and programs that look at a single document."""
+    wire: dict[str, Any] = {"type": "feed", "format": feed.format}
+    for name in ("url", "name", "home", "photo", "description", "ttl", "hub", "self_url"):
+        if (value := getattr(feed, name)) is not None:
+            wire[_HYPHEN.get(name, name.replace("_", "-"))] = value
+    if feed.author is not None:
+        wire["author"] = card_to_wire(feed.author)
+    wire["children"] = [to_wire(entry) for entry in feed.entries]
     return wire
 
 

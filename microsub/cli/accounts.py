@@ -1,0 +1,145 @@
+"""`microsub user` and `microsub token`: who may come in, and with what."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from microsub import wiring
+from microsub.cli.options import STORE_FLAGS, fail, print_json, run, settings_flags
+from microsub.config.settings import Settings
+from microsub.model.scopes import ALL_SCOPES, read_scopes
+
+
+@click.group()
+def user() -> None:
+    """List and add users. Users declared in backend.json need no command."""
+
+
+@user.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@settings_flags(*STORE_FLAGS)
+def user_list(settings: Settings, as_json: bool) -> None:
+    """List all users with their identity and the number of their channels."""
+
+    async def work() -> list[dict[str, object]]:
+        async with wiring.open_stores(settings) as stores:
+            return [
+                {
+                    "name": found.name,
+                    "me": found.me,
+                    "disabled": found.disabled,
+                    "channels": len(await stores.channels.list(found.name)),
+                }
+                for found in await stores.accounts.users()
+            ]
+
+    rows = run(work())
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        state = "  (disabled)" if row["disabled"] else ""
+        click.echo(f"{row['name']}  {row['me'] or '-'}  {row['channels']} channels{state}")
+
+
+@user.command("add")
+@click.argument("name")
+@click.option("--me", default="", help="The URL that identifies the user, such as https://alice.example/.")
+@settings_flags(*STORE_FLAGS)
+def user_add(settings: Settings, name: str, me: str) -> None:
+    """Add the user NAME.
+
+    Example: microsub user add alice --me https://alice.example/
+    """
+
+    async def work() -> None:
+        async with wiring.open_stores(settings) as stores:
+            if await stores.accounts.user(name) is not None:
+                fail(f"there is already a user '{name}'")
+            await stores.accounts.add_user(name, me, time.time())
+            await wiring.configuration(settings, stores).write_back()
+
+    run(work())
+    click.echo(f"added {name}; now make a token: microsub token create {name}")
+
+
+@click.group()
+def token() -> None:
+    """Make, list and revoke the tokens that reader apps use."""
+
+
+@token.command("create")
+@click.argument("user_name", metavar="USER")
+@click.option(
+    "--scope",
+    default=" ".join(ALL_SCOPES),
+    show_default=True,
+    help="What the token allows, separated by spaces.",
+)
+@click.option("--client", default="command line", show_default=True, help="A name by which you know it again.")
+@click.option("--days", type=click.FloatRange(min=0, min_open=True), help="Days until it expires; default: never.")
+@settings_flags(*STORE_FLAGS)
+def token_create(settings: Settings, user_name: str, scope: str, client: str, days: float | None) -> None:
+    """Make a token for USER and print it, and nothing else. It is shown only this once.
+
+    Example: TOKEN=$(microsub token create alice --scope "read follow")
+    """
+
+    async def work() -> str:
+        async with wiring.open_stores(settings) as stores:
+            await wiring.require_user(settings, stores, user_name)
+            now = time.time()
+            expires = now + days * 86400 if days else None
+            return await stores.accounts.create_token(user_name, read_scopes(scope), client, now, expires)
+
+    click.echo(run(work()))
+
+
+@token.command("list")
+@click.argument("user_name", metavar="USER")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@settings_flags(*STORE_FLAGS)
+def token_list(settings: Settings, user_name: str, as_json: bool) -> None:
+    """List the tokens of USER: the id to revoke each by, its client, scopes and dates. Never the token itself."""
+
+    async def work() -> list[dict[str, object]]:
+        async with wiring.open_stores(settings) as stores:
+            await wiring.require_user(settings, stores, user_name)
+            return [
+                {
+                    "id": found.digest[:12],
+                    "client": found.client,
+                    "scope": " ".join(sorted(found.scopes)),
+                    "created": found.created,
+                    "expires": found.expires,
+                }
+                for found in await stores.accounts.tokens(user_name)
+            ]
+
+    rows = run(work())
+    if as_json:
+        print_json(rows)
+        return
+    for row in rows:
+        made = time.strftime("%Y-%m-%d", time.gmtime(float(str(row["created"]))))
+        until = row["expires"] and time.strftime("%Y-%m-%d", time.gmtime(float(str(row["expires"]))))
+        click.echo(f"{row['id']}  {made}  {until or 'never expires'}  {row['client']}  [{row['scope']}]")
+
+
+@token.command("revoke")
+@click.argument("user_name", metavar="USER")
+@click.argument("token_id", metavar="ID")
+@settings_flags(*STORE_FLAGS)
+def token_revoke(settings: Settings, user_name: str, token_id: str) -> None:
+    """Revoke the token ID of USER at once. The id is what `token list` shows."""
+
+    async def work() -> int:
+        async with wiring.open_stores(settings) as stores:
+            await wiring.require_user(settings, stores, user_name)
+            return await stores.accounts.revoke(user_name, token_id)
+
+    if not run(work()):
+        fail(f"{user_name} has no token '{token_id}'; see: microsub token list {user_name}")
+    click.echo("revoked")

@@ -1,0 +1,87 @@
+"""`microsub config`: look at backend.json before the server does, and bring an old file up to date."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import click
+
+from microsub.cli.options import FAILED, fail, print_json, settings_flags
+from microsub.config import document
+from microsub.config.document import Report
+from microsub.config.settings import Settings
+
+
+@click.group()
+def config() -> None:
+    """Check and upgrade backend.json."""
+
+
+@config.command("check")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@settings_flags("backend")
+@click.pass_context
+def check(context: click.Context, settings: Settings, file: Path | None, as_json: bool) -> None:
+    """Say whether the server would take FILE (default: the one that it reads), and what is wrong with it.
+
+    Every problem names the file, the place in it, what stands there, and what was expected.
+    Exit code 1 when there is a problem.
+    """
+    report = document.check(file or settings.backend, os.environ)
+    if as_json:
+        print_json(_as_dict(report))
+    else:
+        _print_report(report)
+    if not report.ok:
+        context.exit(FAILED)
+
+
+def _as_dict(report: Report) -> dict[str, object]:
+    problems = [
+        {"path": problem.path, "found": problem.found, "expected": problem.expected} for problem in report.problems
+    ]
+    return {"file": report.file, "ok": report.ok, "problems": problems, "warnings": list(report.warnings)}
+
+
+def _print_report(report: Report) -> None:
+    for problem in report.problems:
+        click.echo(f"error    {problem}", err=True)
+    for warning in report.warnings:
+        click.echo(f"warning  {warning}", err=True)
+    if report.document is None:
+        return
+    users = report.document.backend.users
+    channels = [channel for user in users.values() for channel in user.channels]
+    feeds = {feed.url for channel in channels for feed in channel.feeds}
+    click.echo(f"{report.file}: good; {len(users)} users, {len(channels)} channels, {len(feeds)} different feeds")
+    if report.document.legacy:
+        click.echo("It has the old single-user form, which works as it is; `microsub config upgrade` writes it anew.")
+
+
+@config.command("upgrade")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.option("--in-place", is_flag=True, help="Replace the file; the old one stays beside it as FILE.old.")
+@settings_flags("backend")
+def upgrade(settings: Settings, file: Path | None, in_place: bool) -> None:
+    """Print the old single-user FILE in today's form. Nothing in `${…}` is expanded.
+
+    Example: microsub config upgrade old.json > backend.json
+    """
+    path = file or settings.backend
+    report = document.check(path, os.environ)
+    if report.document is None:
+        _print_report(report)
+        fail(f"{path} can't be upgraded before this is mended")
+    text = json.dumps(report.document.raw, indent=2, ensure_ascii=False) + "\n"
+    if not in_place:
+        click.echo(text, nl=False)
+        return
+    try:
+        path.replace(path.with_name(path.name + ".old"))
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"{path}: {error.strerror}") from None
+    click.echo(f"{path} is upgraded; the old file is {path.name}.old")

@@ -1,0 +1,81 @@
+"""Flags that are made from `microsub.config.SETTINGS`, and the one way a command ends with an error."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from typing import Any, NoReturn, TypeVar
+
+import click
+import orjson
+
+from microsub.config.settings import SETTINGS, Settings, misspelt_variables, read_settings
+from microsub.errors import ConfigError, MicrosubError
+
+T = TypeVar("T")
+
+STORE_FLAGS = ("backend", "data_dir", "redis_url", "log_format", "log_level")
+FETCH_FLAGS = ("allow_private_networks", "http_proxy")
+WEB_FLAGS = ("host", "port", "base_url", "item_cache_mb")
+WORK_FLAGS = ("fetch_concurrency", "write_back")
+
+FAILED = 1
+"""Exit code: the command ran and what it was asked to do failed. Wrong usage is 2, as click has it."""
+
+
+def settings_flags(*names: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Give a command the flags of the named settings; it receives `settings`, a finished `Settings`."""
+
+    def decorate(command: Callable[..., T]) -> Callable[..., T]:
+        @functools.wraps(command)
+        def wrapper(*args: Any, **kwargs: Any) -> T:
+            flags = {name: kwargs.pop(name) for name in names}
+            for sentence in misspelt_variables(os.environ):
+                click.echo(f"warning: {sentence}", err=True)
+            return command(*args, settings=read(flags), **kwargs)
+
+        decorated: Callable[..., T] = wrapper
+        for setting in reversed([s for s in SETTINGS if s.name in names]):
+            default = f" [default: {setting.default}]" if setting.default else ""
+            decorated = click.option(
+                setting.flag,
+                setting.name,
+                default=None,
+                metavar="|".join(setting.choices) or setting.kind.upper().replace(" ", "_"),
+                help=f"{setting.help} [{setting.variable}]{default}",
+            )(decorated)
+        return decorated
+
+    return decorate
+
+
+def read(flags: dict[str, object]) -> Settings:
+    """Settings from the environment and `flags`; ends the program with exit code 2 where one can't be used."""
+    try:
+        return read_settings(os.environ, flags)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from None
+
+
+def fail(message: str) -> NoReturn:
+    """End with exit code 1 and one line on standard error."""
+    click.echo(f"microsub: {message}", err=True)
+    sys.exit(FAILED)
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` on a fresh event loop; an expected error ends the program in one clear line."""
+    try:
+        return asyncio.run(work)
+    except MicrosubError as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def print_json(value: object) -> None:
+    """Print `value` as indented JSON, for programs that read what a command says."""
+    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())

@@ -1,0 +1,26 @@
+"""The scopes of Microsub tokens (https://indieweb.org/Microsub-spec#Scopes).
+
+`read` covers all reading and marking; `follow`, `mute`, `block` and `channels` cover the writes of the actions of the
+same name. Tokens may carry foreign scopes (`create`, `profile`, …), which mean nothing here.
+"""
+
+from __future__ import annotations
+
+from microsub.errors import InvalidRequest
+
+ALL_SCOPES = ("read", "follow", "mute", "block", "channels")
+
+
+def read_scopes(text: str) -> frozenset[str]:
+    """The scopes in `text`, which separates them by spaces.
+
+    Raises InvalidRequest when one isn't a scope by RFC 6749 (visible ASCII without quote and backslash), or none is
+    given.
+    """
+    scopes = text.split()
+    for scope in scopes:
+        if not all(0x21 <= ord(c) <= 0x7E and c not in '"\\' for c in scope):
+            raise InvalidRequest(f"found the scope '{scope}', expected names such as {' '.join(ALL_SCOPES)}")
+    if not scopes:
+        raise InvalidRequest(f"found no scope, expected one or more of {' '.join(ALL_SCOPES)}")
+    return frozenset(scopes)

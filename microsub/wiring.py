@@ -1,0 +1,294 @@
+"""The composition root: from settings to clients, from clients to stores, from stores to services and processes.
+
+Everything is built here and passed on by argument. Each `open_…` is a context manager that takes down, in reverse,
+what it put up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, replace
+
+import structlog
+from starlette.types import ASGIApp
+
+from microsub.app import create_app
+from microsub.config.settings import Settings, mask_password
+from microsub.errors import NotFound
+from microsub.fetch import Fetcher, FetchSettings
+from microsub.formats.identity import mask_credentials
+from microsub.model.scopes import ALL_SCOPES
+from microsub.pipeline.fan_out import FanOut, TimelineLimits
+from microsub.pipeline.moving import Mover
+from microsub.pipeline.on_demand import PollNow, PollReport
+from microsub.pipeline.parsing import ParsePool
+from microsub.pipeline.poll import Poller
+from microsub.pipeline.runner import Worker
+from microsub.pipeline.turn import Turn
+from microsub.services.applying import Applier
+from microsub.services.bundle import Services
+from microsub.services.configuration import Configuration
+from microsub.services.curating import Curating
+from microsub.services.directory import Directory
+from microsub.services.following import Following
+from microsub.services.health import Health
+from microsub.services.in_force import SettingsInForce
+from microsub.services.reading import Reading
+from microsub.services.retention import Retention
+from microsub.services.rules import RuleBook
+from microsub.services.search import Search
+from microsub.store.accounts import Accounts
+from microsub.store.applied import Applied
+from microsub.store.channels import Channels
+from microsub.store.connect import connect
+from microsub.store.embedded import start_embedded
+from microsub.store.feeds import Feeds
+from microsub.store.itemcache import ItemCache
+from microsub.store.items import Items
+from microsub.store.migrations import migrate
+from microsub.store.port import Redis
+from microsub.store.presence import Presence
+from microsub.store.rules import Rules
+from microsub.store.schedule import Schedule
+from microsub.store.timelines import Timelines
+from microsub.store.tracking import Tracker
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Stores:
+    """One connection and everything that stands on it. `where` tells people where the data is."""
+
+    redis: Redis
+    url: str
+    where: str
+    accounts: Accounts
+    channels: Channels
+    timelines: Timelines
+    rules: Rules
+    feeds: Feeds
+    items: Items
+    schedule: Schedule
+    applied: Applied
+    presence: Presence
+    in_force: SettingsInForce
+
+
+@contextlib.asynccontextmanager
+async def open_stores(settings: Settings) -> AsyncIterator[Stores]:
+    """Connect to Redis, the embedded one when no other is given, and bring its data to the present layout.
+
+    Raises ConfigError, StoreUnavailable or SchemaMismatch.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        url = settings.redis_url
+        where = f"Redis at {mask_password(url)}" if url else ""
+        if url is None:
+            embedded = await asyncio.to_thread(start_embedded, settings.data_dir)
+            stack.push_async_callback(asyncio.to_thread, embedded.stop)
+            url, where = embedded.url, f"{embedded.data_dir} (embedded Redis {embedded.version})"
+        redis = await connect(url)
+        stack.push_async_callback(redis.aclose)
+        await migrate(redis)
+        yield _stores(redis, url, where)
+
+
+def _stores(redis: Redis, url: str, where: str) -> Stores:
+    items = Items(redis)
+    channels = Channels(redis)
+    applied = Applied(redis)
+    return Stores(
+        redis=redis,
+        url=url,
+        where=where,
+        accounts=Accounts(redis),
+        channels=channels,
+        timelines=Timelines(redis, items),
+        rules=Rules(redis, items),
+        feeds=Feeds(redis),
+        items=items,
+        schedule=Schedule(redis),
+        applied=applied,
+        presence=Presence(redis),
+        in_force=SettingsInForce(applied, channels),
+    )
+
+
+def following(stores: Stores) -> Following:
+    """The use case that connects channels with feeds."""
+    return Following(
+        stores.channels, stores.feeds, stores.items, stores.timelines, stores.schedule, _TimelineLimits(stores)
+    )
+
+
+class _TimelineLimits:
+    """What a timeline takes, from the settings in force."""
+
+    def __init__(self, stores: Stores) -> None:
+        self._in_force = stores.in_force
+
+    async def __call__(self, user: str, uid: str) -> TimelineLimits:
+        limits = await self._in_force.limits(user, uid)
+        return TimelineLimits(items=limits.max_items or 0, fresh=limits.first_fetch_unread or 0)
+
+
+# --- configuration -------------------------------------------------------------------------------------------------
+
+
+def configuration(settings: Settings, stores: Stores) -> Configuration:
+    """The service that keeps backend.json and the stores in step."""
+    applier = Applier(stores.accounts, stores.channels, stores.feeds, stores.rules, following(stores), stores.applied)
+    return Configuration(
+        settings.backend,
+        stores.applied,
+        applier,
+        write_back=settings.writes_back,
+        on_applied=stores.in_force.forget,
+    )
+
+
+@contextlib.asynccontextmanager
+async def open_configuration(settings: Settings, stores: Stores) -> AsyncIterator[Configuration]:
+    """Apply backend.json, and every later version of it, within the block."""
+    stop = asyncio.Event()
+    service = configuration(settings, stores)
+    await service.look()
+    task = asyncio.create_task(service.run(stop), name="configuration")
+    try:
+        yield service
+    finally:
+        stop.set()
+        await task
+
+
+# --- fetching and polling ------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def open_fetcher(settings: Settings) -> AsyncIterator[Fetcher]:
+    """The door to the web."""
+    plain = FetchSettings(allow_private_networks=settings.allow_private_networks, proxy=settings.http_proxy)
+    fetcher = Fetcher(replace(plain, about=settings.base_url) if settings.base_url else plain)
+    try:
+        yield fetcher
+    finally:
+        await fetcher.aclose()
+
+
+@contextlib.asynccontextmanager
+async def open_worker(settings: Settings, stores: Stores) -> AsyncIterator[Worker]:
+    """A worker that hasn't begun yet."""
+    async with open_fetcher(settings) as fetcher:
+        parser = ParsePool()
+        fan_out = FanOut(stores.feeds, stores.timelines, _TimelineLimits(stores))
+        poller = Poller(
+            stores.feeds,
+            stores.items,
+            fan_out,
+            fetcher,
+            parser,
+            mover=Mover(stores.feeds, stores.items, stores.channels, stores.schedule, fan_out),
+            settings=stores.in_force.instance_now,
+        )
+        try:
+            turn = Turn(stores.schedule, stores.feeds, poller, settings=stores.in_force.instance_now)
+            yield Worker(stores.schedule, turn, stores.presence, hosts_at_once=settings.fetch_concurrency)
+        finally:
+            parser.close()
+
+
+@contextlib.asynccontextmanager
+async def running_worker(settings: Settings, stores: Stores, *, grace: float) -> AsyncIterator[Worker]:
+    """A worker that polls and cleans up within the block; it gets `grace` seconds to finish what it has in hand."""
+    async with open_worker(settings, stores) as worker:
+        polling = asyncio.create_task(worker.run(grace), name="worker")
+        cleaning = asyncio.create_task(retention(stores).run_for_ever(), name="retention")
+        try:
+            yield worker
+        finally:
+            cleaning.cancel()
+            worker.stop()
+            await asyncio.gather(polling, cleaning, return_exceptions=True)
+
+
+async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> list[PollReport]:
+    """Poll the followed feeds at `urls`, or all of them, and return when all are done. Raises NotFound for a stranger."""
+    async with open_worker(settings, stores) as worker:
+        ids: list[str] = []
+        for url in urls:
+            found = await stores.feeds.find(url)
+            if found is None:
+                raise NotFound(
+                    f"nobody follows {mask_credentials(url)}; see 'microsub fetch' for feeds that aren't followed"
+                )
+            ids.append(found)
+        await stores.in_force.instance()
+        reports = await PollNow(stores.feeds, stores.schedule, worker).poll(ids or await stores.feeds.all_ids())
+        return list(reports.values())
+
+
+def retention(stores: Stores) -> Retention:
+    """The service that lets read and old items go."""
+    return Retention(stores.accounts, stores.channels, stores.timelines, stores.items, stores.in_force.limits)
+
+
+# --- the web -------------------------------------------------------------------------------------------------------
+
+
+@contextlib.asynccontextmanager
+async def open_app(settings: Settings, stores: Stores, config: Configuration) -> AsyncIterator[ASGIApp]:
+    """The ASGI application with its cache of items."""
+    tracker = Tracker(stores.url, prefix="item:")
+    cache = ItemCache(stores.items, tracker, max_bytes=settings.item_cache_mb * 1024 * 1024)
+    async with open_fetcher(settings) as fetcher:
+        try:
+            yield create_app(_services(stores, cache, fetcher, config), base_url=settings.base_url)
+        finally:
+            await cache.aclose()
+
+
+def _services(stores: Stores, cache: ItemCache, fetcher: Fetcher, config: Configuration) -> Services:
+    directory = Directory(stores.feeds, stores.in_force.instance_now)
+    return Services(
+        accounts=stores.accounts,
+        reading=Reading(stores.channels, stores.timelines, stores.feeds, stores.items, cache),
+        curating=Curating(stores.channels, stores.feeds),
+        following=following(stores),
+        rules=RuleBook(stores.rules, stores.channels),
+        search=Search(fetcher, directory, stores.feeds),
+        health=Health(stores.presence.last_sign),
+    )
+
+
+# --- people at the command line ------------------------------------------------------------------------------------
+
+
+async def require_user(settings: Settings, stores: Stores, name: str) -> None:
+    """Make sure that there is a user of that name, looking into backend.json where the store doesn't know it yet.
+
+    Raises NotFound, naming the users that there are.
+    """
+    if await stores.accounts.user(name) is None:
+        await configuration(settings, stores).look()
+    if await stores.accounts.user(name) is None:
+        known = ", ".join(user.name for user in await stores.accounts.users()) or "none"
+        raise NotFound(f"there is no user '{name}'; users: {known}")
+
+
+GREETING = "shown at start"
+"""The client name of the token in the greeting."""
+
+
+async def greeting_token(stores: Stores, now: float) -> str | None:
+    """A token for the first user, good for a day, in place of the one of the last start. None without users."""
+    users = sorted(user.name for user in await stores.accounts.users() if user.disabled is None)
+    if not users:
+        return None
+    name = users[0]
+    for token in await stores.accounts.tokens(name):
+        if token.client == GREETING:
+            await stores.accounts.revoke(name, token.digest)
+    return await stores.accounts.create_token(name, ALL_SCOPES, GREETING, now, now + 86_400)

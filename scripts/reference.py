@@ -1,0 +1,137 @@
+"""Write the reference pages that are made from the code: settings, commands, keys, metrics, backend.json.
+
+`python scripts/reference.py` writes them; `tests/docs/test_reference.py` fails when one is out of date.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from microsub import metrics
+from microsub.cli import main
+from microsub.config.validate import schema
+from microsub.config.settings import SETTINGS
+from microsub.store import keys
+
+REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
+MADE = "<!-- Made by scripts/reference.py from the code. Edit the code, then run `make docs`. -->\n"
+
+
+def pages() -> dict[str, str]:
+    """File name → text of every generated page."""
+    return {
+        "settings.md": settings_page(),
+        "commands.md": commands_page(),
+        "keys.md": keys_page(),
+        "metrics.md": metrics_page(),
+        "backend-json.md": backend_page(),
+    }
+
+
+def settings_page() -> str:
+    """All settings: variable, flag, kind, default, meaning."""
+    lines = [
+        MADE,
+        "# Settings of a process\n",
+        "Every setting is an environment variable and a flag. A flag wins over a variable, a variable over the default.",
+        "What concerns users, channels and feeds stands in [backend.json](backend-json.md) instead.\n",
+        "| variable | flag | kind | default | what it does |",
+        "|---|---|---|---|---|",
+    ]
+    for setting in SETTINGS:
+        default = f"`{setting.default}`" if setting.default else "–"
+        kind = setting.kind + (": " + ", ".join(setting.choices) if setting.choices else "")
+        lines.append(f"| `{setting.variable}` | `{setting.flag}` | {kind} | {default} | {setting.help} |")
+    return "\n".join(lines) + "\n"
+
+
+def commands_page() -> str:
+    """The help text of every command."""
+    lines = [MADE, "# Commands\n", "Exit codes: 0 done, 1 failed, 2 wrong usage.\n"]
+    for path, command in _walk(main, ("microsub",)):
+        context = click.Context(command, info_name=" ".join(path), terminal_width=100, max_content_width=100)
+        lines += [f"## {' '.join(path)}\n", "```text", command.get_help(context).rstrip(), "```\n"]
+    return "\n".join(lines)
+
+
+def _walk(command: click.Command, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], click.Command]]:
+    found = [(path, command)]
+    if isinstance(command, click.Group):
+        for name in sorted(command.commands):
+            found += _walk(command.commands[name], (*path, name))
+    return found
+
+
+def keys_page() -> str:
+    """Every Redis key with type, lifetime, writers and readers, from the docstrings of `microsub.store.keys`."""
+    lines = [
+        MADE,
+        "# Redis keys\n",
+        "`<…>` stands for a value. Braces are hash tags of Redis Cluster and part of the key.\n",
+        "| key | what it is |",
+        "|---|---|",
+    ]
+    functions = [
+        function
+        for _, function in inspect.getmembers(keys, inspect.isfunction)
+        if function.__module__ == keys.__name__ and function is not keys.pattern and function.__name__[0] != "_"
+    ]
+    for function in sorted(functions, key=lambda function: function.__code__.co_firstlineno):
+        shown = function(*(f"<{parameter.replace('_', ' ')}>" for parameter in inspect.signature(function).parameters))
+        lines.append(f"| `{shown}` | {' '.join((function.__doc__ or '').split())} |")
+    return "\n".join(lines) + "\n"
+
+
+def metrics_page() -> str:
+    """Every metric that /metrics can show."""
+    lines = [MADE, "# Metrics\n", "`GET /metrics` answers in the Prometheus text format.\n"]
+    lines += ["| metric | kind | labels | what it counts |", "|---|---|---|---|"]
+    for name, kind, labels, text in metrics.catalogue():
+        lines.append(f"| `{name}` | {kind} | {', '.join(labels) or '–'} | {text} |")
+    return "\n".join(lines) + "\n"
+
+
+def backend_page() -> str:
+    """The structure of backend.json, from its JSON Schema."""
+    lines = [
+        MADE,
+        "# backend.json\n",
+        "Users, their channels and feeds, and settings. It is read at start and whenever it changes.",
+        "The [JSON Schema](../../microsub/config/backend.schema.json) helps an editor that is pointed at it with",
+        '`"$schema"`. `${NAME}` in any text is replaced by the environment variable of that name.\n',
+    ]
+    document = schema()
+    definitions = document.get("$defs", {})
+    for title, node in [("The file", document), *((name, definitions[name]) for name in definitions)]:
+        if "properties" not in node:
+            continue
+        lines += [f"## {title}\n"]
+        if node.get("description"):
+            lines += [node["description"] + "\n"]
+        lines += ["| key | type | default | what it is |", "|---|---|---|---|"]
+        for key, value in node["properties"].items():
+            default = f"`{json.dumps(value['default'])}`" if "default" in value else "–"
+            lines.append(f"| `{key}` | {_type(value)} | {default} | {value.get('description', '')} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _type(node: dict[str, object]) -> str:
+    if "$ref" in node:
+        name = str(node["$ref"]).rsplit("/", 1)[-1]
+        return f"[{name}](#{name.lower()})"
+    if "enum" in node:
+        return " or ".join(f"`{json.dumps(value)}`" for value in node["enum"])  # type: ignore[attr-defined]
+    kind = node.get("type", "any")
+    return " or ".join(kind) if isinstance(kind, list) else str(kind)
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        (REFERENCE / name).write_text(text, encoding="utf-8")
+        sys.stdout.write(f"wrote docs/reference/{name}\n")

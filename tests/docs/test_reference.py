@@ -1,0 +1,23 @@
+"""The reference pages say what the code says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts import reference
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize("name", sorted(reference.pages()))
+def test_a_generated_page_is_up_to_date(name: str) -> None:
+    """Every generated page is what the code makes today; `make docs` mends it."""
+    assert (DOCS / "reference" / name).read_text(encoding="utf-8") == reference.pages()[name]
+
+
+def test_the_api_page_lists_the_scope_of_every_action() -> None:
+    """The table of scopes in the API reference is the one of the action table."""
+    page = (DOCS / "reference" / "api.md").read_text(encoding="utf-8")
+    assert reference.scopes_table() in page
