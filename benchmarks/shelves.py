@@ -1,0 +1,136 @@
+"""Readers with timelines of a given length, written straight into the stores.
+
+A shelf is one user with `CHANNELS` channels; one of them, `home`, holds the wanted number of items, each of the others
+`OTHER_ITEMS`. Every third item is read. Ids and scores are there for all of them; item hashes only for the pages that
+are asked for (the newest, and some in the middle), because no request looks at the others, and a million of them would
+be 2 GB.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from microsub.model.jf2 import Card, Content, Entry
+from microsub.model.reader import Cursor
+from microsub.store import keys
+from microsub.store.accounts import Accounts
+from microsub.store.channels import Channels
+from microsub.store.feeds import Feeds
+from microsub.store.items import Items, ItemToStore, score_text
+from microsub.store.port import Command, Redis
+
+HOME = "home"
+CHANNELS = 50
+OTHER_ITEMS = 200
+PAGE = 20
+REAL = 150
+"""Items in a row that have a hash, at the top and in the middle."""
+SPACING = 60
+"""Seconds between two items."""
+ITEM_BYTES = 1_800
+MOST_MARKED = 100_000
+CHUNK = 5_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shelf:
+    """A filled timeline: ids and score texts of `home` by position, 0 being the newest."""
+
+    size: int
+    user: str
+    token: str
+    ids: tuple[str, ...]
+    scores: tuple[str, ...]
+
+    @property
+    def middle(self) -> int:
+        """The position of the first item that has a hash, in the middle."""
+        return self.size // 2
+
+    def cursor(self, position: int) -> str:
+        """The `after` that leads to the item behind `position`."""
+        return Cursor(self.scores[position], self.ids[position]).encode()
+
+    def to_mark(self) -> list[str]:
+        """Unread items that are on none of the pages that are asked for."""
+        asked = {*range(REAL), *range(self.middle, self.middle + REAL)}
+        positions = (at for at in range(self.size) if not is_read(at) and at not in asked)
+        return [self.ids[at] for at, _ in zip(positions, range(MOST_MARKED), strict=False)]
+
+
+def is_read(position: int) -> bool:
+    """Whether the item at this position is read from the beginning."""
+    return position % 3 == 0
+
+
+def entry(number: int, published: float) -> Entry:
+    """An invented post whose wire form is about `ITEM_BYTES` long: an article with a picture and some categories."""
+    chance = random.Random(number)
+    words = ["margin", "kettle", "lathe", "harbour", "ladder", "orrery", "fog", "chard", "brass", "gauge"]
+    text = " ".join(chance.choice(words) for _ in range(68))
+    link = f"https://blog.example/posts/{number}"
+    return Entry(
+        post_type="article",
+        guid=link,
+        uid=link,
+        url=link,
+        name=f"Post number {number} about a {chance.choice(words)}",
+        summary=text[:120],
+        content=Content(html=f'<p>{text[:250]}</p><p><a href="{link}#more">{text[250:]}</a></p>', text=text),
+        published=datetime.fromtimestamp(published, UTC),
+        author=Card(name="Ida Venn", url="https://blog.example/", photo="https://blog.example/ida.png"),
+        category=("roof garden", "weather", chance.choice(words)),
+        photo=(f"https://blog.example/media/{number}.jpg",),
+    )
+
+
+async def fill(redis: Redis, size: int, now: float) -> Shelf:
+    """Make a user with a timeline of `size` items; `now` is the time of the newest, in Unix seconds."""
+    user = f"reader{size}"
+    accounts, channels, feeds, items = Accounts(redis), Channels(redis), Feeds(redis), Items(redis)
+    await accounts.add_user(user, f"https://{user}.example/", now)
+    token = await accounts.create_token(user, ["read", "follow"], "benchmarks", now)
+    feed = await feeds.ensure(f"https://{user}.example/feed", now)
+    await channels.create(user, "Home", now, HOME)
+    await channels.follow(user, HOME, feed.id, feed.url, now)
+
+    newest = float(int(now))
+    scores = [score_text(newest - at * SPACING) for at in range(size)]
+    real = sorted({*range(min(REAL, size)), *range(size // 2, min(size // 2 + REAL, size))})
+    first = await redis.command("INCRBY", keys.item_ids(), size) - size
+    # Filled-in ids run against the time, as they do when feeds are polled.
+    ids = [str(first + size - at) for at in range(size)]
+    candidates = [
+        ItemToStore(f"{user}/{at}", entry(at, newest - at * SPACING), "-", newest - at * SPACING) for at in real
+    ]
+    stored = await items.store(feed, candidates, now)
+    await items.done(feed.id, [item.id for item in stored.new])
+    for at, item in zip(real, stored.new, strict=True):
+        ids[at], scores[at] = item.id, item.score
+
+    await _place(redis, user, HOME, ids, scores, now)
+    for number in range(CHANNELS - 2):  # one is `home`, one `notifications`
+        channel = await channels.create(user, f"Channel {number}", now)
+        await _place(redis, user, channel.uid, ids[:OTHER_ITEMS], scores[:OTHER_ITEMS], now)
+    return Shelf(size, user, token, tuple(ids), tuple(scores))
+
+
+async def _place(redis: Redis, user: str, uid: str, ids: Sequence[str], scores: Sequence[str], now: float) -> None:
+    places = list(zip(scores, ids, range(len(ids)), strict=True))
+    for begin in range(0, len(places), CHUNK * 4):
+        await redis.pipeline(list(_placing(user, uid, places[begin : begin + CHUNK * 4], now)))
+
+
+def _placing(user: str, uid: str, places: Sequence[tuple[str, str, int]], now: float) -> Iterator[Command]:
+    for begin in range(0, len(places), CHUNK):
+        chunk = places[begin : begin + CHUNK]
+        read = [item for _, item, at in chunk if is_read(at)]
+        unread = [part for score, item, at in chunk if not is_read(at) for part in (score, item)]
+        yield ("ZADD", keys.posts(user, uid), *(part for score, item, _ in chunk for part in (score, item)))
+        if unread:
+            yield ("ZADD", keys.unread(user, uid), *unread)
+        if read:
+            yield ("ZADD", keys.read(user, uid), *(part for item in read for part in (score_text(now), item)))

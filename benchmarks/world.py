@@ -1,0 +1,123 @@
+"""A real server with a temporary data folder: embedded Redis on a unix socket, one web process, and the yardstick."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.shelves import Shelf, fill
+from microsub.store.connect import connect
+from microsub.store.embedded import start_embedded
+from microsub.store.migrations import migrate
+
+START_SECONDS = 60
+SETTINGS = '{"users": {}, "settings": {"max_items": 0, "keep_read_days": 0, "keep_unread_days": 0}}\n'
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What the load is put on."""
+
+    endpoint: str
+    folder: Path
+    shelves: tuple[Shelf, ...]
+    redis_version: str
+    memory: str
+    web_pid: int
+
+
+@contextmanager
+def world(sizes: Sequence[int]) -> Iterator[World]:
+    """Start Redis, fill it, start the web process; everything is gone when the block is left."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="microsub-bench-")))
+        redis = start_embedded(folder / "data")
+        stack.callback(redis.stop)
+        shelves, memory = asyncio.run(_fill(redis.url, sizes))
+        (folder / "backend.json").write_text(SETTINGS)
+        port = free_port()
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("MICROSUB_")}
+        environment |= {
+            "MICROSUB_DATA_DIR": str(folder / "data"),
+            "MICROSUB_BACKEND": str(folder / "backend.json"),
+            "MICROSUB_HOST": "127.0.0.1",
+            "MICROSUB_PORT": str(port),
+        }
+        command = [sys.executable, "-m", "microsub", "web"]
+        process = stack.enter_context(running(command, f"http://127.0.0.1:{port}/", folder / "web.log", environment))
+        yield World(f"http://127.0.0.1:{port}/microsub", folder, shelves, redis.version, memory, process.pid)
+
+
+async def _fill(url: str, sizes: Sequence[int]) -> tuple[tuple[Shelf, ...], str]:
+    redis = await connect(url)
+    try:
+        await migrate(redis)
+        now = time.time()
+        shelves = []
+        for size in sizes:
+            began = time.perf_counter()
+            shelves.append(await fill(redis, size, now))
+            print(f"  filled a timeline of {size:,} items in {time.perf_counter() - began:.1f} s", file=sys.stderr)
+        # What loading left to rewrite shall not run while something is measured.
+        await redis.command("BGREWRITEAOF")
+        while True:
+            info = (await redis.command("INFO")).decode()
+            if "aof_rewrite_in_progress:0" in info and "aof_rewrite_scheduled:0" in info:
+                break
+            await asyncio.sleep(0.2)
+        memory = next(line.partition(":")[2] for line in info.splitlines() if line.startswith("used_memory_human:"))
+        return tuple(shelves), memory
+    finally:
+        await redis.aclose()
+
+
+@contextmanager
+def yardstick(sizes: Sequence[int], folder: Path) -> Iterator[str]:
+    """Run the static application for these body sizes; the value is its address."""
+    port = free_port()
+    command = [sys.executable, "-m", "benchmarks.static_app", str(port), *map(str, sizes)]
+    base = f"http://127.0.0.1:{port}"
+    with running(command, f"{base}/{sizes[0]}", folder / "static.log", dict(os.environ)):
+        yield base
+
+
+@contextmanager
+def running(
+    command: Sequence[str], url: str, log: Path, environment: dict[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a server process; entered once `url` answers. Raises RuntimeError with its log when it doesn't."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+    try:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                opener.open(url, timeout=5).close()
+                break
+            except urllib.error.URLError:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    raise RuntimeError(f"{' '.join(command)} did not start:\n{log.read_text()}") from None
+                time.sleep(0.05)
+        yield process
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def free_port() -> int:
+    """A port of loopback that was free a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
