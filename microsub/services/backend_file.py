@@ -110,7 +110,6 @@ class BackendFile:
                     rust_timeout=_LOOK_EVERY_MS,
                     yield_on_timeout=True,
                     stop_event=stop,
-                    raise_interrupt=False,
                 ):
                     stamp = self._stamp()
                     if stamp != seen:

@@ -1,0 +1,290 @@
+"""Edits of backend.json reach the stores, on a fake and on a real Redis."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from microsub.config.backend import FeedPolicy, Limits
+from microsub.services.in_force import SettingsInForce
+from microsub.store.port import Redis
+from tests.support.configured import NOW, Configured
+
+A, B, C = "https://a.example/feed", "https://b.example/feed", "https://c.example/feed"
+
+
+def channel(uid: str, *feeds: Any, **more: Any) -> dict[str, Any]:
+    return {"uid": uid, "name": uid.title(), "feeds": list(feeds), **more}
+
+
+def alice(*channels: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"users": {"alice": {"me": "https://alice.example/", "channels": list(channels), **more}}}
+
+
+@pytest.fixture
+def configured(redis: Redis, tmp_path: Path) -> Configured:
+    return Configured(redis, tmp_path / "backend.json")
+
+
+async def test_a_first_file_makes_users_channels_and_feeds(configured: Configured) -> None:
+    """Everything that is declared is there afterwards, feeds due at once."""
+    configured.save(alice(channel("home", A, {"url": B, "name": "Bee"}), channel("news", A)))
+    assert await configured.configuration.look() == "applied"
+    assert await configured.state() == {"alice": {"home": ("Home", [A, B]), "news": ("News", [A])}}
+    [_, bee] = await configured.channels.subscriptions("alice", "home")
+    assert bee.name == "Bee"
+    user = await configured.accounts.user("alice")
+    assert user
+    assert user.me == "https://alice.example/"
+    feed = await configured.feeds.find(A)
+    assert feed
+    assert await configured.feeds.subscribers(feed) == [("alice", "home"), ("alice", "news")]
+
+
+async def test_the_same_file_does_nothing(configured: Configured) -> None:
+    """Neither again in this process nor in another one."""
+    configured.save(alice(channel("home", A)))
+    assert await configured.configuration.look() == "applied"
+    assert await configured.configuration.look() == "unchanged"
+    await configured.channels.rename("alice", "home", "Mine", NOW)
+    assert await configured.server().look() == "unchanged"
+    assert await configured.state() == {"alice": {"home": ("Mine", [A])}}
+
+
+async def test_what_users_did_meanwhile_stays(configured: Configured) -> None:
+    """An edit elsewhere in the file leaves API changes alone: added, removed, renamed, reordered."""
+    configured.save(alice(channel("home", A, B), channel("news", A), channel("old", C)))
+    await configured.configuration.look()
+    await configured.following.unfollow("alice", "home", B, NOW)
+    await configured.following.follow("alice", "home", C, NOW)
+    await configured.channels.rename("alice", "news", "Papers", NOW)
+    await configured.channels.create("alice", "Mine", NOW, uid="mine")
+    await configured.channels.delete("alice", "old")
+    await configured.channels.order("alice", ["mine", "home"])
+    configured.save(alice(channel("home", A, B), channel("news", A, B), channel("old", C)))
+    assert await configured.configuration.look() == "applied"
+    state = await configured.state()
+    assert state == {"alice": {"mine": ("Mine", []), "news": ("Papers", [A, B]), "home": ("Home", [A, C])}}
+    assert list(state["alice"]) == ["mine", "news", "home"]
+
+
+async def test_removed_feeds_and_channels_go_and_come_back(configured: Configured) -> None:
+    """A removed channel isn't polled for any more; added again, it comes back with what users had made in it."""
+    configured.save(alice(channel("home", A), channel("news", B)))
+    await configured.configuration.look()
+    await configured.following.follow("alice", "news", C, NOW)
+    configured.save(alice(channel("home")))
+    assert await configured.configuration.look() == "applied"
+    assert await configured.state() == {"alice": {"home": ("Home", [])}}
+    feed = await configured.feeds.find(C)
+    assert feed
+    assert await configured.feeds.subscribers(feed) == []
+    configured.save(alice(channel("home"), channel("news", B)))
+    assert await configured.configuration.look() == "applied"
+    assert await configured.state() == {"alice": {"home": ("Home", []), "news": ("News", [B, C])}}
+    assert await configured.feeds.subscribers(feed) == [("alice", "news")]
+
+
+async def test_an_emptied_file_destroys_nothing(configured: Configured) -> None:
+    """Its users are disabled, their feeds no longer polled; with the old content they have everything again."""
+    document = alice(channel("home", A), channel("news", B))
+    configured.save(document)
+    await configured.configuration.look()
+    token = await configured.accounts.create_token("alice", ["read"], "test", NOW)
+    assert token
+    configured.save({})
+    assert await configured.configuration.look() == "applied"
+    user = await configured.accounts.user("alice")
+    assert user
+    assert user.disabled == NOW
+    feed = await configured.feeds.find(A)
+    assert feed
+    assert await configured.feeds.subscribers(feed) == []
+    configured.save(document)
+    assert await configured.configuration.look() == "applied"
+    assert await configured.state() == {"alice": {"home": ("Home", [A]), "news": ("News", [B])}}
+    assert await configured.feeds.subscribers(feed) == [("alice", "home")]
+    assert len(await configured.accounts.tokens("alice")) == 1
+
+
+async def test_removed_channels_are_deleted_after_their_time(configured: Configured) -> None:
+    """For 30 days nothing is lost; then the channel goes for good."""
+    configured.save(alice(channel("home", A), channel("news", B)))
+    await configured.configuration.look()
+    configured.save(alice(channel("home", A)))
+    await configured.configuration.look()
+    configured.clock.now = NOW + 29 * 86_400
+    assert await configured.configuration.forget_removed() == 0
+    configured.clock.now = NOW + 31 * 86_400
+    assert await configured.configuration.forget_removed() == 1
+    assert await configured.channels.removed("alice") == {}
+
+
+async def test_names_settings_rules_and_order_follow_the_file(configured: Configured) -> None:
+    """Every kind of edit arrives."""
+    configured.save(alice(channel("one", A), channel("two"), channel("three")))
+    await configured.configuration.look()
+    document = alice(
+        channel("three", settings={"unread": "boolean", "max_items": 5, "filters": {"exclude_types": ["like"]}}),
+        channel("new", mute=["http://Mute.example/"]),
+        {"uid": "one", "name": "First", "feeds": [{"url": A, "name": "Ah"}]},
+        channel("two"),
+        me="https://new.example/",
+        settings={"keep_read_days": 3},
+        block=["https://block.example/"],
+    )
+    document["users"]["alice"]["me"] = "https://new.example/"
+    document["settings"] = {"max_items": 9, "feeds": {A: {"interval": 60}}}
+    configured.save(document)
+    assert await configured.configuration.look() == "applied"
+    state = await configured.state()
+    assert list(state["alice"].items()) == [
+        ("three", ("Three", [])), ("new", ("New", [])), ("one", ("First", [A])), ("two", ("Two", [])),
+    ]  # fmt: skip
+    [subscription] = await configured.channels.subscriptions("alice", "one")
+    assert subscription.name == "Ah"
+    settings = (await configured.channels.get("alice", "three")).settings
+    assert (settings.unread, settings.max_items, settings.filters) == ("boolean", 5, {"exclude_types": ["like"]})
+    assert len(await configured.rules.muted("alice", "new")) == 1
+    assert len(await configured.rules.blocked("alice", "global")) == 1
+    user = await configured.accounts.user("alice")
+    assert user
+    assert user.me == "https://new.example/"
+    in_force = await configured.applied.in_force()
+    assert in_force.instance.limits == Limits(max_items=9)
+    assert in_force.instance.feeds == {A: FeedPolicy(interval=60)}
+    assert in_force.users == {"alice": Limits(keep_read_days=3)}
+    assert await configured.server().look() == "unchanged"
+
+
+async def test_swapped_names_and_reused_names_arrive(configured: Configured) -> None:
+    """A name that one channel gives up is free for another in the same edit."""
+    configured.save(alice(channel("a", name="X"), channel("b", name="Y"), channel("c", name="Z")))
+    await configured.configuration.look()
+    configured.save(alice(channel("a", name="Y"), channel("b", name="X"), channel("d", name="Z")))
+    await configured.configuration.look()
+    assert await configured.state() == {"alice": {"a": ("Y", []), "b": ("X", []), "d": ("Z", [])}}
+
+
+async def test_an_invalid_file_changes_nothing_and_says_so_once(configured: Configured) -> None:
+    """The last good configuration stays; one line names file, place, what was found and what was expected."""
+    configured.save(alice(channel("home", A)))
+    await configured.configuration.look()
+    configured.save('{"users": {"alice": {"channels": [,]}}}')
+    with structlog.testing.capture_logs() as lines:
+        assert await configured.configuration.look() == "invalid"
+        assert await configured.configuration.look() == "invalid"
+    [line] = lines
+    assert line["log_level"] == "error"
+    assert line["problem"] == f"{configured.file}: line 1, column 35: " + "found ',]}}}', expected a value"
+    assert configured.configuration.status.problems
+    assert await configured.state() == {"alice": {"home": ("Home", [A])}}
+    configured.save(alice(channel("home", B)))
+    assert await configured.configuration.look() == "applied"
+    assert configured.configuration.status.problems == ()
+
+
+async def test_a_missing_file_changes_nothing(configured: Configured) -> None:
+    """Deleting it by mistake does no harm, and it is missed only once in the log."""
+    configured.save(alice(channel("home", A)))
+    await configured.configuration.look()
+    configured.file.unlink()
+    with structlog.testing.capture_logs() as lines:
+        assert await configured.configuration.look() == "missing"
+        assert await configured.configuration.look() == "missing"
+    assert len(lines) == 1
+    assert await configured.state() == {"alice": {"home": ("Home", [A])}}
+
+
+async def test_an_older_file_never_applies(configured: Configured, tmp_path: Path) -> None:
+    """A stale copy on a second machine can't undo the newer one."""
+    configured.save(alice(channel("home", A)), at=NOW)
+    await configured.configuration.look()
+    other = Configured(configured.redis, tmp_path / "elsewhere.json")
+    other.save(alice(channel("home", B)), at=NOW - 1)
+    assert await other.configuration.look() == "outdated"
+    assert await configured.state() == {"alice": {"home": ("Home", [A])}}
+    other.save(alice(channel("home", B)), at=NOW + 1)
+    assert await other.configuration.look() == "applied"
+    assert await configured.state() == {"alice": {"home": ("Home", [B])}}
+
+
+async def test_only_one_process_applies(configured: Configured) -> None:
+    """While another holds the lease, nothing happens; then the same file is found done."""
+    configured.save(alice(channel("home", A)))
+    await configured.applied.take("another", 30)
+    assert await configured.configuration.look() == "busy"
+    assert await configured.state() == {}
+    await configured.applied.give_back("another")
+    assert await configured.configuration.look() == "applied"
+    assert await configured.server().look() == "unchanged"
+
+
+async def test_a_conflict_goes_to_the_later_change_and_is_logged(configured: Configured) -> None:
+    """The API renamed the channel before the file was edited, and then after."""
+    configured.save(alice(channel("home")), at=NOW)
+    await configured.configuration.look()
+    await configured.channels.rename("alice", "home", "By API", NOW + 10)
+    configured.save(alice(channel("home", name="By file")), at=NOW + 20)
+    with structlog.testing.capture_logs() as lines:
+        await configured.configuration.look()
+    assert any("the file changed it later and wins" in line.get("conflict", "") for line in lines)
+    assert (await configured.channels.get("alice", "home")).name == "By file"
+    await configured.channels.rename("alice", "home", "Late", NOW + 50)
+    configured.save(alice(channel("home", name="Early")), at=NOW + 40)
+    with structlog.testing.capture_logs() as lines:
+        await configured.configuration.look()
+    assert any("the API changed it later and wins" in line.get("conflict", "") for line in lines)
+    assert (await configured.channels.get("alice", "home")).name == "Late"
+
+
+async def test_variables_are_expanded_and_a_changed_one_counts(redis: Redis, tmp_path: Path) -> None:
+    """The file names the secret, the stores get its value; a missing variable refuses the file."""
+    document = alice(channel("home", "https://u:${PASSWORD}@a.example/"))
+    configured = Configured(redis, tmp_path / "b.json", environ={"PASSWORD": "one"})
+    configured.save(document, at=NOW)
+    await configured.configuration.look()
+    assert await configured.state() == {"alice": {"home": ("Home", ["https://u:one@a.example/"])}}
+    changed = Configured(redis, tmp_path / "b.json", environ={"PASSWORD": "two"})
+    assert await changed.configuration.look() == "applied"
+    assert await configured.state() == {"alice": {"home": ("Home", ["https://u:two@a.example/"])}}
+    missing = Configured(redis, tmp_path / "b.json")
+    assert await missing.configuration.look() == "invalid"
+    assert "PASSWORD" in str(missing.configuration.status.problems[0])
+
+
+async def test_the_file_of_the_go_server_is_applied_as_it_is(configured: Configured) -> None:
+    """Its user is named after the site, its channels keep their uids."""
+    configured.save(
+        {
+            "Me": "https://p83.example/",
+            "TokenEndpoint": "https://tokens.example/",
+            "AuthEnabled": True,
+            "Channels": {
+                "0001": {"uid": "0001", "name": "Tech", "unread": 3},
+                "notifications": {"uid": "notifications", "name": "Notifications"},
+            },
+            "Feeds": {"0001": [{"type": "feed", "url": A}], "home": [{"type": "feed", "url": B}]},
+            "Settings": {"0001": {"ExcludeRegex": "spam", "ChannelType": "sorted-set"}},
+            "NextUID": 2,
+        }
+    )
+    assert await configured.configuration.look() == "applied"
+    assert await configured.state() == {"p83-example": {"0001": ("Tech", [A]), "home": ("home", [B])}}
+
+
+async def test_limits_in_force_go_from_channel_to_user_to_instance(configured: Configured) -> None:
+    """The nearest level that says something counts; the style of counts is made explicit for readers."""
+    document = alice(channel("home", settings={"max_items": 1}), channel("news"), settings={"keep_read_days": 2})
+    document["settings"] = {"max_items": 3, "unread": "boolean", "keep_read_days": 4}
+    configured.save(document)
+    await configured.configuration.look()
+    in_force = SettingsInForce(configured.applied, configured.channels)
+    assert await in_force.limits("alice", "home") == Limits(2, 180, 1, "boolean", 10)
+    assert await in_force.limits("alice", "news") == Limits(2, 180, 3, "boolean", 10)
+    assert await in_force.limits("bob", "none") == Limits(4, 180, 3, "boolean", 10)
+    styled = await in_force.styled("alice", await configured.channels.list("alice"))
+    assert {each.settings.unread for each in styled} == {"boolean"}

@@ -1,0 +1,324 @@
+"""The file is followed while the server runs, and what users do through the API appears in it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from microsub.services.backend_file import VERSIONS_KEPT, BackendFile
+from microsub.services.configuration import Timing
+from microsub.store.port import Redis
+from tests.support.configured import NOW, Configured
+from tests.support.waiting import wait_until
+
+A, B, C = "https://a.example/feed", "https://b.example/feed", "https://c.example/feed"
+
+TEXT = """{
+    "$schema": "backend.schema.json",
+    "x-note": "mine",
+    "users": {
+        "alice": {
+            "channels": [
+                {"name": "Home", "uid": "home", "x-colour": "red",
+                 "feeds": ["${FEED}", {"name": "Bee", "url": "https://b.example/feed"}]},
+                {"uid": "news", "feeds": []}
+            ],
+            "me": "https://alice.example/"
+        }
+    }
+}
+"""
+
+
+@pytest.fixture
+def configured(real_redis: Redis, tmp_path: Path) -> Configured:
+    return Configured(real_redis, tmp_path / "backend.json", write_back=True, environ={"FEED": A})
+
+
+@contextlib.asynccontextmanager
+async def running(configured: Configured) -> AsyncIterator[asyncio.Event]:
+    stop = asyncio.Event()
+    task = asyncio.create_task(configured.configuration.run(stop))
+    try:
+        yield stop
+    finally:
+        stop.set()
+        await asyncio.wait_for(task, 10)
+
+
+def named(name: str) -> dict[str, Any]:
+    return {"users": {"alice": {"channels": [{"uid": "home", "name": name}]}}}
+
+
+def has(configured: Configured, name: str) -> Callable[[], Any]:
+    async def condition() -> bool:
+        return (await configured.state()).get("alice", {}).get("home", ("",))[0] == name
+
+    return condition
+
+
+async def test_edits_take_effect_within_two_seconds(configured: Configured) -> None:
+    """Replaced, written in place, removed and made again: each way in which editors save is seen."""
+    configured.timing = Timing()
+    configured.configuration = configured.server()
+    configured.save(named("One"))
+    async with running(configured):
+        await wait_until(has(configured, "One"))
+        started = time.monotonic()
+        configured.save(named("Two"))
+        await wait_until(has(configured, "Two"))
+        configured.file.write_text(json.dumps(named("Three")))
+        await wait_until(has(configured, "Three"))
+        configured.file.rename(configured.file.with_suffix(".bak"))
+        configured.save(named("Four"))
+        await wait_until(has(configured, "Four"))
+        assert time.monotonic() - started < 6
+
+
+async def test_an_edit_behind_a_symbolic_link_is_seen(configured: Configured, tmp_path: Path) -> None:
+    """The file may be linked from elsewhere, and the link may turn to another file."""
+    (tmp_path / "one").mkdir()
+    (tmp_path / "two").mkdir()
+    (tmp_path / "one" / "b.json").write_text(json.dumps(named("One")))
+    (tmp_path / "two" / "b.json").write_text(json.dumps(named("Two")))
+    configured.file.symlink_to(tmp_path / "one" / "b.json")
+    async with running(configured):
+        await wait_until(has(configured, "One"))
+        link = tmp_path / "link"
+        link.symlink_to(tmp_path / "two" / "b.json")
+        link.replace(configured.file)
+        await wait_until(has(configured, "Two"))
+
+
+async def test_a_file_that_comes_later_is_found(configured: Configured) -> None:
+    """The server starts without one, and a broken one in between changes nothing."""
+    async with running(configured):
+        configured.save("{")
+        await wait_until(lambda: configured.configuration.status.problems)
+        configured.save(named("Late"))
+        await wait_until(has(configured, "Late"))
+
+
+async def test_api_changes_appear_in_the_file(configured: Configured) -> None:
+    """Only what differs is touched: order of keys, unknown keys, variables and the form of lines stay."""
+    configured.file.write_text(TEXT)
+    await configured.configuration.look()
+    await configured.following.unfollow("alice", "home", B, NOW)
+    await configured.following.follow("alice", "home", C, NOW)
+    await configured.channels.create("alice", "Mine", NOW, uid="mine")
+    await configured.channels.rename("alice", "news", "Papers ${FEED}", NOW)
+    await configured.channels.order("alice", ["mine", "home"])
+    await configured.rules.mute("alice", "global", "https://loud.example/", NOW)
+    assert await configured.configuration.write_back()
+    assert configured.file.read_text() == TEXT.replace(
+        """                {"name": "Home", "uid": "home", "x-colour": "red",
+                 "feeds": ["${FEED}", {"name": "Bee", "url": "https://b.example/feed"}]},
+                {"uid": "news", "feeds": []}
+""",
+        """                {"uid": "mine", "name": "Mine"},
+                {
+                    "uid": "news",
+                    "feeds": [],
+                    "name": "Papers $${FEED}"
+                },
+                {
+                    "name": "Home",
+                    "uid": "home",
+                    "x-colour": "red",
+                    "feeds": [
+                        "${FEED}",
+                        "https://c.example/feed"
+                    ]
+                }
+""",
+    ).replace(
+        """"me": "https://alice.example/"\n""",
+        """"me": "https://alice.example/",
+            "mute": [
+                "https://loud.example/"
+            ]
+""",
+    )
+    before = await configured.state()
+    assert not await configured.configuration.write_back()
+    assert await configured.configuration.look() == "unchanged"
+    assert await configured.server().look() == "unchanged"
+    assert await configured.state() == before
+
+
+async def test_file_and_api_keep_in_step_without_ping_pong(configured: Configured) -> None:
+    """A change through the API reaches the file, an edit of that file the stores, and then all is quiet."""
+    configured.file.write_text(TEXT)
+    async with running(configured):
+        await wait_until(has(configured, "Home"))
+        await configured.channels.rename("alice", "home", "Renamed", NOW)
+        configured.configuration.touched()
+        await wait_until(lambda: "Renamed" in configured.file.read_text())
+        document = configured.saved()
+        document["users"]["alice"]["channels"][0]["name"] = "Again"
+        configured.save(document)
+        await wait_until(has(configured, "Again"))
+        stamp = configured.file.stat().st_mtime_ns
+        with structlog.testing.capture_logs() as lines:
+            for _ in range(5):
+                assert not await configured.configuration.write_back()
+                assert await configured.configuration.look() == "unchanged"
+        assert lines == []
+        assert configured.file.stat().st_mtime_ns == stamp
+    assert len(list(BackendFile(configured.file).versions.iterdir())) == 1
+
+
+async def test_changes_by_other_processes_are_found_too(configured: Configured) -> None:
+    """Nobody told this process, and still the file follows."""
+    configured.file.write_text(TEXT)
+    async with running(configured):
+        await wait_until(has(configured, "Home"))
+        await configured.channels.rename("alice", "home", "Elsewhere", NOW)
+        await wait_until(lambda: "Elsewhere" in configured.file.read_text())
+
+
+async def test_what_is_pending_is_written_when_the_server_stops(configured: Configured) -> None:
+    """A change in the last seconds isn't lost."""
+    configured.timing = Timing(quiet=60, longest_quiet=60, compare=60)
+    configured.configuration = configured.server()
+    configured.file.write_text(TEXT)
+    async with running(configured):
+        await wait_until(has(configured, "Home"))
+        await configured.channels.rename("alice", "home", "Last words", NOW)
+        configured.configuration.touched()
+    assert "Last words" in configured.file.read_text()
+
+
+async def test_an_edit_that_is_not_applied_yet_is_never_written_over(configured: Configured) -> None:
+    """The file on disk isn't the applied one, so the edit goes first; then both changes are in the file."""
+    configured.file.write_text(TEXT)
+    await configured.configuration.look()
+    await configured.channels.rename("alice", "news", "By API", NOW)
+    document = configured.saved()
+    document["users"]["alice"]["channels"][0]["name"] = "By file"
+    configured.save(document)
+    assert not await configured.configuration.write_back()
+    assert configured.saved() == document
+    assert await configured.configuration.look() == "applied"
+    assert await configured.configuration.write_back()
+    assert [channel["name"] for channel in configured.saved()["users"]["alice"]["channels"]] == ["By file", "By API"]
+
+
+async def test_a_broken_file_is_never_written_over(configured: Configured) -> None:
+    """Somebody is working on it."""
+    configured.file.write_text(TEXT)
+    await configured.configuration.look()
+    await configured.channels.rename("alice", "news", "By API", NOW)
+    configured.file.write_text(TEXT[:-20])
+    assert not await configured.configuration.write_back()
+    assert configured.file.read_text() == TEXT[:-20]
+
+
+async def test_users_that_are_disabled_stay_in_the_file_and_new_ones_come(configured: Configured) -> None:
+    """A user added by command appears; nobody disappears from the file."""
+    configured.file.write_text(TEXT)
+    await configured.configuration.look()
+    await configured.accounts.add_user("carol", "https://carol.example/", NOW)
+    await configured.accounts.disable_user("alice", NOW)
+    assert await configured.configuration.write_back()
+    assert configured.saved()["users"]["carol"] == {"me": "https://carol.example/"}
+    assert configured.saved()["users"]["alice"] == json.loads(TEXT)["users"]["alice"]
+
+
+async def test_the_old_form_is_not_written_into(configured: Configured) -> None:
+    """The Go server's file stays as it is, and one line tells what to do."""
+    configured.save({"Me": "https://a.example/", "Channels": {"x": {"uid": "x", "name": "X"}}})
+    await configured.configuration.look()
+    await configured.channels.rename("a-example", "x", "Y", NOW)
+    with structlog.testing.capture_logs() as lines:
+        assert not await configured.configuration.write_back()
+        assert not await configured.configuration.write_back()
+    assert len(lines) == 1
+    assert "config upgrade" in lines[0]["event"]
+
+
+async def test_a_folder_that_cant_be_written_is_one_warning(
+    configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file may be mounted read-only: the server goes on."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    configured.file.write_text(TEXT)
+    await configured.configuration.look()
+    await configured.channels.rename("alice", "news", "By API", NOW)
+    monkeypatch.setattr(BackendFile, "replace", refuse)
+    with structlog.testing.capture_logs() as lines:
+        assert not await configured.configuration.write_back()
+        assert not await configured.configuration.write_back()
+    assert [line["event"] for line in lines] == ["can't write backend.json: permission denied"]
+
+
+def test_replacing_keeps_mode_and_the_last_ten_versions(tmp_path: Path) -> None:
+    """The newest of the replaced versions is the file as it was; the mode is the one it had."""
+    path = tmp_path / "backend.json"
+    path.write_text("0")
+    path.chmod(0o640)
+    file = BackendFile(path)
+    for number in range(1, 15):
+        state = file.read()
+        assert state
+        assert file.replace(str(number).encode(), state.digest, NOW + number)
+    assert path.read_text() == "14"
+    assert path.stat().st_mode & 0o777 == 0o640
+    kept = sorted(file.versions.iterdir())
+    assert [version.read_text() for version in kept] == [str(number) for number in range(4, 14)]
+    assert len(kept) == VERSIONS_KEPT
+    assert {version.stat().st_mode & 0o777 for version in kept} == {0o640}
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["backend.json", "backend.json.versions"]
+
+
+def test_a_file_that_changed_meanwhile_is_not_replaced(tmp_path: Path) -> None:
+    """The last look at its hash decides."""
+    path = tmp_path / "backend.json"
+    path.write_text("seen")
+    file = BackendFile(path)
+    state = file.read()
+    assert state
+    path.write_text("edited")
+    assert file.replace(b"mine", state.digest, NOW) is None
+    assert path.read_text() == "edited"
+    assert not file.versions.exists()
+
+
+def test_the_time_of_modification_never_goes_back(tmp_path: Path) -> None:
+    """A file from the future is replaced by one that isn't older."""
+    path = tmp_path / "backend.json"
+    path.write_text("seen")
+    future = time.time() + 1000
+    os.utime(path, (future, future))
+    file = BackendFile(path)
+    state = file.read()
+    assert state
+    new = file.replace(b"mine", state.digest, NOW)
+    assert new
+    assert new.edited_at >= state.edited_at
+
+
+def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
+    """What it points to is replaced."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "b.json").write_text("old")
+    link = tmp_path / "backend.json"
+    link.symlink_to(tmp_path / "real" / "b.json")
+    file = BackendFile(link)
+    state = file.read()
+    assert state
+    assert file.replace(b"new", state.digest, NOW)
+    assert link.is_symlink()
+    assert (tmp_path / "real" / "b.json").read_text() == "new"

@@ -1,0 +1,102 @@
+"""A backend file, the real stores on any Redis, and the configuration service between them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from microsub.pipeline.fan_out import default_limits
+from microsub.services.applying import Applier
+from microsub.services.configuration import Configuration, Timing
+from microsub.services.following import Following
+from microsub.store.accounts import Accounts
+from microsub.store.applied import Applied
+from microsub.store.channels import Channels
+from microsub.store.feeds import Feeds
+from microsub.store.items import Items
+from microsub.store.port import Redis
+from microsub.store.rules import Rules
+from microsub.store.schedule import Schedule
+from microsub.store.timelines import Timelines
+
+NOW = 1_700_000_000.0
+
+QUICK = Timing(lease=5.0, retry=0.01, settle=0.01, quiet=0.02, longest_quiet=0.2, compare=0.1, after_failure=0.01)
+
+
+@dataclass
+class Clock:
+    """Unix time that a test sets."""
+
+    now: float = NOW
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Configured:
+    """One server's view: `file` on its disk, `redis` shared with others."""
+
+    redis: Redis
+    file: Path
+    write_back: bool = False
+    environ: Mapping[str, str] = field(default_factory=dict)
+    clock: Clock = field(default_factory=Clock)
+    timing: Timing = QUICK
+
+    def __post_init__(self) -> None:
+        redis = self.redis
+        self.accounts = Accounts(redis)
+        self.channels = Channels(redis)
+        self.feeds = Feeds(redis)
+        items = Items(redis)
+        self.rules = Rules(redis, items)
+        self.applied = Applied(redis)
+        self.schedule = Schedule(redis)
+        self.following = Following(
+            self.channels, self.feeds, items, Timelines(redis, items), self.schedule, default_limits
+        )
+        self.applier = Applier(self.accounts, self.channels, self.feeds, self.rules, self.following, self.applied)
+        self.configuration = self.server()
+
+    def server(self) -> Configuration:
+        """Another process with the same file and the same Redis."""
+        return Configuration(
+            self.file,
+            self.applied,
+            self.applier,
+            write_back=self.write_back,
+            environ=self.environ,
+            clock=self.clock,
+            timing=self.timing,
+        )
+
+    def save(self, document: Mapping[str, Any] | str, at: float | None = None) -> None:
+        """What an editor does: write a file beside it and rename it. `at` sets the time of modification."""
+        text = document if isinstance(document, str) else json.dumps(document, indent=2)
+        temporary = self.file.with_suffix(".part")
+        temporary.write_text(text)
+        if at is not None:
+            os.utime(temporary, (at, at))
+        temporary.replace(self.file)
+
+    def saved(self) -> Any:
+        """The document in the file now."""
+        return json.loads(self.file.read_text())
+
+    async def state(self) -> dict[str, Any]:
+        """Users as {name: {uid: (name, [urls])}}, disabled ones left out, `notifications` where it has feeds."""
+        current = await self.applier.current()
+        return {
+            name: {
+                channel.uid: (channel.name, [feed.url for feed in channel.feeds])
+                for channel in user.channels
+                if channel.uid != "notifications" or channel.feeds
+            }
+            for name, user in current.users.items()
+        }
