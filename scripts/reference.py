@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import inspect
 import json
-import sys
 from pathlib import Path
 
 import click
+from prometheus_client.metrics import MetricWrapperBase
 
 from microsub import metrics
+from microsub.api.microsub import TABLE
 from microsub.cli import main
-from microsub.config.validate import schema
 from microsub.config.settings import SETTINGS
+from microsub.config.validate import schema
+from microsub.model.scopes import ALL_SCOPES
 from microsub.store import keys
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -38,7 +40,7 @@ def settings_page() -> str:
     lines = [
         MADE,
         "# Settings of a process\n",
-        "Every setting is an environment variable and a flag. A flag wins over a variable, a variable over the default.",
+        "Every setting is an environment variable and a flag. A flag wins over a variable, and that over the default.",
         "What concerns users, channels and feeds stands in [backend.json](backend-json.md) instead.\n",
         "| variable | flag | kind | default | what it does |",
         "|---|---|---|---|---|",
@@ -67,6 +69,19 @@ def _walk(command: click.Command, path: tuple[str, ...]) -> list[tuple[tuple[str
     return found
 
 
+def scopes_table() -> str:
+    """Which scope which request needs, from the action table; it stands in the API reference."""
+    lines = ["| scope | requests |", "|---|---|"]
+    for scope in ALL_SCOPES:
+        names = [
+            f"{verb} `{action}`" + (f" `{method}`" if method else "")
+            for (verb, action, method), entry in TABLE.items()
+            if entry.scope == scope
+        ]
+        lines.append(f"| `{scope}` | {', '.join(names)} |")
+    return "\n".join(lines)
+
+
 def keys_page() -> str:
     """Every Redis key with type, lifetime, writers and readers, from the docstrings of `microsub.store.keys`."""
     lines = [
@@ -91,8 +106,13 @@ def metrics_page() -> str:
     """Every metric that /metrics can show."""
     lines = [MADE, "# Metrics\n", "`GET /metrics` answers in the Prometheus text format.\n"]
     lines += ["| metric | kind | labels | what it counts |", "|---|---|---|---|"]
-    for name, kind, labels, text in metrics.catalogue():
-        lines.append(f"| `{name}` | {kind} | {', '.join(labels) or '–'} | {text} |")
+    for metric in vars(metrics).values():
+        if not isinstance(metric, MetricWrapperBase):
+            continue
+        for family in metric.describe():
+            name = family.name + ("_total" if family.type == "counter" else "")
+            labels = ", ".join(f"`{label}`" for label in metric._labelnames) or "–"
+            lines.append(f"| `{name}` | {family.type} | {labels} | {family.documentation} |")
     return "\n".join(lines) + "\n"
 
 
@@ -124,14 +144,24 @@ def backend_page() -> str:
 def _type(node: dict[str, object]) -> str:
     if "$ref" in node:
         name = str(node["$ref"]).rsplit("/", 1)[-1]
-        return f"[{name}](#{name.lower()})"
+        described = schema()["$defs"][name]
+        return f"[{name}](#{name.lower()})" if "properties" in described else _type(described)
     if "enum" in node:
         return " or ".join(f"`{json.dumps(value)}`" for value in node["enum"])  # type: ignore[attr-defined]
     kind = node.get("type", "any")
     return " or ".join(kind) if isinstance(kind, list) else str(kind)
 
 
-if __name__ == "__main__":
+def write() -> None:
+    """Write all generated pages, and the table of scopes into the API reference."""
     for name, text in pages().items():
         (REFERENCE / name).write_text(text, encoding="utf-8")
-        sys.stdout.write(f"wrote docs/reference/{name}\n")
+    api = REFERENCE / "api.md"
+    before, _, rest = api.read_text(encoding="utf-8").partition("<!-- scopes: made from the action table -->")
+    _, _, after = rest.partition("<!-- /scopes -->")
+    table = f"<!-- scopes: made from the action table -->\n{scopes_table()}\n<!-- /scopes -->"
+    api.write_text(before + table + after, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
