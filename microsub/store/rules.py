@@ -8,7 +8,7 @@ each ask the rules anew (lua/timeline_settle.lua). So whatever happens meanwhile
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from microsub.formats.identity import normalise_profile
 from microsub.model.reader import GLOBAL, TimelineItem
@@ -18,7 +18,7 @@ from microsub.store.lookup import ItemLookup
 from microsub.store.port import Redis
 from microsub.store.scripts import load
 from microsub.store.settling import settle
-from microsub.store.timelinekeys import BATCH, urls
+from microsub.store.timelinekeys import BATCH, distinct, urls
 
 
 class Rules:
@@ -103,7 +103,7 @@ class Rules:
         cursor = b"0"
         while True:
             cursor, found = await self._redis.command("ZSCAN", key, cursor, "COUNT", BATCH)
-            ids = _distinct(item.decode() for item in found[0::2])
+            ids = distinct(item.decode() for item in found[0::2])
             if ids:
                 yield ids
             if cursor == b"0":
@@ -116,7 +116,3 @@ def _touched(user: str, uid: str, mute: bool, action: str) -> list[str]:
     if mute:
         return [posts] if action == "SADD" else [hidden]
     return [posts, hidden] if action == "SADD" else []
-
-
-def _distinct(ids: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(ids))

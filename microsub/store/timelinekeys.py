@@ -76,3 +76,8 @@ def counted(parts: Iterable[str]) -> list[Arg]:
 def split(reply: bytes) -> tuple[str, ...]:
     """The ids of a reply 'id id …'."""
     return tuple(reply.decode().split())
+
+
+def distinct(ids: Iterable[str]) -> list[str]:
+    """The ids in their order, each once."""
+    return list(dict.fromkeys(ids))

@@ -8,35 +8,23 @@ user or channel that doesn't exist raises NotFound, and ids that aren't in the t
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
 from microsub.model.reader import Credential, Cursor, Grant, PageQuery, PageRows, TimelineItem
-from microsub.store import keys
 from microsub.store.absent import absent
 from microsub.store.accounts import grant
 from microsub.store.adding import Added, Filling, Target, add_args, add_keys, added, item_args, newest_first, together
+from microsub.store.expiry import OldBatch, OldItem, Stock, expire_read, forget, left_before, old_unread, stock, trim
+from microsub.store.leaving import Leaving, leave, move, unfollow
 from microsub.store.lookup import ItemLookup
+from microsub.store.marks import Places, mark, mark_all, mark_before
 from microsub.store.pages import Walk, read_page, read_walk
-from microsub.store.port import Arg, Redis
+from microsub.store.port import Redis
 from microsub.store.scripts import load
 from microsub.store.settling import settle
-from microsub.store.timelinekeys import (
-    BATCH,
-    Reason,
-    batch_for,
-    batches,
-    counted,
-    rule_keys,
-    set_keys,
-    set_patterns,
-    split,
-    urls,
-)
+from microsub.store.timelinekeys import BATCH, Reason, batches
 
-__all__ = ["Added", "Places", "Reason", "Target", "Timelines"]
-
-Places = Callable[[Sequence[str]], Awaitable[list[str | None]]]
-"""Scores of items as text, None where an item doesn't exist any more (`store.items.Items.places`)."""
+__all__ = ["Added", "OldBatch", "OldItem", "Places", "Reason", "Stock", "Target", "Timelines"]
 
 
 class Timelines:
@@ -116,18 +104,11 @@ class Timelines:
 
     async def mark_read(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
         """Mark items as read, in one channel or (`global`) wherever they are; returns how many items changed."""
-        return await self._mark(user, uid, ids, "read", now)
+        return await mark(self._redis, user, uid, ids, "read", now)
 
     async def mark_unread(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
         """The inverse of `mark_read`."""
-        return await self._mark(user, uid, ids, "unread", now)
-
-    async def _mark(self, user: str, uid: str, ids: Sequence[str], state: str, now: float) -> int:
-        count = 0
-        for batch in batches(_distinct(ids), batch_for(uid)) if ids else [[]]:
-            args: list[Arg] = [*set_patterns(user), uid, state, now, *batch]
-            count += await self._counted(user, uid, "timeline_mark", [keys.channels(user)], args)
-        return count
+        return await mark(self._redis, user, uid, ids, "unread", now)
 
     async def mark_read_before(self, user: str, uid: str, last_read_entry: str, place_of: Places, now: float) -> int:
         """Mark that item and everything older in the channel (or in all, for `global`) as read; returns how many.
@@ -135,41 +116,17 @@ class Timelines:
         An item that has left the timeline stands for its former place, which `place_of` tells; an id that was never in
         it changes nothing. Works in batches.
         """
-        score = ""
-        reply = await self._mark_before(user, uid, last_read_entry, score, now)
-        if reply[0] == b"gone":
-            (place,) = await place_of([last_read_entry])
-            if place is None:
-                return 0
-            reply = await self._mark_before(user, uid, last_read_entry, place, now)
-        if reply[0] == b"unknown":
-            return 0
-        return await self._mark_rest(user, uid, last_read_entry, reply, now)
+        return await mark_before(self._redis, user, uid, last_read_entry, place_of, now)
 
     async def mark_all_read(self, user: str, uid: str, now: float) -> int:
         """Mark everything that the channel (or `global`) shows as read; returns how many changed. Works in batches."""
-        return await self._mark_rest(user, uid, "", await self._mark_before(user, uid, "", "", now), now)
-
-    async def _mark_rest(self, user: str, uid: str, item: str, reply: list[bytes | int], now: float) -> int:
-        count = int(reply[1])
-        while reply[2]:
-            score = reply[3]
-            reply = await self._mark_before(user, uid, item, score, now)
-            count += int(reply[1])
-        return count
-
-    async def _mark_before(self, user: str, uid: str, item: str, score: Arg, now: float) -> list[bytes | int]:
-        args = [*set_patterns(user), uid, now, batch_for(uid), item, score]
-        reply: list[bytes | int] = await self._redis.script(load("timeline_mark_before"), [keys.channels(user)], args)
-        if reply[0] == b"channel":
-            raise await absent(self._redis, user, uid)
-        return reply
+        return await mark_all(self._redis, user, uid, now)
 
     # --- leaving -------------------------------------------------------------------------------------------------
 
     async def remove(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
         """Take items out for good, of one channel or (`global`) of all; returns how many."""
-        return len(await self._leave(user, uid, ids, Reason.REMOVED, now, [keys.channels(user)]))
+        return len(await leave(self._redis, user, uid, ids, Leaving(Reason.REMOVED, removed_too=False), now))
 
     async def withdraw(
         self, user: str, uid: str, ids: Sequence[str], reason: Reason, now: float, only_unread: bool = False
@@ -178,100 +135,47 @@ class Timelines:
 
         With `only_unread` an item that was read by the time of the call stays.
         """
-        script_keys = [keys.channels(user), keys.removed_channels(user)]
-        return len(await self._leave(user, uid, ids, reason, now, script_keys, only_unread))
-
-    async def _leave(
-        self, user: str, uid: str, ids: Sequence[str], reason: Reason, now: float, script_keys: Sequence[str],
-        only_unread: bool = False, unless_followed: str = "",
-    ) -> list[str]:  # fmt: skip
-        left: list[str] = []
-        condition = ["unread" if only_unread else "", unless_followed, keys.channel_feeds(user, uid)]
-        for batch in batches(_distinct(ids), batch_for(uid)) if ids else [[]]:
-            args: list[Arg] = [*set_patterns(user), uid, int(now), int(reason), *condition, *batch]
-            reply = await self._redis.script(load("timeline_leave"), script_keys, args)
-            if isinstance(reply, int):
-                raise await absent(self._redis, user, uid)
-            left += split(reply)
-        return left
+        return len(await leave(self._redis, user, uid, ids, Leaving(reason, only_unread), now))
 
     async def move(self, user: str, target: str, ids: Sequence[str], now: float) -> int:
         """Move items from wherever the user sees them into the channel `target`, with their read state.
 
         Returns how many moved. Items that the target blocks stay where they are; those that it mutes go to its hidden.
         """
-        count = 0
-        for batch in batches(_distinct(ids), batch_for("global")) if ids else [[]]:
-            known = {item.id: item for item in await self._items.timeline_items(batch)}
-            args: list[Arg] = [*set_patterns(user), target, int(now)]
-            for item_id in batch:
-                args += [item_id, *counted(urls(known[item_id]) if item_id in known else [])]
-            script_keys = [keys.channels(user), *rule_keys(user, target)]
-            count += await self._counted(user, target, "timeline_move", script_keys, args)
-        return count
+        return await move(self._redis, self._items, user, target, ids, now)
 
     async def unfollow(self, user: str, uid: str, feed_id: str, now: float) -> int:
         """After `Channels.unfollow`: the feed's unread items leave; where another feed of the channel has a copy of the
-        post, that takes the place. Returns how many left. Stops when the feed is followed again.
+        post, that takes the place. Returns how many left. Takes nothing when the feed is followed (again).
         """
-        count = 0
-        for part in ("posts", "hidden"):
-            cursor: Cursor | None = None
-            while rows := await self._unread_part(user, uid, part, cursor):
-                cursor = rows[-1]
-                mine = await self._items.in_feed(feed_id, [row.item for row in rows])
-                ids = [row.item for row in rows if row.item in mine]
-                for batch in batches(ids):
-                    count += await self._hand_over(user, uid, feed_id, batch, now)
-        return count
-
-    async def _unread_part(self, user: str, uid: str, part: str, after: Cursor | None) -> list[Cursor]:
-        if part == "posts":
-            return [Cursor(row.score, row.id) for row in (await self.walk(user, uid, BATCH, after, True)).rows]
-        return [] if after else await hidden_items(self._redis, user, uid)
-
-    async def _hand_over(self, user: str, uid: str, feed_id: str, ids: Sequence[str], now: float) -> int:
-        twins = {
-            item.id: [twin for twin in item.twins if twin.feed != feed_id]
-            for item in await self._items.timeline_items(ids)
-            if item.twins
-        }
-        wanted = [twin.item for pairs in twins.values() for twin in pairs]
-        copies = {item.id: item for item in await self._items.timeline_items(wanted)} if wanted else {}
-        args: list[Arg] = [int(now), feed_id]
-        for item_id, pairs in twins.items():
-            found = [(copies[twin.item], twin.feed) for twin in pairs if twin.item in copies]
-            args += [item_id, len(found)]
-            for copy, feed in found:
-                args += [copy.id, copy.score, feed, *counted(urls(copy))]
-        left: list[str] = []
-        if twins:
-            script_keys = [keys.channel_feeds(user, uid), *set_keys(user, uid), *rule_keys(user, uid)]
-            left += split(await self._redis.script(load("timeline_swap"), script_keys, args))
-        rest = [item_id for item_id in ids if item_id not in left]
-        channels = [keys.channels(user), keys.removed_channels(user)]
-        if rest:
-            left += await self._leave(user, uid, rest, Reason.UNFOLLOWED, now, channels, True, feed_id)
-        return len(left)
-
-    # --- rules ---------------------------------------------------------------------------------------------------
+        return await unfollow(self._redis, self._items, user, uid, feed_id, now)
 
     async def recheck(self, user: str, uid: str, item: TimelineItem, now: float) -> bool:
         """Hold an item whose author or sources have become known against the rules; returns whether it moved."""
         return bool(await settle(self._redis, user, uid, [item], now))
 
-    async def _counted(self, user: str, uid: str, script: str, script_keys: Sequence[str], args: Sequence[Arg]) -> int:
-        count: int = await self._redis.script(load(script), script_keys, args)
-        if count < 0:
-            raise await absent(self._redis, user, uid)
-        return count
+    # --- retention; none of these raises for a channel that isn't there -----------------------------------------------
 
+    async def stock(self, user: str, uid: str, read_until: float) -> Stock:
+        """Count a channel's items, and those read at `read_until` or before."""
+        return await stock(self._redis, user, uid, read_until)
 
-async def hidden_items(redis: Redis, user: str, uid: str) -> list[Cursor]:
-    """All muted items of a channel with their places, newest first."""
-    reply = await redis.command("ZREVRANGE", keys.hidden(user, uid), 0, -1, "WITHSCORES")
-    return [Cursor(score.decode(), item.decode()) for item, score in zip(reply[0::2], reply[1::2], strict=True)]
+    async def expire_read(self, user: str, uid: str, read_until: float, now: float) -> int:
+        """Let go what was read at `read_until` or before; returns how many left. Works in batches."""
+        return await expire_read(self._redis, user, uid, read_until, now)
 
+    async def trim(self, user: str, uid: str, limit: int, now: float) -> int:
+        """Let go the oldest items beyond `limit`, shown and hidden ones each; returns how many. Works in batches."""
+        return await trim(self._redis, user, uid, limit, now)
 
-def _distinct(ids: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(ids))
+    async def old_unread(self, user: str, uid: str, published_until: float, skip: int, hidden: bool) -> OldBatch:
+        """One batch of the unread items (shown or muted) published at `published_until` or before, oldest first."""
+        return await old_unread(self._redis, user, uid, published_until, skip, hidden)
+
+    async def left_before(self, user: str, uid: str, until: float, skip: int) -> list[str]:
+        """Up to 1,000 ids that left the channel before a time, the first to leave first, behind `skip` of them."""
+        return await left_before(self._redis, user, uid, until, skip)
+
+    async def forget(self, user: str, uid: str, ids: Sequence[str]) -> int:
+        """Forget that items left: only for such as don't exist any more and can't return. Returns how many."""
+        return await forget(self._redis, user, uid, ids)
