@@ -36,7 +36,9 @@ def author_of(item: mf2.Node, feed: mf2.Node | None, page: Page) -> Card | None:
                 if (card := mf2.card(value, page.base)) is not None:
                     return complete(card, page)
     if page.rel_author:
-        return complete(Card(url=page.rel_author[0]), page)
+        card = complete(Card(url=page.rel_author[0]), page)
+        # An "about" page that isn't known here says less than the person whom this page is about.
+        return card if card.name else representative(page) or card
     return None
 
 

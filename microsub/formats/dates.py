@@ -28,6 +28,13 @@ def from_struct(value: time.struct_time | None) -> datetime | None:
         return None
 
 
+def precise(text: object, parsed: time.struct_time | None) -> datetime | None:
+    """A date of feedparser, from its text where that is ISO 8601: the tuple knows neither fractions nor the offset."""
+    if isinstance(text, str) and len(text) <= 100 and (match := _ISO.match(text)):
+        return _from_iso(match)
+    return from_struct(parsed)
+
+
 def from_text(text: object) -> datetime | None:
     """ISO 8601 as in RFC 3339 and microformats (a blank for `T`, `-0800`), else any form that feeds use.
 

@@ -1,7 +1,7 @@
 """Which encoding a document really has, whatever it says (https://encoding.spec.whatwg.org/, RFC 7303).
 
-Order: byte order mark, valid UTF-8, what HTTP and the document declare, windows-1252. Text that is valid UTF-8 and not
-plain ASCII is practically never anything else, while wrong declarations are common.
+Order: byte order mark, valid UTF-8, what HTTP and the document declare, Cyrillic by its letters, windows-1252. Text
+that is valid UTF-8 and not plain ASCII is practically never anything else, while wrong declarations are common.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _decode_other(body: bytes, content_type: str | None) -> str:
             return text
     if _mostly_utf8(body):
         return body.decode("utf-8", "replace")
-    return _try(body, "cp1252") or body.decode("latin-1")
+    return _try(body, _cyrillic(body) or "cp1252") or body.decode("latin-1")
 
 
 def _declared(body: bytes, content_type: str | None) -> list[str]:
@@ -85,6 +85,18 @@ def _mostly_utf8(body: bytes) -> bool:
     text = body[:200_000].decode("utf-8", "replace")
     broken = text.count("\ufffd")
     return broken * 10 < sum(char > "\x7f" for char in text) - broken
+
+
+def _cyrillic(body: bytes) -> str | None:
+    """Which Cyrillic encoding this is, if many letters outside of tags are not ASCII: more than any Latin script has.
+
+    Lower-case letters, by far the most frequent ones, lie in the upper half of windows-1251 and the lower of KOI8-R.
+    """
+    words = re.sub(rb"<[^>]*>|[^A-Za-z\x80-\xff]", b"", body[:200_000])
+    upper, lower = len(re.findall(rb"[\xe0-\xff]", words)), len(re.findall(rb"[\xc0-\xdf]", words))
+    if upper + lower < len(words) * 0.3 or not words:
+        return None
+    return "cp1251" if upper > lower else "koi8-r"
 
 
 def _try(body: bytes, name: str) -> str | None:

@@ -6,6 +6,7 @@ from microsub.formats import mf2
 from microsub.formats.authorship import Page, author_of
 from microsub.formats.dates import from_text
 from microsub.formats.normalise import finish
+from microsub.formats.post_types import repeats
 from microsub.formats.raw import RawEntry
 from microsub.formats.urls import host_of, normalise_url
 from microsub.model.jf2 import Card, Entry
@@ -27,7 +28,7 @@ def to_entry(item: mf2.Node, feed: mf2.Node | None, page: Page) -> RawEntry:
         guid=uid or url,
         uid=uid,
         url=url,
-        name=mf2.text(item, "name"),
+        name=_name(item),
         summary=mf2.text(item, "summary"),
         published=published or updated,
         updated=updated if published and updated != published else None,
@@ -68,6 +69,12 @@ def permalink(item: mf2.Node, page: Page) -> str | None:
         return uid
     anchor = item.get("id")
     return f"{page.url.partition('#')[0]}#{anchor}" if isinstance(anchor, str) and anchor.strip() else None
+
+
+def _name(item: mf2.Node) -> str | None:
+    """The name, unless it repeats the content. Both are compared as mf2 reads them, with the `alt` of pictures."""
+    name = mf2.text(item, "name")
+    return None if any(repeats(name, mf2.plain(value)) for value in mf2.values(item, "content")) else name
 
 
 def _body(item: mf2.Node) -> tuple[str | None, str | None]:

@@ -105,6 +105,9 @@ def card(value: Any, base: str) -> Card | None:
 def card_url(item: Node, base: str) -> str | None:
     """The profile among an h-card's addresses: that of its `uid`, else one on the page's host, else the first."""
     found = urls(item, "url", base)
+    if not found and (address := safe_url(item.get("value") if isinstance(item.get("value"), str) else None, base)):
+        # `u-author h-card` on a link: mf2 implies no url beside a `u-photo`, but the property's value is one.
+        found = [address] if "://" in str(item["value"]) else []
     uid = url(item, "uid", base)
     if uid and (uid in found or not found):
         return uid

@@ -8,12 +8,12 @@ from typing import Any
 
 from microsub.errors import ParseError
 from microsub.formats.media import kind_of
-from microsub.formats.post_types import body_text, fold, post_type, repeats
+from microsub.formats.post_types import fold, post_type, repeats
 from microsub.formats.raw import RawEntry, RawFeed
 from microsub.formats.sanitise import clean_html, text_to_html
 from microsub.formats.text import html_to_text
-from microsub.formats.urls import safe_url
-from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
+from microsub.formats.urls import EXECUTABLE, safe_url
+from microsub.model.jf2 import Card, Content, Entry, Feed
 
 MAX_ENTRIES = 300
 MAX_LIST = 100
@@ -27,9 +27,12 @@ def normalise(raw: RawFeed) -> Feed:
         raise ParseError(feed.url, "there is no feed in this document")
     chosen = _newest(raw.entries)
     fallback = _feed_author(feed)
-    sole = len({entry.entry.author.name for entry in chosen if entry.entry.author}) <= 1
-    entries = tuple(_entry(entry, fallback, sole) for entry in chosen)
-    return replace(feed, author=feed.author and _safe_card(feed.author), entries=entries)
+    alone = not (feed.author and feed.author.url) and len({e.entry.author.name for e in chosen if e.entry.author}) <= 1
+    entries = []
+    for raw_entry in chosen:
+        author = _author(raw_entry.entry.author, fallback, alone)
+        entries.append(finish(raw_entry, author))
+    return replace(feed, author=feed.author and _safe_card(feed.author), entries=tuple(entries))
 
 
 def _newest(entries: list[RawEntry]) -> list[RawEntry]:
@@ -53,66 +56,58 @@ def content_of(html: str | None, text: str | None, base: str) -> Content | None:
     return None
 
 
-def _entry(raw: RawEntry, fallback: Card, sole: bool) -> Entry:
-    entry = finish(raw)
-    return replace(entry, author=_author(entry.author, fallback, sole))
-
-
-def finish(raw: RawEntry) -> Entry:
-    """One entry cleaned, with its post type; what only the feed around it knows is left out."""
+def finish(raw: RawEntry, author: Card | None = None) -> Entry:
+    """One entry cleaned, with its post type. `author` is what the feed around it made of its author."""
     entry = raw.entry
     content = content_of(raw.html, raw.text, raw.base)
     body = (content.text if content else None) or ""
     summary = entry.summary
     if raw.summary_html:
         summary = html_to_text(clean_html(raw.summary_html, raw.base))
-    if summary and repeats(summary, body):
+    if not summary or repeats(summary, body):
         summary = None
-    entry = _with_media(replace(entry, content=content, summary=summary or None))
-    lists: dict[str, Any] = {name: _safe_urls(getattr(entry, name)) for name in _URL_LISTS}
-    entry = replace(
-        entry,
-        name=_name(entry),
-        author=entry.author and _safe_card(entry.author),
-        category=_distinct(fold(tag).lstrip("#") for tag in entry.category),
-        url=safe_url(entry.url),
-        featured=safe_url(entry.featured),
-        quotation_of=safe_url(entry.quotation_of),
-        checkin=entry.checkin and _safe_card(entry.checkin),
-        location=entry.location and _safe_card(entry.location),
-        **lists,
-    )
-    return replace(entry, post_type=entry.post_type or post_type(entry))
+    name = fold(entry.name or "")[:MAX_NAME]
+    # One `replace` for all: it costs more than everything else here.
+    changes: dict[str, Any] = {
+        "content": content,
+        "summary": summary,
+        "name": None if repeats(name, body or summary or "") else name,
+        "author": author or (entry.author and _safe_card(entry.author)),
+        "category": _distinct(_tag(tag) for tag in entry.category),
+        "uid": None if entry.uid and EXECUTABLE.match(entry.uid) else entry.uid,
+        **_media(entry),
+    }
+    for field in _URLS:
+        changes[field] = safe_url(getattr(entry, field))
+    for field in _URL_LISTS:
+        if urls := getattr(entry, field):
+            changes.setdefault(field, _safe_urls(urls))
+    for field in ("checkin", "location"):
+        if (place := getattr(entry, field)) is not None:
+            changes[field] = _safe_card(place)
+    finished = replace(entry, **changes)
+    return replace(finished, post_type=entry.post_type or post_type(finished))
 
 
+_URLS = ("url", "featured", "quotation_of")
 _URL_LISTS = ("photo", "video", "audio", "syndication", "like_of", "repost_of", "bookmark_of", "in_reply_to")
 
 
-def _with_media(entry: Entry) -> Entry:
-    """Enclosures sorted into pictures, films and sound, behind those that the format names itself."""
-    enclosures = tuple(_safe_enclosure(e, url) for e in entry.enclosure if (url := safe_url(e.url)))
-    if not enclosures:
-        return entry if not entry.enclosure else replace(entry, enclosure=())
+def _tag(text: str) -> str:
+    tag = fold(text).lstrip("#")[:MAX_NAME]
+    return "" if EXECUTABLE.match(tag) else tag
+
+
+def _media(entry: Entry) -> dict[str, Any]:
+    """Enclosures, and the pictures, films and sound among them, behind those that the format names itself."""
+    if not entry.enclosure:
+        return {}
+    enclosures = [replace(e, url=url) for e in entry.enclosure if (url := safe_url(e.url))]
     by_kind: dict[str, list[str]] = {"photo": [*entry.photo], "video": [*entry.video], "audio": [*entry.audio]}
     for enclosure in enclosures:
         if kind := kind_of(enclosure):
             by_kind[kind].append(enclosure.url)
-    return replace(
-        entry,
-        enclosure=enclosures,
-        photo=tuple(by_kind["photo"]),
-        video=tuple(by_kind["video"]),
-        audio=tuple(by_kind["audio"]),
-    )
-
-
-def _safe_enclosure(enclosure: Enclosure, url: str) -> Enclosure:
-    return enclosure if url == enclosure.url else replace(enclosure, url=url)
-
-
-def _name(entry: Entry) -> str | None:
-    name = fold(entry.name or "")[:MAX_NAME]
-    return None if repeats(name, body_text(entry)) else name
+    return {"enclosure": tuple(enclosures), **{kind: _safe_urls(urls) for kind, urls in by_kind.items()}}
 
 
 def _feed_author(feed: Feed) -> Card:
@@ -122,13 +117,17 @@ def _feed_author(feed: Feed) -> Card:
     return Card(name=author.name or feed.name, url=safe_url(author.url) or home, photo=safe_url(author.photo) or None)
 
 
-def _author(author: Card | None, fallback: Card, sole: bool) -> Card:
-    """The entry's author with gaps filled. A planet's many authors must not all get the planet's address."""
+def _author(author: Card | None, fallback: Card, alone: bool) -> Card:
+    """The entry's author with gaps filled from the feed's.
+
+    That is right for the same person, and for the only one who writes here (`alone`); but a planet's many authors must
+    not all get the planet's address, nor a guest the host's.
+    """
     if author is None or not (author.name or author.url):
         return fallback
-    card = author
-    same = sole or (card.name is not None and card.name == fallback.name) or (card.url == fallback.url)
-    if not same:
+    card = _safe_card(author)
+    same = (card.name is not None and card.name == fallback.name) or card.url == fallback.url
+    if not same and not alone:
         return card
     return replace(
         card,
@@ -144,7 +143,7 @@ def _safe_card(card: Card) -> Card:
     )
 
 
-def _safe_urls(urls: tuple[str, ...]) -> tuple[str, ...]:
+def _safe_urls(urls: Iterable[str]) -> tuple[str, ...]:
     return _distinct(url for value in urls if (url := safe_url(value)))
 
 

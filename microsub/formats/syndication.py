@@ -8,11 +8,13 @@ Specs: https://www.rssboard.org/rss-specification, https://web.resource.org/rss/
 
 from __future__ import annotations
 
+import html as entities
+import re
 from typing import Any
 
 from microsub.errors import ParseError
 from microsub.formats import media, xmlfeed
-from microsub.formats.dates import from_struct
+from microsub.formats.dates import precise
 from microsub.formats.raw import RawEntry, RawFeed
 from microsub.formats.text import title_text
 from microsub.formats.urls import safe_url
@@ -20,6 +22,8 @@ from microsub.model.jf2 import Card, Entry, Feed
 
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _READABLE = _HTML | {"text/plain"}
+_ADDRESS = re.compile(r"[<(\[]?(?:mailto:)?[^\s<>()@]+@[^\s<>()@]+\.[^\s<>()@]+[>)\]]?")
+_MARKUP = re.compile(r"(?i)</[a-z]|<[a-z][a-z0-9]*\s[^>]*=|<(?:br|hr|img|wbr)\b|&#?\w+;")
 _PERIODS = {"hourly": 3600, "daily": 86400, "weekly": 604800, "monthly": 2592000, "yearly": 31536000}
 
 Node = dict[str, Any]
@@ -40,9 +44,10 @@ def to_jf2(text: str, url: str) -> RawFeed:
 
 
 def _feed(channel: Node, version: str, url: str) -> Feed:
-    base = url
+    atom = version.startswith("atom")
     links = channel.get("links") or []
-    home = safe_url(channel.get("link"), base)
+    home = safe_url(channel.get("link"), url)
+    base = url if atom else home or url
     image: Node = channel.get("image") or {}
     photo = next(
         (u for u in (safe_url(v, base) for v in (image.get("href"), channel.get("logo"), channel.get("icon"))) if u),
@@ -50,12 +55,12 @@ def _feed(channel: Node, version: str, url: str) -> Feed:
     )
     return Feed(
         url=url,
-        format="atom" if version.startswith("atom") else "rdf" if version in {"rss090", "rss10"} else "rss",
-        name=_title(channel) or None,
+        format="atom" if atom else "rdf" if version in {"rss090", "rss10"} else "rss",
+        name=_title(channel, atom) or None,
         home=home if home != url else None,
         photo=photo,
         description=title_text(channel.get("subtitle") or "") or None,
-        author=_author(channel, base),
+        author=_author(channel, base, of_feed=True),
         ttl=_ttl(channel),
         hub=_rel(links, "hub", base),
         self_url=_rel(links, "self", base),
@@ -76,44 +81,57 @@ def _ttl(channel: Node) -> int | None:
     return max(wishes, default=0) or None
 
 
-def _title(node: Node) -> str:
+def _title(node: Node, atom: bool) -> str:
+    """The title as text. Atom says whether it is markup; RSS means text and often has markup all the same."""
     detail: Node = node.get("title_detail") or {}
     value = str(node.get("title") or "")
-    if detail.get("type", "text/html") in _HTML or ("&" in value and ";" in value):
+    if detail.get("type", "text/html") in _HTML or (not atom and _MARKUP.search(value)):
         return title_text(value)
     return " ".join(value.split())
 
 
-def _author(node: Node, base: str) -> Card | None:
-    """The first author that has a name or an address on the web; e-mail addresses aren't shown to readers."""
-    authors = [dict(author) for author in node.get("authors") or [] if author]
-    detail = node.get("author_detail")
-    for found in authors or ([dict(detail)] if detail else []):
-        name = title_text(str(found.get("name") or "")) or None
+def _author(node: Node, base: str, *, of_feed: bool = False) -> Card | None:
+    """The first author that has a name or an address on the web; e-mail addresses aren't shown to readers.
+
+    Where an address is all there is, a post's author is called by its local part; a feed has a better name.
+    """
+    authors: list[Node] = [author for author in node.get("authors") or () if author]
+    if not authors and (detail := node.get("author_detail")):
+        authors = [detail]
+    raw = node.get("author")
+    for found in authors:
+        # feedparser cuts addresses at top-level domains of more than four letters; the whole text is still there.
+        text = raw if raw and len(authors) == 1 and "@" in raw else found.get("name")
+        name = _person(str(text or ""))
         profile = safe_url(found.get("href"), base)
-        if name and "@" in name and " " not in name:
-            name = name.partition("@")[0]
-        if not name and (email := found.get("email")):
-            name = str(email).partition("@")[0]
+        if not name and not of_feed:
+            name = str(found.get("email") or raw or "").strip().partition("@")[0]
         if name or profile:
-            return Card(name=name, url=profile)
-    plain = node.get("author")
-    return Card(name=title_text(plain)) if isinstance(plain, str) and plain.strip() else None
+            return Card(name=name or None, url=profile)
+    return Card(name=_person(raw)) if isinstance(raw, str) and _person(raw) else None
+
+
+def _person(text: str) -> str:
+    """A name without the e-mail address that RSS asks for: `a@b.example (Ann)`, `Ann <a@b.example>`."""
+    return _ADDRESS.sub(" ", title_text(text)).strip(" ()<>[],;") if "@" in text else title_text(text)
 
 
 def _entry(node: Node, version: str, feed_base: str) -> RawEntry:
     base = _base(node, feed_base)
-    kind, body, teaser = _body(node, version.startswith("atom"))
+    atom = version.startswith("atom")
+    kind, body, teaser = _body(node, atom)
     links = node.get("links") or []
     guid = str(node.get("id") or "").strip() or None
-    published = from_struct(node.get("published_parsed")) or from_struct(node.get("created_parsed"))
-    updated = from_struct(node.get("updated_parsed"))
+    published, created, updated = (
+        precise(node.get(name), node.get(f"{name}_parsed")) for name in ("published", "created", "updated")
+    )
+    published = published or created
     reply = node.get("thr_in-reply-to")
     target = safe_url(reply.get("href") or reply.get("ref"), base) if isinstance(reply, dict) else None
     entry = Entry(
         guid=guid,
         url=_link(node, links, guid, base),
-        name=_title(node) or None,
+        name=_title(node, atom) or None,
         published=published or updated,
         updated=updated if published and updated != published else None,
         author=_author(node, base),
@@ -167,7 +185,11 @@ def _body(node: Node, atom: bool) -> tuple[str, str, str | None]:
         value = value.replace("</br>", "")
     if kind == "text/plain" and not atom and "<" in value:
         kind = "text/html"
-    return kind, value, str(summary["value"]) if summary and chosen is not summary else None
+    teaser = None
+    if summary and chosen is not summary:
+        plain = atom and summary["type"] == "text/plain"
+        teaser = entities.escape(summary["value"], quote=False) if plain else str(summary["value"])
+    return kind, value, teaser
 
 
 def _readable(content: Node | None) -> bool:

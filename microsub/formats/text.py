@@ -7,10 +7,10 @@ import re
 
 _TAG = re.compile(r'<(/?)([a-zA-Z][a-zA-Z0-9]*)[^>"]*(?:"[^"]*"[^>"]*)*>')
 _ALT = re.compile(r'\salt="([^"]*)"')
-_WHITE = re.compile(r"[ \t\r\n\f]+")
 _PRE = re.compile(r"(<pre\b[^>]*>.*?</pre>)", re.S)
 _SILENT = re.compile(r"<(video|audio|iframe)\b[^>]*>.*?</\1>", re.S)
-_BREAK = re.compile(r"[ \x01\x02\n]*[\x01\x02\n][ \x01\x02\n]*")
+_UNREAD = re.compile(r"(?is)<(script|style)\b[^>]*>.*?</\1\s*>|<!--.*?-->")
+_BREAK = re.compile(r" ?[\x01\x02\n][ \x01\x02\n]*")
 _SPACES = re.compile(r"  +")
 
 _LINE = "\x01"
@@ -34,18 +34,24 @@ def html_to_text(html: str) -> str:
         html = _SILENT.sub(_LINE, html)
     if "<pre" in html:
         parts = _PRE.split(html)
-        parts[::2] = [_WHITE.sub(" ", part) for part in parts[::2]]
+        parts[::2] = [_folded(part) for part in parts[::2]]
         parts[1::2] = [_keep(part) for part in parts[1::2]]
         html = "".join(parts)
     else:
-        html = _WHITE.sub(" ", html)
+        html = _folded(html)
     text = _BREAK.sub(_run, _SPACES.sub(" ", _plain(_TAG.sub(_tag, html))))
     return text.replace(_KEPT_SPACE, " ").replace(_KEPT_NEWLINE, "\n").strip()
 
 
 def title_text(markup: str) -> str:
     """A title that may hold markup, on one line."""
+    markup = _UNREAD.sub("", markup)
     return " ".join(entities.unescape(_TAG.sub(_tag, markup)).translate({1: " ", 2: " "}).split())
+
+
+def _folded(text: str) -> str:
+    """Outside of `pre` every white space is a blank; runs are joined later, when the tags between them are gone."""
+    return text.replace("\n", " ").replace("\t", " ").replace("\r", " ").replace("\f", " ")
 
 
 def _plain(text: str) -> str:

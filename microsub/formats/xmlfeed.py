@@ -30,9 +30,9 @@ _REPAIR = re.compile(rf"<!\[CDATA\[.*?\]\]>|<!--.*?-->|{_REFERENCE}(?:(#?\w{{1,3
 
 def read(text: str) -> tuple[list[Node], Node, str]:
     """Entries, channel and version (`rss20`, `atom10`, … or `""`) of a document, in feedparser's terms."""
-    text = _repaired(text)
+    text = _stripped(text)
     strict = StrictFeedParser("", None, "utf-8")
-    if _strictly(strict, text):
+    if _strictly(strict, _REPAIR.sub(_reference, text) if _NEEDS_REPAIR.search(text) else text):
         parser = strict
     else:
         parser = _without_markup(LooseFeedParser("", None, "utf-8", {}))
@@ -72,20 +72,16 @@ def _without_markup(parser: Any) -> Any:
     return parser
 
 
-def _repaired(text: str) -> str:
-    """The document with what a strict XML parser would refuse set right, and nothing in it that could be expanded.
-
-    Entity declarations go with the DOCTYPE; names that HTML knows become their characters, all others stay text.
-    """
+def _stripped(text: str) -> str:
+    """The document without declarations (so that no entity can be expanded) and without what XML forbids."""
     text = _DECLARATION.sub("", text.lstrip("\ufeff \t\r\n\0"), count=1)
     if "<!doctype" in text[:4096].lower():
         text = _DOCTYPE.sub("", text, count=1)
-    if _INVALID.search(text):
-        text = _INVALID.sub("", text)
-    return _REPAIR.sub(_reference, text) if _NEEDS_REPAIR.search(text) else text
+    return _INVALID.sub("", text) if _INVALID.search(text) else text
 
 
 def _reference(match: re.Match[str]) -> str:
+    """A reference that XML doesn't know: names of HTML become their characters, anything else the text it is."""
     found = match[0]
     if found[0] == "<":
         return found

@@ -30,7 +30,6 @@ NEEDS_LOOKUP = {
     (15, 0, "author.photo"),
     (17, 0, "author.name"),
     (17, 0, "author.photo"),
-    *((45, index, "author.url") for index in range(6)),
 }
 
 

@@ -1,0 +1,58 @@
+"""Documents and what becomes of them: each `<case>.<ext>` in `tests/data/formats` has a `<case>.jf2.json` beside it.
+
+A new bug is a new pair. `MICROSUB_WRITE_CASES=1 pytest tests/formats/test_cases.py` writes the expected side anew; read
+the difference before you keep it. `url` and `content_type` in the expected file say how the document was served.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from microsub.formats.identity import identities
+from microsub.formats.parse import parse
+from microsub.formats.wire import card_to_wire, to_wire
+from microsub.model.jf2 import Card
+
+DATA = Path(__file__).parents[1] / "data" / "formats"
+CASES = sorted(path for path in DATA.iterdir() if not path.name.endswith(".jf2.json"))
+
+
+def expected_beside(path: Path) -> Path:
+    return path.with_name(path.name.rpartition(".")[0] + ".jf2.json")
+
+
+def result_of(path: Path, url: str, content_type: str | None) -> dict[str, Any]:
+    """Everything that `parse` says about a document, as JSON."""
+    feed = parse(path.read_bytes(), url, content_type)
+    about = {f.name: getattr(feed, f.name) for f in fields(feed) if f.name != "entries"}
+    about = {k: card_to_wire(v) if isinstance(v, Card) else v for k, v in about.items() if v is not None}
+    items = [to_wire(entry) for entry in feed.entries]
+    for item, entry, identity in zip(items, feed.entries, identities(feed.entries), strict=True):
+        item |= {"(guid)": entry.guid, "(identity)": identity}
+    served = {"url": url, **({"content_type": content_type} if content_type else {})}
+    return {**served, "feed": about, "items": items}
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.name)
+def test_a_document_becomes_the_jf2_beside_it(path: Path) -> None:
+    """The whole result is as written down: feed, items, identities."""
+    beside = expected_beside(path)
+    expected = json.loads(beside.read_text()) if beside.exists() else {}
+    url = expected.get("url", f"https://reader.example/{path.name}")
+    result = result_of(path, url, expected.get("content_type"))
+    if os.environ.get("MICROSUB_WRITE_CASES"):
+        beside.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+        expected = json.loads(beside.read_text())
+    assert result == expected
+
+
+def test_every_expectation_has_its_document() -> None:
+    """No expected file is left over from a document that was renamed or removed."""
+    wanted = {expected_beside(path) for path in CASES}
+    assert set(DATA.glob("*.jf2.json")) == wanted
