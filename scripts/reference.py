@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import json
 from pathlib import Path
@@ -143,8 +144,8 @@ def backend_page() -> str:
 
 def _type(node: dict[str, object]) -> str:
     if "$ref" in node:
-        name = str(node["$ref"]).rsplit("/", 1)[-1]
-        described = schema()["$defs"][name]
+        *_, name = parts = str(node["$ref"]).removeprefix("#/").split("/")
+        described = functools.reduce(lambda found, part: found[part], parts, schema())
         return f"[{name}](#{name.lower()})" if "properties" in described else _type(described)
     if "enum" in node:
         return " or ".join(f"`{json.dumps(value)}`" for value in node["enum"])  # type: ignore[attr-defined]

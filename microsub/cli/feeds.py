@@ -39,10 +39,11 @@ def fetch(context: click.Context, settings: Settings, urls: tuple[str, ...], tit
         failures = 0
         async with wiring.open_fetcher(settings) as fetcher:
             tasks = [asyncio.ensure_future(_fetch_one(fetcher, url)) for url in dict.fromkeys(urls)]
-            with click.progressbar(length=len(tasks), label="fetching", file=click.get_text_stream("stderr")) as bar:
-                for done in asyncio.as_completed(tasks):
+            arriving = asyncio.as_completed(tasks)
+            screen = click.get_text_stream("stderr")
+            with click.progressbar(arriving, length=len(tasks), label="fetching", file=screen) as bar:
+                for done in bar:
                     url, outcome = await done
-                    bar.update(1)
                     failures += isinstance(outcome, str)
                     _show_fetched(url, outcome, titles, as_json)
         return failures

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NoReturn, TypeVar
 
 import click
@@ -14,6 +14,7 @@ import orjson
 
 from microsub.config.settings import SETTINGS, Settings, misspelt_variables, read_settings
 from microsub.errors import ConfigError, MicrosubError
+from microsub.logs import set_up_logs
 
 T = TypeVar("T")
 
@@ -32,10 +33,13 @@ def settings_flags(*names: str) -> Callable[[Callable[..., T]], Callable[..., T]
     def decorate(command: Callable[..., T]) -> Callable[..., T]:
         @functools.wraps(command)
         def wrapper(*args: Any, **kwargs: Any) -> T:
-            flags = {name: kwargs.pop(name) for name in names}
+            flags: dict[str, str | None] = {name: kwargs.pop(name) for name in names}
             for sentence in misspelt_variables(os.environ):
                 click.echo(f"warning: {sentence}", err=True)
-            return command(*args, settings=read(flags), **kwargs)
+            settings = read(flags)
+            # What a command did is on standard output; its log is for trouble alone. Servers set up theirs.
+            set_up_logs("text", flags.get("log_level") or "warning")
+            return command(*args, settings=settings, **kwargs)
 
         decorated: Callable[..., T] = wrapper
         for setting in reversed([s for s in SETTINGS if s.name in names]):
@@ -52,7 +56,7 @@ def settings_flags(*names: str) -> Callable[[Callable[..., T]], Callable[..., T]
     return decorate
 
 
-def read(flags: dict[str, object]) -> Settings:
+def read(flags: Mapping[str, object]) -> Settings:
     """Settings from the environment and `flags`; ends the program with exit code 2 where one can't be used."""
     try:
         return read_settings(os.environ, flags)
