@@ -7,7 +7,7 @@ from typing import Any
 from microsub.api import arguments
 from microsub.api.call import Action, Call, FusedAction, Reply, Table
 from microsub.api.params import Params, missing, wrong
-from microsub.model.reader import NAME, Channel, Credential, Grant
+from microsub.model.reader import NAME, Channel, Credential, Grant, UnreadStyle
 from microsub.services.bundle import Services
 from microsub.services.reading import SourceCount
 
@@ -16,15 +16,17 @@ async def listed(services: Services, params: Params, credential: Credential, now
     """All channels with what is unread in them."""
     del params
     grant, channels = await services.reading.channels_with_token(credential, now)
-    return grant, {"channels": [channel_to_wire(channel) for channel in channels]}
+    style = await services.reading.unread_style(grant.user)
+    return grant, {"channels": [channel_to_wire(channel, style) for channel in channels]}
 
 
 async def tree(call: Call) -> Reply:
     """All channels, each with the feeds in it and what is unread of each."""
+    style = await call.services.reading.unread_style(call.user)
     branches = await call.services.reading.tree(call.user)
     return {
         "channels": [
-            {**channel_to_wire(channel), "sources": [_source_to_wire(source, channel) for source in sources]}
+            {**channel_to_wire(channel, style), "sources": [_source_to_wire(one, channel, style) for one in sources]}
             for channel, sources in branches
         ]
     }
@@ -34,9 +36,11 @@ async def write(call: Call) -> Reply:
     """Rename the channel in `channel`, or create one."""
     name = arguments.name(call.params)
     if call.params.text("channel") is None:
-        return channel_to_wire(await call.services.curating.create(call.user, name, call.now))
-    uid = arguments.channel(call.params, allow_global=False)
-    return channel_to_wire(await call.services.curating.rename(call.user, uid, name, call.now))
+        channel = await call.services.curating.create(call.user, name, call.now)
+    else:
+        uid = arguments.channel(call.params, allow_global=False)
+        channel = await call.services.curating.rename(call.user, uid, name, call.now)
+    return channel_to_wire(channel, await call.services.reading.unread_style(call.user))
 
 
 async def delete(call: Call) -> Reply:
@@ -54,24 +58,24 @@ async def order(call: Call) -> Reply:
         if not NAME.match(uid):
             raise wrong("channels", uid, "uids made of letters, digits, '-' and '_'")
     channels = await call.services.curating.order(call.user, uids)
-    return {"channels": [channel_to_wire(channel) for channel in channels]}
+    style = await call.services.reading.unread_style(call.user)
+    return {"channels": [channel_to_wire(channel, style) for channel in channels]}
 
 
-def channel_to_wire(channel: Channel) -> dict[str, Any]:
-    """A channel as clients read it; `unread` as its settings want it."""
+def channel_to_wire(channel: Channel, inherited: UnreadStyle) -> dict[str, Any]:
+    """A channel as clients read it; `unread` as its settings want it, else in the `inherited` style."""
     wire: dict[str, Any] = {"uid": channel.uid, "name": channel.name}
-    _add_unread(wire, channel, channel.unread)
+    _add_unread(wire, channel.settings.unread or inherited, channel.unread)
     return wire
 
 
-def _source_to_wire(source: SourceCount, channel: Channel) -> dict[str, Any]:
+def _source_to_wire(source: SourceCount, channel: Channel, inherited: UnreadStyle) -> dict[str, Any]:
     wire: dict[str, Any] = {"uid": source.feed, "url": source.url, "name": source.name}
-    _add_unread(wire, channel, source.unread)
+    _add_unread(wire, channel.settings.unread or inherited, source.unread)
     return wire
 
 
-def _add_unread(wire: dict[str, Any], channel: Channel, count: int) -> None:
-    style = channel.settings.unread or "count"
+def _add_unread(wire: dict[str, Any], style: UnreadStyle, count: int) -> None:
     if style == "count":
         wire["unread"] = count
     elif style == "boolean":

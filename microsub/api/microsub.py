@@ -34,7 +34,7 @@ from microsub.errors import (
 )
 from microsub.model.reader import Credential, Grant
 from microsub.services.bundle import Services
-from microsub.store.accounts import credential as read_token
+from microsub.store.accounts import Accounts
 
 SLOW_SECONDS = 1.0
 """A request that takes longer is worth a line in the log."""
@@ -91,7 +91,7 @@ class MicrosubEndpoint:
     async def _run(self, scope: Scope, params: Params, verb: str, action: str) -> Reply:
         services = self._services
         now = services.clock()
-        credential = _credential(scope, params)
+        credential = _credential(services.accounts, scope, params)
         owner = self._owner(scope["path"])
         entry = TABLE.get((cast(Verb, "GET" if verb == "HEAD" else verb), action, params.text("method") or ""))
         if isinstance(entry, FusedAction) and (owner is None or owner == credential.user):
@@ -127,7 +127,7 @@ async def _parameters(scope: Scope, receive: Receive, verb: str) -> Params:
     return collect(urlencoded(query))
 
 
-def _credential(scope: Scope, params: Params) -> Credential:
+def _credential(accounts: Accounts, scope: Scope, params: Params) -> Credential:
     token = _bearer(scope)
     if token is None:
         token = params.text("access_token")
@@ -136,7 +136,7 @@ def _credential(scope: Scope, params: Params) -> Credential:
             "the token is missing: found none, expected it in the header 'Authorization: Bearer …' "
             "or in the parameter 'access_token'"
         )
-    credential = read_token(token)
+    credential = accounts.credential(token)
     if credential is None:
         raise Unauthorized("the token is not valid: found a text that is no token of this server")
     return credential

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from microsub.config.backend import DEFAULT_LIMITS, InstanceSettings, Limits
 from microsub.errors import NotFound
-from microsub.model.reader import Channel, ChannelSettings
+from microsub.model.reader import Channel, ChannelSettings, UnreadStyle
 from microsub.services.applying import ChannelsPort, SettingsPort
 from microsub.store.applied import InForce
 
@@ -73,6 +73,13 @@ class SettingsInForce:
             else replace(channel, settings=replace(channel.settings, unread=inherited))
             for channel in channels
         ]
+
+    async def unread_style(self, user: str) -> UnreadStyle:
+        """The style of unread counts for channels of this user that don't set their own; costs next to nothing."""
+        everywhere = await self._current()
+        own = everywhere.users.get(user)
+        style = (own.unread if own else None) or everywhere.instance.limits.unread
+        return style or "count"
 
     def forget(self) -> None:
         """Ask again next time: something was changed by this process."""

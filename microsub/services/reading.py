@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from microsub.errors import NotFound
 from microsub.formats.identity import mask_credentials
-from microsub.model.reader import Channel, Credential, Cursor, Grant, PageQuery, PageRows, Subscription
+from microsub.model.reader import Channel, Credential, Cursor, Grant, PageQuery, PageRows, Subscription, UnreadStyle
 from microsub.services.splice import Splicer
 from microsub.store.channels import Channels
 from microsub.store.feeds import FeedRecord, Feeds
@@ -29,18 +29,41 @@ class SourceCount:
     unread: int
 
 
+StyleOf = Callable[[str], Awaitable[UnreadStyle]]
+"""User to the style of unread counts that their channels inherit."""
+
+
+async def counted(_user: str) -> UnreadStyle:
+    """The default for everybody."""
+    return "count"
+
+
 class Reading:
     """The reader's use of their own channels and timelines. Times are Unix seconds; `uid` may be `global` for pages and
     marks. Every method raises NotFound for a channel that isn't there.
     """
 
-    def __init__(self, channels: Channels, timelines: Timelines, feeds: Feeds, items: Items, cache: ItemCache) -> None:
+    def __init__(
+        self,
+        channels: Channels,
+        timelines: Timelines,
+        feeds: Feeds,
+        items: Items,
+        cache: ItemCache,
+        *,
+        style: StyleOf = counted,
+    ) -> None:
         self._channels = channels
         self._timelines = timelines
         self._feeds = feeds
         self._items = items
         self._cache = cache
+        self._style = style
         self._splicer = Splicer()
+
+    async def unread_style(self, user: str) -> UnreadStyle:
+        """How this user's channels tell what is unread, where they don't say so themselves."""
+        return await self._style(user)
 
     async def channels_with_token(self, credential: Credential, now: float) -> tuple[Grant, list[Channel]]:
         """All channels in order with their unread counts, in one round trip with the token's check."""

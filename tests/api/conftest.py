@@ -1,0 +1,29 @@
+"""An instance with two readers, for the tests of the API."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from microsub.store.port import Redis
+from tests.support.readers import Instance, Reader, instance
+
+
+@pytest.fixture
+async def server(real_redis: Redis) -> AsyncIterator[Instance]:
+    """The application over empty stores on a real Redis."""
+    async with instance(real_redis) as made:
+        yield made
+
+
+@pytest.fixture
+async def alice(server: Instance) -> Reader:
+    """A reader with the channels `home` and `later`."""
+    return await server.reader("alice", "home", "later")
+
+
+@pytest.fixture
+async def bob(server: Instance) -> Reader:
+    """Another reader, with channels of the same names."""
+    return await server.reader("bob", "home", "later")

@@ -1,0 +1,110 @@
+"""The `channels` action."""
+
+from __future__ import annotations
+
+from microsub.model.reader import ChannelSettings
+from tests.support.posts import NOON
+from tests.support.readers import Instance, Reader, posts
+
+FEED = "https://blog.example/feed"
+OTHER = "https://other.example/feed"
+
+
+def uids(reply: dict[str, object]) -> list[str]:
+    return [channel["uid"] for channel in reply["channels"]]  # type: ignore[attr-defined]
+
+
+async def test_notifications_stand_first(alice: Reader) -> None:
+    """Every user has them; then come the user's own channels."""
+    reply = await alice.get(action="channels")
+    assert reply == {
+        "channels": [
+            {"uid": "notifications", "name": "Notifications", "unread": 0},
+            {"uid": "home", "name": "Home", "unread": 0},
+            {"uid": "later", "name": "Later", "unread": 0},
+        ]
+    }
+
+
+async def test_create_rename_delete(alice: Reader) -> None:
+    """A uid is made from the name and stays; a name that exists is the existing channel."""
+    made = await alice.post(action="channels", name="My News")
+    assert made["name"] == "My News"
+    assert await alice.post(action="channels", name="My News") == made
+    renamed = await alice.post(action="channels", channel=made["uid"], name="Old News")
+    assert renamed == {"uid": made["uid"], "name": "Old News", "unread": 0}
+    assert await alice.post(action="channels", method="delete", channel=made["uid"]) == {}
+    assert uids(await alice.get(action="channels")) == ["notifications", "home", "later"]
+    assert (await alice.post(404, action="channels", method="delete", channel=made["uid"]))["error"] == "not_found"
+
+
+async def test_what_can_not_be_done_to_channels(alice: Reader) -> None:
+    """`notifications` stays; `global` is no channel; unknown ones are not found."""
+    refused = await alice.post(400, action="channels", method="delete", channel="notifications")
+    assert refused["error"] == "invalid_request"
+    assert "notifications" in refused["error_description"]
+    assert (await alice.post(400, action="channels", channel="global", name="x"))["error"] == "invalid_request"
+    assert (await alice.post(404, action="channels", channel="nowhere", name="x"))["error"] == "not_found"
+    assert "'name' is missing" in (await alice.post(400, action="channels"))["error_description"]
+    assert "'name' is missing" in (await alice.post(400, action="channels", channel="home"))["error_description"]
+
+
+async def test_a_deleted_channel_leaves_no_subscriber(alice: Reader, server: Instance) -> None:
+    """Its feeds are polled for nobody any more."""
+    feed = await server.publish(FEED, *posts("a"))
+    await alice.post(action="follow", channel="home", url=FEED)
+    await alice.post(action="channels", method="delete", channel="home")
+    assert await server.feeds.subscribers(feed.id) == []
+    await alice.get(404, action="timeline", channel="home")
+
+
+async def test_order_permutes_among_the_places_held(alice: Reader) -> None:
+    """What isn't listed stays where it is; all channels come back in their new order."""
+    for name in ("c", "d"):
+        await alice.post(action="channels", name=name)
+    reply = await alice.post(action="channels", method="order", **{"channels[]": ["d", "home"]})
+    assert uids(reply) == ["notifications", "d", "later", "c", "home"]
+    assert reply == await alice.get(action="channels")
+    again = await alice.post(action="channels", method="order", **{"channels[]": ["home", "notifications", "d"]})
+    assert uids(again) == ["notifications", "home", "later", "c", "d"]
+
+
+async def test_order_of_unknown_channels_changes_nothing(alice: Reader) -> None:
+    """One wrong uid and the order is as before."""
+    await alice.post(404, action="channels", method="order", **{"channels[]": ["later", "nowhere", "home"]})
+    assert uids(await alice.get(action="channels")) == ["notifications", "home", "later"]
+    assert "'channels' is missing" in (await alice.post(400, action="channels", method="order"))["error_description"]
+    await alice.post(400, action="channels", method="order", channels="a b")
+
+
+async def test_unread_as_count_boolean_or_nothing(alice: Reader, server: Instance) -> None:
+    """Each channel's setting decides, for its sources too."""
+    await server.publish(FEED, *posts("a", "b"))
+    for uid in ("home", "later"):
+        await alice.post(action="follow", channel=uid, url=FEED)
+    await server.channels.set_settings("alice", "home", ChannelSettings(unread="boolean"), NOON)
+    await server.channels.set_settings("alice", "later", ChannelSettings(unread="none"), NOON)
+    for method in ("", "tree"):
+        notifications, home, later = (await alice.get(action="channels", method=method))["channels"]
+        assert notifications["unread"] == 0
+        assert home["unread"] is True
+        assert "unread" not in later
+    assert home["sources"][0]["unread"] is True
+    assert "unread" not in later["sources"][0]
+
+
+async def test_tree_counts_by_source(alice: Reader, server: Instance) -> None:
+    """Every feed of a channel with its own count; the counts add up to the channel's."""
+    one = await server.publish(FEED, *posts("a", "b", "c"), title="One")
+    two = await server.publish(OTHER, *posts("x", "y", host="other.example"), title="Two")
+    for url in (FEED, OTHER):
+        await alice.post(action="follow", channel="home", url=url)
+    (first, *_) = await alice.ids("home", source=one.id)
+    await alice.post(action="timeline", method="mark_read", channel="home", entry=first)
+    _, home, later = (await alice.get(action="channels", method="tree"))["channels"]
+    assert home["unread"] == 4
+    assert home["sources"] == [
+        {"uid": one.id, "url": FEED, "name": "One", "unread": 2},
+        {"uid": two.id, "url": OTHER, "name": "Two", "unread": 2},
+    ]
+    assert later["sources"] == []

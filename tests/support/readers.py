@@ -1,0 +1,194 @@
+"""The HTTP API over real stores: users with tokens, feeds with posts, and a client that speaks to the application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+
+from microsub.app import create_app
+from microsub.config.backend import InstanceSettings
+from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult
+from microsub.model.scopes import ALL_SCOPES
+from microsub.pipeline.fan_out import FanOut, default_limits
+from microsub.services.bundle import Services
+from microsub.services.curating import Curating
+from microsub.services.directory import Directory
+from microsub.services.following import Following
+from microsub.services.health import Health
+from microsub.services.reading import Reading
+from microsub.services.rules import RuleBook
+from microsub.services.search import Search
+from microsub.store.accounts import Accounts
+from microsub.store.channels import Channels
+from microsub.store.feeds import FeedRecord, Feeds
+from microsub.store.itemcache import ItemCache
+from microsub.store.items import Items, ItemToStore
+from microsub.store.port import Redis
+from microsub.store.presence import Presence
+from microsub.store.rules import Rules
+from microsub.store.schedule import Schedule
+from microsub.store.timelines import Timelines
+from tests.support.posts import NOON, candidate
+
+ENDPOINT = "/microsub"
+
+
+class Web:
+    """Documents by URL, in place of the network; everything else can't be reached."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, tuple[bytes, str]] = {}
+        self.asked: list[str] = []
+
+    async def fetch(self, request: FetchRequest) -> FetchResult:
+        self.asked.append(request.url)
+        found = self.documents.get(request.url)
+        if found is None:
+            return FetchFailed(request.url, "connect", "the host can't be reached")
+        body, content_type = found
+        return Fetched(request.url, request.url, 200, {}, body, content_type, None, None, None)
+
+
+@dataclass
+class Reader:
+    """A user with a token; `get` and `post` return the decoded object after checking status and type."""
+
+    name: str
+    token: str
+    client: httpx.AsyncClient
+
+    async def get(self, status: int = 200, **params: Any) -> dict[str, Any]:
+        return self.checked(await self.client.get(ENDPOINT, params=params, headers=self.headers), status)
+
+    async def post(self, status: int = 200, **params: Any) -> dict[str, Any]:
+        return self.checked(await self.client.post(ENDPOINT, data=params, headers=self.headers), status)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+    async def items(self, channel: str = "home", **params: Any) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = (await self.get(action="timeline", channel=channel, **params))["items"]
+        return found
+
+    async def names(self, channel: str = "home", **params: Any) -> list[str]:
+        return [item["name"] for item in await self.items(channel, **params)]
+
+    async def ids(self, channel: str = "home", **params: Any) -> list[str]:
+        return [item["_id"] for item in await self.items(channel, **params)]
+
+    async def unread(self, channel: str = "home") -> int:
+        channels = (await self.get(action="channels"))["channels"]
+        return {entry["uid"]: entry["unread"] for entry in channels}[channel]
+
+    async def walk(self, channel: str = "home", **params: Any) -> list[str]:
+        """The ids of all pages, following `after`."""
+        found: list[str] = []
+        after = ""
+        while True:
+            page = await self.get(action="timeline", channel=channel, after=after, **params)
+            found += [item["_id"] for item in page["items"]]
+            after = page["paging"].get("after", "")
+            if not after:
+                return found
+
+    @staticmethod
+    def checked(response: httpx.Response, status: int) -> dict[str, Any]:
+        assert response.status_code == status, response.text
+        assert response.headers.get_list("content-type") == ["application/json"]
+        assert response.headers["cache-control"] == "no-store"
+        assert response.headers["access-control-allow-origin"] == "*"
+        document = response.json()
+        assert isinstance(document, dict)
+        assert_no_null(document)
+        return document
+
+
+@dataclass
+class Instance:
+    """Stores, services and application on one Redis; `now` is the time that the services see."""
+
+    redis: Redis
+    now: float = NOON + 10_000
+    settings: InstanceSettings = field(default_factory=InstanceSettings)
+    web: Web = field(default_factory=Web)
+
+    def __post_init__(self) -> None:
+        self.accounts = Accounts(self.redis)
+        self.channels = Channels(self.redis)
+        self.feeds = Feeds(self.redis)
+        self.items = Items(self.redis)
+        self.schedule = Schedule(self.redis)
+        self.timelines = Timelines(self.redis, self.items)
+        self.rules = Rules(self.redis, self.items)
+        self.presence = Presence(self.redis)
+        self.fan_out = FanOut(self.feeds, self.timelines)
+        self.services = self.make_services()
+        self.app = create_app(self.services)
+        self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://server.test")
+
+    def make_services(self) -> Services:
+        directory = Directory(self.feeds, lambda: self.settings)
+        return Services(
+            accounts=self.accounts,
+            reading=Reading(self.channels, self.timelines, self.feeds, self.items, ItemCache(self.items, None, 0)),
+            curating=Curating(self.channels, self.feeds),
+            following=Following(self.channels, self.feeds, self.items, self.timelines, self.schedule, default_limits),
+            rules=RuleBook(self.rules, self.channels),
+            search=Search(self.web, directory, self.feeds),
+            health=Health(self.presence.last_sign),
+            clock=lambda: self.now,
+        )
+
+    async def reader(self, name: str, *channels: str, scopes: Sequence[str] = ALL_SCOPES) -> Reader:
+        """A user, with these channels besides `notifications`."""
+        await self.accounts.add_user(name, f"https://{name}.example/", self.now)
+        for uid in channels:
+            await self.channels.create(name, uid.title(), self.now, uid)
+        return Reader(name, await self.accounts.create_token(name, scopes, "tests", self.now), self.client)
+
+    async def publish(self, url: str, *posts: ItemToStore, title: str | None = None) -> FeedRecord:
+        """What a poll of `url` does that finds these posts."""
+        feed = await self.feeds.ensure(url, self.now)
+        fields = {"title": title or "A blog", "last_success": str(self.now), "last_poll": str(self.now)}
+        await self.feeds.update(feed.id, {**fields, "next_poll": str(self.now + 3600)})
+        await self.items.store(feed, posts, self.now)
+        pending = await self.items.pending(feed.id)
+        await self.fan_out.deliver(feed.id, await self.items.timeline_items(pending), self.now)
+        await self.items.done(feed.id, pending)
+        return feed
+
+    async def grant(self, name: str, *scopes: str) -> str:
+        """Another token of the user, with these scopes."""
+        return await self.accounts.create_token(name, scopes, "tests", self.now)
+
+
+@asynccontextmanager
+async def instance(redis: Redis, **parts: Any) -> AsyncIterator[Instance]:
+    """An instance on that Redis, its client closed at the end."""
+    made = Instance(redis, **parts)
+    async with made.client:
+        yield made
+
+
+def posts(*names: str, at: float = NOON, **more: Any) -> list[ItemToStore]:
+    """Posts in document order, the newest first, a second apart."""
+    return [candidate(name, at=at + len(names) - place, **more) for place, name in enumerate(names)]
+
+
+def assert_no_null(value: Any) -> None:
+    """Properties without a value are omitted, never null."""
+    assert value is not None
+    if isinstance(value, Mapping):
+        for member in value.values():
+            assert_no_null(member)
+    elif isinstance(value, list):
+        for member in value:
+            assert_no_null(member)
+
+
+__all__ = ["ENDPOINT", "Instance", "Reader", "Web", "assert_no_null", "instance", "posts"]
