@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import orjson
+from click.termui import progressbar
 
 from microsub import wiring
 from microsub.cli.options import FAILED, FETCH_FLAGS, STORE_FLAGS, WORK_FLAGS, fail, print_json, run, settings_flags
@@ -41,7 +42,7 @@ def fetch(context: click.Context, settings: Settings, urls: tuple[str, ...], tit
             tasks = [asyncio.ensure_future(_fetch_one(fetcher, url)) for url in dict.fromkeys(urls)]
             arriving = asyncio.as_completed(tasks)
             screen = click.get_text_stream("stderr")
-            with click.progressbar(arriving, length=len(tasks), label="fetching", file=screen) as bar:
+            with progressbar(arriving, length=len(tasks), label="fetching", file=screen) as bar:
                 for done in bar:
                     url, outcome = await done
                     failures += isinstance(outcome, str)
