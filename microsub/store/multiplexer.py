@@ -232,9 +232,8 @@ class _Link:
                     future.set_result(reply)
         except (RedisError, OSError) as error:
             self._lose(error)
-        except Exception as error:
-            self._lose(error)
-            raise
+        except IndexError:
+            self._lose(ConnectionError("a reply that nobody had asked for"))
 
     def _check(self, replies_before: int) -> None:
         """Give a connection up that owes replies and has sent none since the last look."""
