@@ -170,7 +170,8 @@ def _json(blog: Blog) -> Document:
 
 def _h_card(person: Person) -> str:
     photo = f'<img class="u-photo" src="{escape(person.photo)}" alt="">' if person.photo else ""
-    return f'<a class="p-author h-card" href="{escape(person.url)}">{photo}{escape(person.name)}</a>'
+    name = f'<a class="p-name u-url" href="{escape(person.url)}">{escape(person.name)}</a>'
+    return f'<span class="p-author h-card">{photo}{name}</span>'
 
 
 def _h_feed(blog: Blog) -> Document:

@@ -47,6 +47,11 @@ class Reply:
         expect(self.status == 200, "status 200", self.text)
         return self.json_object()
 
+    def done(self) -> dict[str, Any]:
+        """The object of a success of any kind: where only the effect matters, 201 is as good as 200."""
+        expect(self.status in {200, 201, 202}, "a success", self.text)
+        return self.json_object()
+
     def refused(self, status: int, *codes: str) -> dict[str, Any]:
         """The object of an error with this status and one of these codes (any, when none is given)."""
         expect(self.status == status, f"status {status}", self.text)

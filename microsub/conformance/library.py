@@ -20,7 +20,8 @@ Make = Callable[[str, Format, list[Post], "Person | None"], Blog]
 class Library:
     """All blogs of a run, by what they are good for.
 
-    `eight`: 8 posts, by `ann` and `ben` in turn. `fresh`: 12 posts newer than those of any other blog. `ties`: 75
+    `eight`: 8 posts, by `ann` and `ben` in turn. `pair`: two such posts, for situations that are kept, so that those of
+    `eight` are in no channel but that of the requirement at hand. `fresh`: 12 posts newer than any other. `ties`: 75
     posts, 60 of them of one instant. `long`: 130 posts. `formats`: the same three posts in every format. `rich`: kinds
     of posts and properties. `hostile`: markup that must not come through, and odd dates. `podcast`: enclosures.
     `changing`: what is edited between two polls. `unseen`: never followed. `page` is a web page that names the feeds
@@ -30,6 +31,7 @@ class Library:
     ann: Person
     ben: Person
     eight: Blog
+    pair: Blog
     fresh: Blog
     ties: Blog
     long: Blog
@@ -62,6 +64,7 @@ def publish(publisher: Publisher, run: str, now: datetime) -> Library:
         ann=ann,
         ben=ben,
         eight=eight,
+        pair=make("pair", "atom", _numbered("pair", 2, now - 4 * hour, minute, (ann, ben))),
         fresh=fresh,
         ties=make("ties", "json", _ties(now - 5 * hour)),
         long=make("long", "rss", _numbered("long", 130, now - 24 * hour, 7 * minute)),
@@ -114,7 +117,7 @@ def _same_posts(newest: datetime) -> list[Post]:
             categories=("travel", "größe"),
         ),
         Post("plain", newest - timedelta(minutes=1), "<p>Nothing special here.</p>", "A plain title"),
-        Post("late", newest - timedelta(minutes=2), "<p>The third and oldest text.</p>", "The third"),
+        Post("late", newest - timedelta(minutes=2), "<p>An oldest text.</p>", "The third"),
     ]
 
 

@@ -115,6 +115,7 @@ def judge(requirement: Requirement, world: World, trail: Trail, given: frozenset
 
     try:
         requirement.check(world)
+        return Result(requirement, "pass", seconds(), trail.take())
     except Failure as failure:
         reason = f"expected {failure.expected}"
         return Result(requirement, "fail", seconds(), trail.take(), reason, failure.expected, failure.found)
@@ -129,7 +130,6 @@ def judge(requirement: Requirement, world: World, trail: Trail, given: frozenset
     finally:
         world.tidy()
         trail.take()
-    return Result(requirement, "pass", seconds(), trail.take())
 
 
 def _given(target: Target) -> frozenset[Need]:

@@ -84,7 +84,7 @@ class World:
     def channel_named(self, name: str, client: Client | None = None) -> str:
         """Make a channel of this name, to be deleted afterwards; gives its uid."""
         client = client or self.user
-        uid = client.post("channels", name=name).ok().get("uid")
+        uid = client.post("channels", name=name).done().get("uid")
         if not isinstance(uid, str):
             raise Failure("the created channel with a string as 'uid'", uid)
         self.afterwards(lambda: client.post("channels", method="delete", channel=uid))
@@ -121,9 +121,12 @@ class World:
             with contextlib.suppress(Failure, httpx.HTTPError):
                 cleanup()
 
-    def until(self, probe: Callable[[], T | None], what: str, found: Callable[[], object] = str) -> T:
-        """Probe until it gives something. Raises Failure with `what` after the run's patience."""
+    def until(
+        self, probe: Callable[[], T | None], what: str, found: Callable[[], object] = str, limit: float | None = None
+    ) -> T:
+        """Probe until it gives something. Raises Failure with `what` after the run's patience, or `limit` seconds."""
         patience = self.around.patience if self._overdue < 3 else min(SHORT_PATIENCE, self.around.patience)
+        patience = min(patience, limit or patience)
         deadline = time.monotonic() + patience
         pause = 0.03
         while True:
@@ -142,7 +145,7 @@ class World:
 
     def follow(self, channel: str, blog: Blog, client: Client | None = None) -> None:
         """Follow `blog`."""
-        (client or self.user).post("follow", channel=channel, url=blog.url).ok()
+        (client or self.user).post("follow", channel=channel, url=blog.url).done()
 
     def fill(self, channel: str, blog: Blog, client: Client | None = None) -> list[Item]:
         """Follow `blog` and wait until its posts are in the channel; gives all items of the channel."""
@@ -172,7 +175,7 @@ class World:
         channel, items = self.filled(blog, client)
         read = [identifier for identifier in ids(items) if identifier not in unread_ids(items)]
         if read:
-            client.post("timeline", method="mark_unread", channel=channel, entry=read).ok()
+            client.post("timeline", method="mark_unread", channel=channel, entry=read).done()
             items = self.items(channel, client)
         expect(len(unread_ids(items)) == len(items), "all items unread after 'mark_unread'", items)
         return channel, items

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from microsub.conformance.client import Reply
+import httpx
+
+from microsub.conformance.client import FORM, Reply
 from microsub.conformance.requirement import DESIGN, Chapter
-from microsub.conformance.verdict import expect
+from microsub.conformance.verdict import Failure, expect
 from microsub.conformance.world import World
 
 errors = Chapter("errors", anchor="Error_Responses", section="Transport")
@@ -131,3 +133,14 @@ def bad_url(w: World) -> None:
         reply = w.user.get("preview", url=url)
         expect(400 <= reply.status < 500, "an error of the 4xx kind", reply.text)
     expect(not w.user.get("follow", channel=channel).listed("items"), "no feed followed", "a feed is listed")
+
+
+@errors.requirement("too-large", source=DESIGN, level="should")
+def too_large(w: World) -> None:
+    """A body of several megabytes is refused with 413."""
+    body = b"action=search&query=" + b"x" * (3 << 20)
+    try:
+        reply = w.user.send("POST", body=body, headers={"Content-Type": FORM})
+    except httpx.HTTPError as problem:
+        raise Failure("status 413", f"no reply: {problem!r}") from None
+    reply.refused(413)

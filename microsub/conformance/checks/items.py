@@ -39,7 +39,7 @@ IDENTIFIER = re.compile(r"[A-Za-z0-9_-]+")
 def _gallery(w: World) -> list[Item]:
     channel = w.channel("gallery")
     wanted = 0
-    blogs = [w.blogs.rich, w.blogs.hostile, w.blogs.podcast, w.blogs.eight]
+    blogs = [w.blogs.rich, w.blogs.hostile, w.blogs.podcast, w.blogs.pair]
     for blog in blogs:
         wanted += len(blog.posts)
         w.follow(channel, blog)
@@ -145,7 +145,7 @@ def author(w: World) -> None:
 @items.requirement("author-parts", source=DESIGN)
 def author_parts(w: World) -> None:
     """The author's name, URL and photo are those of the feed."""
-    card = _named(w, "/eight/post-1").get("author", {})
+    card = _named(w, "/pair/post-1").get("author", {})
     same((card.get("type"), card.get("name"), card.get("url")), ("card", w.blogs.ben.name, w.blogs.ben.url), "author")
 
 

@@ -6,6 +6,7 @@ command for it; the requirements are skipped when it doesn't come by.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -81,11 +82,14 @@ def _revise(w: World) -> Revised:
     w.publish(blog)
 
     def arrived() -> bool | None:
-        everywhere = all(blog.link(new) in urls(w.items(uid)) for uid in (channel, plain))
-        edited = any(item.get("name") == f"Corrected {EDITED}" for item in w.items(channel))
-        return True if everywhere and edited else None
+        return True if all(blog.link(new) in urls(w.items(uid)) for uid in (channel, plain)) else None
 
-    w.until(arrived, "the new post and the edit in the channels")
+    def edited() -> bool | None:
+        return True if any(item.get("name") == f"Corrected {EDITED}" for item in w.items(channel)) else None
+
+    w.until(arrived, "the new post in the channels")
+    with contextlib.suppress(Failure):  # a server that loses edits is judged by a requirement of its own
+        w.until(edited, "the edit in the channel", limit=10)
     return Revised(
         channel=channel,
         plain=plain,
@@ -141,9 +145,11 @@ def edit_keeps_place(w: World) -> None:
 def no_doubles(w: World) -> None:
     """No item is doubled by a second poll."""
     revised = _revised(w)
-    each_once(revised.plain_after, ids(revised.before), "all items")
+    # A server may take a moved item out of every channel, or out of one.
+    wanted = [entry for entry in ids(revised.before) if entry != revised.id_of(MOVED)]
+    each_once(revised.plain_after, wanted, "all items")
     same(len(set(urls(revised.plain_after))), len(revised.plain_after), "the number of different addresses")
-    same(len(revised.plain_after), len(revised.before) + 1, "the number of items")
+    expect(len(revised.plain_after) <= len(revised.before) + 1, "one new item at most", urls(revised.plain_after))
 
 
 @revisions.requirement("read-stays", source=DESIGN)

@@ -1,0 +1,27 @@
+"""The suite catches servers that are broken on purpose, and says so by the right requirement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from microsub.conformance.catalogue import CHAPTERS, pick
+from microsub.conformance.runner import run
+from tests.conformance.reference_server import serving
+from tests.conformance.variants import VARIANTS, Variant
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_a_broken_variant_is_caught(variant: Variant) -> None:
+    """Each broken variant fails the requirements that are about what is broken."""
+    with serving(variant.server()) as target:
+        results = run(replace(target, patience=1), pick(variant.caught_by))
+    verdicts = {result.requirement.id: result.verdict for result in results}
+    assert verdicts == dict.fromkeys(variant.caught_by, "fail")
+
+
+def test_each_chapter_has_been_seen_to_catch_something() -> None:
+    """There is a broken variant for nearly every chapter; those left out are listed here."""
+    caught = {identifier.partition(".")[0] for variant in VARIANTS for identifier in variant.caught_by}
+    assert {chapter.name for chapter in CHAPTERS} - caught == {"formats", "search"}

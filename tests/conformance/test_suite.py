@@ -1,0 +1,224 @@
+"""The suite itself: it passes a good server, leaves nothing behind, reports in three forms, and runs as a command."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import httpx
+import pytest
+from click.testing import CliRunner, Result
+
+from microsub.conformance.catalogue import REQUIREMENTS, pick
+from microsub.conformance.command import conformance
+from microsub.conformance.report import exit_code
+from microsub.conformance.runner import CouldNotRun, Target, run
+from tests.conformance.reference_server import Server, serving
+from tests.conformance.variants import CharsetAdded
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+@pytest.fixture
+def target(server: Server) -> Iterator[Target]:
+    with serving(server) as target:
+        yield target
+
+
+def _invoke(target: Target, *more: str) -> Result:
+    return CliRunner().invoke(conformance, ["--endpoint", target.endpoint, "--token", target.token, *more])
+
+
+def test_a_good_server_passes_everything(target: Target) -> None:
+    """Nothing fails against the reference server, and only what it doesn't have is skipped."""
+    results = run(target, REQUIREMENTS)
+    assert [(result.requirement.id, result.reason) for result in results if result.verdict in {"fail", "error"}] == []
+    assert [result.requirement.id for result in results if result.verdict == "skipped"] == ["search.items"]
+
+
+def test_a_run_cleans_up_and_can_be_repeated(server: Server, target: Target) -> None:
+    """Channels, feeds and rules are as before after a run, and a second run gives the same verdicts."""
+    chosen = pick(["channels", "muting", "blocking", "isolation", "revisions", "reading"])
+    mine = server.model.create(server.model.user("alice"), "My own")
+    first = [(result.requirement.id, result.verdict) for result in run(target, chosen)]
+    for user in server.model.users.values():
+        assert list(user.channels) == ["notifications"] + ([mine.uid] if user.name == "alice" else [])
+        assert user.rules == {"mute": [], "block": []}
+        assert not any(channel.feeds or channel.read for channel in user.channels.values())
+    second = [(result.requirement.id, result.verdict) for result in run(target, chosen)]
+    assert first == second == [(requirement.id, "pass") for requirement in chosen]
+
+
+def test_requirements_are_described_completely() -> None:
+    """Ids are unique, and each requirement has a title that is a sentence, a source and a reference."""
+    assert len({requirement.id for requirement in REQUIREMENTS}) == len(REQUIREMENTS)
+    for requirement in REQUIREMENTS:
+        assert requirement.title.endswith("."), requirement.id
+        assert requirement.group in {"spec", "client", "design"}, requirement.id
+        assert requirement.reference, requirement.id
+        assert requirement.group != "client" or requirement.source.partition(":")[2], requirement.id
+
+
+def test_without_a_second_user_isolation_is_skipped(target: Target) -> None:
+    """What needs a second user, a token with 'read' alone, or the user's endpoint is skipped with that reason."""
+    alone = Target(target.endpoint, target.token)
+    results = run(alone, pick(["isolation.global", "scopes.read", "transport.user-endpoint"]))
+    assert [(result.verdict, result.reason) for result in results] == [
+        ("skipped", "needs user endpoint"),
+        ("skipped", "needs second user"),
+        ("skipped", "needs read token"),
+    ]
+    assert exit_code(results) == 0
+
+
+def test_a_server_that_never_polls_again_is_not_blamed(target: Target) -> None:
+    """Without a poll command, what a second poll shows is skipped after the patience, and once only."""
+    results = run(replace(target, poll_command=(), patience=0.3), pick(["revisions"]))
+    assert {result.verdict for result in results} == {"skipped"}
+    assert "--poll-command" in results[0].reason
+    assert sum(result.seconds for result in results) < 5
+
+
+def test_a_situation_that_can_not_be_made_is_an_error(target: Target) -> None:
+    """Where the poll command fails, the requirements can't be judged, and the run doesn't pass."""
+    failing = replace(target, poll_command=(sys.executable, "-c", "raise SystemExit('no such feed')"))
+    results = run(failing, pick(["revisions.edit", "revisions.new-post"]))
+    assert [result.verdict for result in results] == ["error", "error"]
+    assert "no such feed" in results[0].reason
+    assert exit_code(results) == 1
+
+
+def test_a_server_that_delivers_nothing_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits become short once several have gone by."""
+    monkeypatch.setattr("microsub.conformance.world.SHORT_PATIENCE", 0.1)
+    server = Server()
+    monkeypatch.setattr(server, "poll", lambda feed: None)
+    with serving(server) as target:
+        results = run(replace(target, patience=0.5), pick(["reading"]))
+    assert {result.verdict for result in results} == {"fail"}
+    assert sum(result.seconds for result in results) < 15
+
+
+def test_text_report_groups_by_source_and_shows_the_exchange(target: Target) -> None:
+    """The text says what comes from the spec and what from apps, and shows request and reply of failures."""
+    with serving(CharsetAdded()) as broken:
+        shown = _invoke(broken, "--only", "replies", "--only", "tokens.header")
+    assert shown.exit_code == 1
+    text = shown.output
+    assert "From the Microsub spec: 1 passed" in text
+    assert text.index("From the Microsub spec") < text.index("From reader apps") < text.index("From the design")
+    assert "FAIL replies.content-type: The Content-Type of a success is exactly application/json." in text
+    assert "found     application/json; charset=utf-8" in text
+    assert "GET http://127.0.0.1" in text
+
+
+def test_json_report_holds_what_was_asked_and_answered(target: Target) -> None:
+    """Each requirement of the JSON has verdict, source, expectation and exchanges, without the token."""
+    shown = _invoke(target, "--only", "timeline.limit", "--format", "json")
+    report: dict[str, Any] = json.loads(shown.output)
+    assert (shown.exit_code, report["summary"]["pass"]) == (0, 1)
+    (requirement,) = report["requirements"]
+    assert requirement["id"] == "timeline.limit"
+    assert requirement["reference"].startswith("API reference")
+    assert requirement["expected"] == "'limit' sets the number of items on a page."
+    exchange = requirement["exchanges"][-1]
+    assert (exchange["method"], exchange["status"]) == ("GET", 200)
+    assert exchange["request_headers"]["authorization"] == "Bearer …"
+
+
+@pytest.mark.parametrize("form", ["text", "json", "junit"])
+def test_no_report_shows_a_token(target: Target, form: str) -> None:
+    """Tokens are masked wherever they were sent: header, query, form."""
+    chosen = ["--only", "tokens", "--only", "transport.foreign-user-endpoint", "--format", form]
+    shown = _invoke(target, "--second-token", "bob.full", "--user-endpoint", f"{target.endpoint}/bob", *chosen)
+    assert shown.exit_code == 1
+    assert "alice.full" not in shown.output
+    assert "bob.full" not in shown.output
+
+
+def test_junit_report_is_xml_with_a_suite_for_each_source(tmp_path: Path) -> None:
+    """JUnit XML counts failures and names every case; it is written to the file that was named."""
+    file = tmp_path / "report.xml"
+    with serving(CharsetAdded()) as broken:
+        shown = _invoke(
+            broken, "--only", "replies", "--only", "scopes.read", "--format", "junit", "--output", str(file)
+        )
+    assert (shown.exit_code, "2 fail" in shown.output) == (1, True)
+    root = ElementTree.fromstring(file.read_text(encoding="utf-8"))
+    suites = {suite.attrib["name"].split(",")[0]: suite.attrib for suite in root}
+    assert suites["From reader apps"]["failures"] == "1"
+    assert suites["From the design of microsub-server"]["skipped"] == "1"
+    failed = [case.attrib["name"] for case in root.iter("testcase") if case.find("failure") is not None]
+    assert failed == ["content-type", "error-content-type"]
+
+
+def test_list_names_all_requirements() -> None:
+    """`--list` needs no server."""
+    shown = CliRunner().invoke(conformance, ["--list"])
+    assert shown.exit_code == 0
+    assert all(requirement.id in shown.output for requirement in REQUIREMENTS)
+
+
+def test_picking_by_pattern_source_and_level() -> None:
+    """`--only` takes ids, patterns and chapters; `--source` takes groups and clients."""
+    assert {requirement.id for requirement in pick(["tokens", "paging.walk", "*.content-type"])} >= {
+        "tokens.query", "paging.walk", "replies.content-type",
+    }  # fmt: skip
+    assert {requirement.group for requirement in pick(sources=["spec"])} == {"spec"}
+    assert {requirement.source for requirement in pick(sources=["client:ek"])} == {"client:ek"}
+    assert {requirement.level for requirement in pick(must_only=True)} == {"must"}
+
+
+@pytest.mark.parametrize("arguments", [[], ["--endpoint", "http://127.0.0.1:1/"], ["--only", "nothing-like-this"]])
+def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
+    """Without endpoint and token, or with a pattern that matches nothing, the suite can't run."""
+    assert CliRunner().invoke(conformance, arguments).exit_code == 2
+
+
+def test_no_server_or_no_valid_token_exits_with_2(target: Target) -> None:
+    """A server that can't be reached, or refuses the token, is not judged."""
+    unreachable = replace(target, endpoint="http://127.0.0.1:1/microsub")
+    for hopeless in (unreachable, replace(target, token="alice.wrong"), replace(target, listen=("192.0.2.1", 0))):
+        with pytest.raises(CouldNotRun):
+            run(hopeless, REQUIREMENTS)
+    shown = _invoke(unreachable)
+    assert (shown.exit_code, "can't be reached" in shown.output) == (2, True)
+
+
+def test_the_suite_imports_nothing_of_the_server() -> None:
+    """It is a program of its own: of the package it needs the suite alone."""
+    script = "import microsub.conformance.command, sys; print([n for n in sys.modules if n.startswith('microsub')])"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert not {name for name in eval(loaded) if not name.startswith("microsub.conformance")} - {"microsub"}
+
+
+def test_feeds_are_published_under_the_name_that_the_server_is_told(target: Target) -> None:
+    """The feed host appears in the URLs; the suite listens where it is told."""
+    reached = replace(target, listen=("127.0.0.1", 0), feed_host="localhost")
+    assert [result.verdict for result in run(reached, pick(["following.fetched", "items.absolute"]))] == ["pass"] * 2
+
+
+def test_a_visit_is_logged_and_answered_conditionally() -> None:
+    """The publisher answers 304 to a request that holds the document's ETag, and logs both."""
+    from microsub.conformance.publisher import Document, Publisher
+
+    with Publisher() as publisher:
+        url = publisher.put("/feed", Document("text/plain", b"one"))
+        first = httpx.get(url, trust_env=False)
+        second = httpx.get(url, headers={"If-None-Match": first.headers["etag"]}, trust_env=False)
+        publisher.put("/feed", Document("text/plain", b"two"))
+        third = httpx.get(url, headers={"If-None-Match": first.headers["etag"]}, trust_env=False)
+        assert (first.text, second.status_code, third.text) == ("one", 304, "two")
+        assert httpx.get(f"{publisher.base}/nothing", trust_env=False).status_code == 404
+        assert [visit.status for visit in publisher.visits("/feed")] == [200, 304, 200]
+        assert not publisher.wait_for_visit("/feed", 3, 0.01)
+        assert publisher.wait_for_visit("/feed", 2, 0.01)
