@@ -90,6 +90,11 @@ class Worker:
         """Something has become due: look at once instead of at the next tick."""
         self._wake.set()
 
+    @property
+    def in_flight(self) -> int:
+        """How many hosts have their turn right now."""
+        return len(self._hosts)
+
     async def run_once(self, among: Sequence[str] | None = None) -> int:
         """Give every host that is due one turn, or those of `among`; how many feeds were polled. Raises StoreError."""
         leases = await self._schedule.take(self._clock(), self._most, self._lease_seconds, among)

@@ -1,0 +1,138 @@
+"""A process may die between any two steps of a poll: the next poll completes it, without loss and without doubles."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from microsub.pipeline.poll import PollResult
+from microsub.store.port import Redis
+from tests.support.polling import World, dated, rss, world
+from tests.support.web import Publisher, publisher
+
+
+class KilledError(BaseException):
+    """The process is gone: nothing may catch this."""
+
+
+class Killing:
+    """A Redis whose process is killed before its nth round trip, or just after the server did it."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self.trips = 0
+        self.kill_at: int | None = None
+        self.after = False
+
+    async def _trip(self, run: Callable[[], Awaitable[Any]]) -> Any:
+        self.trips += 1
+        if self.kill_at is not None and self.trips >= self.kill_at:
+            if self.after and self.trips == self.kill_at:
+                await run()
+            raise KilledError
+        return await run()
+
+    async def command(self, *args: Any) -> Any:
+        return await self._trip(lambda: self._redis.command(*args))
+
+    async def pipeline(self, commands: Any) -> Any:
+        return await self._trip(lambda: self._redis.pipeline(commands))
+
+    async def script(self, script: Any, keys: Any, args: Any = ()) -> Any:
+        return await self._trip(lambda: self._redis.script(script, keys, args))
+
+    async def scripts(self, calls: Any) -> Any:
+        return await self._trip(lambda: self._redis.scripts(calls))
+
+    async def aclose(self) -> None:
+        await self._redis.aclose()
+
+
+async def _empty(redis: Redis) -> None:
+    await redis.command("FLUSHDB")
+
+
+async def _state(it: World) -> list[tuple[str, bool]]:
+    rows = await it.rows()
+    data = await it.items.data([row.id for row in rows])
+    assert all(data)
+    texts = [str(value).partition('"name":"')[2].partition('"')[0] for value in data]
+    return [(text, row.is_read) for text, row in zip(texts, rows, strict=True)]
+
+
+async def _first_poll(it: World, site: Publisher) -> None:
+    site.serve_document("/feed", rss(dated(15)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.follow(site.url("/feed", "blog.test"), "bob")
+    await _poll(it, feed.id)
+
+
+async def _poll_with_news_and_edits(it: World, site: Publisher) -> None:
+    site.serve_document("/feed", rss(dated(15)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.follow(site.url("/feed", "blog.test"), "bob")
+    await it.poller.poll(feed.id)
+    news = dated(18)
+    news[5] = (news[5][0], "Edited", news[5][2])
+    site.serve_document("/feed", rss(news))
+    await _poll(it, feed.id)
+
+
+class _Ready(Exception):  # noqa: N818
+    """Where a scenario has come to the poll that is to be killed."""
+
+    def __init__(self, feed_id: str) -> None:
+        self.feed_id = feed_id
+
+
+async def _poll(it: World, feed_id: str) -> PollResult:
+    raise _Ready(feed_id)
+
+
+@pytest.mark.parametrize("scenario", [_first_poll, _poll_with_news_and_edits])
+@pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
+async def test_killed_between_any_two_steps(
+    real_redis: Redis, scenario: Callable[[World, Publisher], Awaitable[None]], after: bool
+) -> None:
+    """Wherever the first attempt dies, one more poll leads to the same timelines as an undisturbed one."""
+
+    async def ready(it: World, site: Publisher) -> str:
+        await _empty(real_redis)
+        with pytest.raises(_Ready) as found:
+            await scenario(it, site)
+        return found.value.feed_id
+
+    killing = Killing(real_redis)
+    async with publisher() as site, world(killing) as it:
+        feed_id = await ready(it, site)
+        begun = killing.trips
+        await it.poller.poll(feed_id)
+        steps = killing.trips - begun
+        wanted = await _state(it)
+        assert steps > 8
+        for step in range(1, steps + 1):
+            feed_id = await ready(it, site)
+            killing.kill_at, killing.after = killing.trips + step, after
+            with pytest.raises(KilledError):
+                await it.poller.poll(feed_id)
+            killing.kill_at = None
+            await it.poller.poll(feed_id)
+            assert await _state(it) == wanted, f"killed at step {step} of {steps}"
+            record = await it.feeds.get(feed_id)
+            assert record is not None
+            assert record.body_hash
+            assert not await it.items.pending(feed_id)
+
+
+async def test_a_worker_that_dies_gives_its_hosts_back(real_redis: Redis) -> None:
+    """A lease that nobody renews runs out, and the feed is polled by another worker."""
+    async with publisher() as site, world(real_redis) as it:
+        site.serve_document("/feed", rss(dated(3)))
+        await it.follow(site.url("/feed", "blog.test"))
+        assert len(await it.schedule.take(it.clock(), 10, 30)) == 1
+        assert await it.worker.run_once() == 0
+        it.clock.advance(31)
+        assert await it.worker.run_once() == 1
+        assert len(await it.rows()) == 3

@@ -1,0 +1,231 @@
+"""What publishers are owed: validators, pauses, moves, an end after 410; and what readers see of failures."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.formats.identity import host_of
+from microsub.store.port import Redis
+from tests.support.polling import dated, rss, world
+from tests.support.web import Answer, publisher
+
+HOUR = 3600.0
+
+
+async def test_an_unchanged_body_is_not_parsed(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A 200 with the same bytes costs a hash; the validators that came with it are remembered."""
+    async with publisher() as site, world(redis) as it:
+        site.serve("/feed", lambda _: Answer(rss(dated(1)), headers=[("ETag", f'"{len(site.asked)}"')]))
+        feed = await it.follow(site.url("/feed", "blog.test"))
+        assert (await it.poll(feed)).outcome == "changed"
+
+        async def refuse(_document: object) -> None:
+            raise AssertionError("parsed")
+
+        monkeypatch.setattr(it.parser, "parse", refuse)
+        assert (await it.poll(feed)).outcome == "unchanged"
+        assert (await it.record(feed)).etag == '"2"'
+
+
+async def test_a_failure_is_stored_with_its_reason(redis: Redis) -> None:
+    """The record names what went wrong and counts; the next success wipes it."""
+    async with publisher() as site, world(redis) as it:
+        feed = await it.follow(site.serve("/feed", Answer(status=500)))
+        for count in (1, 2):
+            await it.poll(feed)
+            record = await it.record(feed)
+            assert (record.failures, record.last_error) == (count, "http: the server answered 500")
+            assert record.last_error_at is not None
+            assert record.last_success is None
+        site.serve("/feed", Answer(b"<html>no feed here"))
+        result = await it.poll(feed)
+        assert (result.outcome, (await it.record(feed)).failures) == ("parse", 3)
+        site.serve_document("/feed", rss(dated(1)))
+        await it.poll(feed)
+        record = await it.record(feed)
+        assert (record.failures, record.last_error, record.title) == (0, None, "Invented")
+
+
+async def test_a_broken_document_leaves_validators_and_items(redis: Redis) -> None:
+    """A document that is no feed is asked for again in full, and what was there stays."""
+    async with publisher() as site, world(redis) as it:
+        feed = await it.follow(site.serve_document("/feed", rss(dated(2)), etag='"good"'))
+        await it.poll(feed)
+        site.serve("/feed", Answer(b"<html>Maintenance</html>", headers=[("ETag", '"bad"')]))
+        await it.poll(feed)
+        assert (await it.record(feed)).etag == '"good"'
+        assert len(await it.rows()) == 2
+
+
+async def test_gone_is_for_ever(redis: Redis) -> None:
+    """After a 410 no request is sent, by schedule or otherwise; followers see the reason."""
+    async with publisher() as site, world(redis) as it:
+        feed = await it.follow(site.serve("/feed", Answer(status=410)))
+        await it.worker.run_once()
+        assert (await it.record(feed)).gone
+        it.clock.advance(1000 * HOUR)
+        assert await it.worker.run_once() == 0
+        await it.make_due(feed)
+        await it.worker.run_once()
+        assert site.count("/feed") == 1
+        assert "410" in ((await it.record(feed)).last_error or "")
+
+
+async def test_retry_after_holds_the_url_and_then_the_host(redis: Redis) -> None:
+    """One feed that is told to wait waits alone; when three of a host are, all of the host wait."""
+    async with publisher() as site, world(redis) as it:
+        for number in range(4):
+            site.serve(f"/feed{number}", Answer(status=429, headers=[("Retry-After", "7200")]))
+        site.serve_document("/good", rss(dated(1)))
+        first = await it.follow(site.url("/feed0", "blog.test"))
+        await it.worker.run_once()
+        await it.make_due(first)
+        good = await it.follow(site.url("/good", "blog.test"))
+        await it.worker.run_once()
+        await it.worker.run_once()
+        assert (site.count("/feed0"), site.count("/good")) == (1, 1)
+        for number in (1, 2):
+            await it.follow(site.url(f"/feed{number}", "blog.test"))
+        await it.worker.run_once()
+        await it.make_due(good)
+        await it.follow(site.url("/feed3", "blog.test"))
+        assert await it.worker.run_once() == 0
+        it.clock.advance(7201)
+        await it.worker.run_once()
+        assert (site.count("/feed3"), site.count("/good")) == (1, 2)
+
+
+async def test_max_age_puts_the_next_poll_off(redis: Redis) -> None:
+    """What the publisher calls fresh for two days isn't asked for within 38 hours, also after a 304."""
+    async with publisher() as site, world(redis) as it:
+        fresh = [("Cache-Control", "max-age=172800"), ("ETag", '"1"')]
+        site.serve("/feed", lambda asked: Answer(rss(dated(2)), 304 if len(site.asked) > 1 else 200, fresh))
+        feed = await it.follow(site.url("/feed", "blog.test"))
+        for _ in range(2):
+            result = await it.poll(feed)
+            assert result.next_poll is not None
+            assert 38 * HOUR < result.next_poll - it.clock() <= 48 * HOUR
+
+
+async def test_nobody_follows(redis: Redis) -> None:
+    """A feed without followers leaves the schedule unasked; the next follower brings it back."""
+    async with publisher() as site, world(redis) as it:
+        feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
+        await it.feeds.unsubscribe(feed.id, "alice", "home")
+        assert await it.worker.run_once() == 1
+        assert site.asked == []
+        it.clock.advance(1000 * HOUR)
+        assert await it.worker.run_once() == 0
+        await it.follow(feed.url)
+        await it.worker.run_once()
+        assert site.count("/feed") == 1
+
+
+async def _poll_thrice_over_a_day(it: object, feed: object) -> None:
+    for _ in range(3):
+        await it.make_due(feed)  # type: ignore[attr-defined]
+        await it.worker.run_once()  # type: ignore[attr-defined]
+        it.clock.advance(13 * HOUR)  # type: ignore[attr-defined]
+
+
+async def test_a_feed_moves(redis: Redis) -> None:
+    """After three permanent redirects over a day the new address is asked, on its own host; read state stays."""
+    async with publisher() as site, world(redis) as it:
+        new = site.url("/new", "new.test")
+        site.serve("/old", Answer(status=301, headers=[("Location", new)]))
+        site.serve_document("/new", rss(dated(3)))
+        feed = await it.follow(site.url("/old", "old.test"))
+        await it.make_due(feed)
+        await it.worker.run_once()
+        rows = await it.rows()
+        await it.timelines.mark_read("alice", "home", [rows[1].id], it.clock())
+        assert (await it.record(feed)).url == site.url("/old", "old.test")
+        it.clock.advance(13 * HOUR)
+        await _poll_thrice_over_a_day(it, feed)
+        assert (await it.record(feed)).url == new
+        asked = site.count("/old")
+        it.clock.advance(48 * HOUR)
+        leases = await it.schedule.take(it.clock(), 10, 1)
+        assert [lease.host for lease in leases if await it.schedule.due_feeds(lease, it.clock(), 1)] == [host_of(new)]
+        it.clock.advance(60)
+        await it.worker.run_once()
+        assert site.count("/old") == asked
+        after = await it.rows()
+        assert [(row.id, row.is_read) for row in after] == [(row.id, n == 1) for n, row in enumerate(rows)]
+        assert await it.feeds.find(site.url("/old", "old.test")) == feed.id
+
+
+async def test_a_temporary_redirect_moves_nothing(redis: Redis) -> None:
+    """A 302 may last for years: the address stays the publisher's first one."""
+    async with publisher() as site, world(redis) as it:
+        site.serve("/old", Answer(status=302, headers=[("Location", "/new")]))
+        site.serve_document("/new", rss(dated(1)))
+        feed = await it.follow(site.url("/old", "old.test"))
+        await _poll_thrice_over_a_day(it, feed)
+        assert (await it.record(feed)).url == site.url("/old", "old.test")
+
+
+async def test_a_feed_moves_to_one_that_is_known(redis: Redis) -> None:
+    """The followers go over; posts that both had stand once, with their read state; the old address rests."""
+    async with publisher() as site, world(redis) as it:
+        new = site.url("/new", "blog.test")
+        site.serve_document("/old", rss(dated(3)))
+        site.serve_document("/new", rss(dated(4)))
+        known = await it.follow(new, "bob")
+        old = await it.follow(site.url("/old", "blog.test"), "alice")
+        await it.worker.run_once()
+        rows = await it.rows("alice")
+        await it.timelines.mark_read("alice", "home", [rows[0].id], it.clock())
+        site.serve("/old", Answer(status=308, headers=[("Location", new)]))
+        await _poll_thrice_over_a_day(it, old)
+        assert await it.feeds.subscribers(known.id) == [("alice", "home"), ("bob", "home")]
+        assert await it.feeds.subscribers(old.id) == []
+        texts = await it.texts("alice")
+        assert [f"Post {n}" in text for n, text in zip((4, 3, 2, 1), texts, strict=True)] == [True] * 4
+        assert [row.is_read for row in await it.rows("alice")] == [False, True, False, False]
+        asked = site.count("/old")
+        it.clock.advance(48 * HOUR)
+        await it.worker.run_once()
+        assert site.count("/old") == asked
+
+
+async def test_a_bug_in_one_poll_stops_nothing(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception that nobody expected is logged, shown as the feed's failure, and backs off like one."""
+    async with publisher() as site, world(redis) as it:
+        feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
+
+        async def bug(*_args: object) -> None:
+            raise RuntimeError("oops")
+
+        monkeypatch.setattr(it.parser, "parse", bug)
+        await it.make_due(feed)
+        it.worker._turn._poller = it.poller  # the poller of this test's parser
+        await it.worker.run_once()
+        record = await it.record(feed)
+        assert (record.failures, record.last_error) == (1, "internal: RuntimeError while polling")
+        assert record.next_poll is not None
+        assert record.next_poll > it.clock() + 200
+        assert await it.worker.run_once() == 0
+
+
+async def test_an_authors_block_counts_after_an_edit(redis: Redis) -> None:
+    """When an edit gives a post an author who is blocked, it leaves the timeline."""
+    from microsub.store.rules import Rules
+
+    async with publisher() as site, world(redis) as it:
+
+        def atom(author: str) -> bytes:
+            return (
+                "<feed xmlns='http://www.w3.org/2005/Atom'><title>T</title><id>f</id><entry><id>1</id>"
+                f"<author><name>N</name><uri>{author}</uri></author><link href='http://p.test/1'/><title>One</title>"
+                "<updated>2024-01-01T00:00:00Z</updated></entry></feed>"
+            ).encode()
+
+        feed = await it.follow(site.serve_document("/feed", atom("http://good.test/"), "application/atom+xml"))
+        await it.poll(feed)
+        rules = Rules(it.redis, it.items)
+        await rules.block("alice", "home", "http://bad.test/", it.clock())
+        assert len(await it.rows()) == 1
+        site.serve_document("/feed", atom("http://bad.test/"), "application/atom+xml")
+        await it.poll(feed)
+        assert await it.rows() == []

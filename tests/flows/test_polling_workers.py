@@ -1,0 +1,221 @@
+"""Workers beside each other: politeness, slow hosts, stopping, polling on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from microsub.config.backend import HostPolicy, InstanceSettings, Polling
+from microsub.fetch import FetchLimits
+from microsub.pipeline.runner import Worker
+from microsub.store.port import Redis
+from tests.support.polling import FAST, dated, rss, world
+from tests.support.waiting import wait_until
+from tests.support.web import Answer, Asked, publisher
+
+
+@asynccontextmanager
+async def running(*workers: Worker, grace: float = 0.0) -> AsyncIterator[None]:
+    tasks = [asyncio.create_task(worker.run(grace)) for worker in workers]
+    try:
+        yield
+    finally:
+        for worker in workers:
+            worker.stop()
+        await asyncio.gather(*tasks)
+
+
+async def test_hung_hosts_do_not_delay_the_others(real_redis: Redis) -> None:
+    """Twenty hosts that accept and say nothing: eighty others are polled meanwhile."""
+    async with publisher() as site, world(real_redis, limits=FetchLimits(total=20, idle=15)) as it:
+        site.serve_document("/feed", rss(dated(1)))
+        site.serve("/hung", Answer(hang=True, head_only_length=5))
+        for number in range(20):
+            await it.follow(site.url("/hung", f"hung{number}.test"))
+        for number in range(80):
+            await it.follow(site.url("/feed", f"blog{number}.test"))
+        start = time.monotonic()
+        async with running(it.worker):
+            await wait_until(lambda: site.count("/feed") == 80, timeout=10)
+            assert time.monotonic() - start < 10
+            assert site.count("/hung") == 20
+            assert site.in_flight >= 20
+
+
+async def test_two_workers_never_double_a_request(real_redis: Redis) -> None:
+    """Sixty feeds on twenty hosts, three workers: every feed once per due, one request per host at a time."""
+    async with publisher() as site, world(real_redis) as it:
+        busy: Counter[str] = Counter()
+        worst: Counter[str] = Counter()
+
+        async def answer(asked: Asked) -> Answer:
+            busy[asked.host] += 1
+            worst[asked.host] = max(worst[asked.host], busy[asked.host])
+            await asyncio.sleep(0.005)
+            busy[asked.host] -= 1
+            return Answer(rss(dated(2)), headers=[("Content-Type", "application/rss+xml")])
+
+        feeds = []
+        for number in range(60):
+            site.serve(f"/feed{number}", answer)
+            feeds.append(await it.follow(site.url(f"/feed{number}", f"blog{number % 20}.test")))
+        workers = [it.make_worker() for _ in range(3)]
+        async with running(*workers):
+            await wait_until(lambda: len(site.asked) >= 60 and not any(worker.in_flight for worker in workers))
+            await it.make_due(*feeds)
+            await wait_until(lambda: len(site.asked) >= 120, timeout=20)
+        assert set(Counter(asked.path for asked in site.asked).values()) == {2}
+        assert set(worst.values()) == {1}
+
+
+async def test_requests_to_a_host_are_spaced(real_redis: Redis) -> None:
+    """`host_interval` lies between the end of one request and the start of the next, for all workers together."""
+    settings = InstanceSettings(polling=Polling(host_interval=0.15))
+    async with publisher() as site, world(real_redis, settings=settings) as it:
+        for number in range(4):
+            site.serve_document(f"/feed{number}", rss(dated(1)))
+            await it.follow(site.url(f"/feed{number}", "blog.test"))
+        async with running(it.make_worker(), it.make_worker()):
+            await wait_until(lambda: len(site.asked) == 4, timeout=10)
+        times = [asked.at for asked in site.asked]
+        assert all(later - earlier >= 0.15 for earlier, later in itertools.pairwise(times))
+
+
+async def test_an_admin_may_raise_a_hosts_concurrency(real_redis: Redis) -> None:
+    """With a concurrency of three for one host, three requests are in flight there, and no more."""
+    settings = InstanceSettings(polling=FAST.polling, hosts={"blog.test": HostPolicy(0, 3)})
+    async with publisher() as site, world(real_redis, settings=settings) as it:
+        together = asyncio.Event()
+
+        async def answer(_asked: Asked) -> Answer:
+            if site.in_flight == 3:
+                together.set()
+            await together.wait()
+            return Answer(rss(dated(1)))
+
+        for number in range(7):
+            site.serve(f"/feed{number}", answer)
+            await it.follow(site.url(f"/feed{number}", "blog.test"))
+        assert await it.worker.run_once() == 7
+        assert site.most_in_flight == 3
+
+
+async def test_a_worker_stops_soon_and_hands_its_hosts_back(real_redis: Redis) -> None:
+    """A poll in flight at the end of the grace is given up; its host is at the next worker's disposal at once."""
+    async with publisher() as site, world(real_redis) as it:
+        site.serve("/hung", Answer(hang=True, head_only_length=5))
+        await it.follow(site.url("/hung", "hung.test"))
+        async with running(it.worker, grace=0.05):
+            await wait_until(lambda: site.count("/hung") == 1)
+            stopped = time.monotonic()
+        assert time.monotonic() - stopped < 2
+        leases = await it.schedule.take(it.clock(), 10, 60)
+        assert [lease.host for lease in leases] == ["hung.test"]
+        assert len(await it.schedule.due_feeds(leases[0], it.clock(), 10)) == 1
+
+
+async def test_a_lost_lease_ends_the_poll(real_redis: Redis) -> None:
+    """A worker that finds its lease taken over lets go: it neither stores nor plans anything."""
+    async with publisher() as site, world(real_redis) as it:
+        go_on = asyncio.Event()
+
+        async def answer(_asked: Asked) -> Answer:
+            await go_on.wait()
+            return Answer(rss(dated(1)))
+
+        site.serve("/feed", answer)
+        feed = await it.follow(site.url("/feed", "blog.test"))
+        sleeper = it.make_worker(lease_seconds=0.3)
+        turn = asyncio.create_task(sleeper.run_once())
+        await wait_until(lambda: site.count("/feed") == 1)
+        it.clock.advance(100)
+        assert len(await it.schedule.take(it.clock(), 1, 60)) == 1
+        assert await turn == 0
+        assert (await it.record(feed)).last_poll is None
+        go_on.set()
+
+
+async def test_a_lease_is_renewed_while_a_publisher_is_slow(real_redis: Redis) -> None:
+    """A poll that takes longer than a lease stays with its worker."""
+    async with publisher() as site, world(real_redis) as it:
+        go_on = asyncio.Event()
+
+        async def answer(_asked: Asked) -> Answer:
+            await go_on.wait()
+            return Answer(rss(dated(1)))
+
+        site.serve("/feed", answer)
+        await it.follow(site.url("/feed", "blog.test"))
+        turn = asyncio.create_task(it.make_worker(lease_seconds=0.3).run_once())
+        await wait_until(lambda: site.count("/feed") == 1)
+        begun = time.monotonic()
+        while time.monotonic() - begun < 0.8:
+            assert await it.schedule.take(it.clock(), 1, 60) == []
+            await asyncio.sleep(0.02)
+        go_on.set()
+        assert await turn == 1
+        assert site.count("/feed") == 1
+
+
+async def test_signs_of_life(real_redis: Redis) -> None:
+    """A running worker is alive for /health, one that has stopped isn't."""
+    async with world(real_redis) as it:
+
+        async def is_alive() -> bool:
+            return await it.presence.alive(it.clock()) == [it.worker.name]
+
+        async with running(it.worker):
+            await wait_until(is_alive)
+            assert abs(it.clock() - (await it.presence.last_sign() or 0)) < 5
+        assert await it.presence.alive(it.clock()) == []
+
+
+async def test_poll_now_returns_when_all_are_done(real_redis: Redis) -> None:
+    """On demand, beside two workers: each feed is asked once more, conditionally, and its news are there."""
+    async with publisher() as site, world(real_redis) as it:
+        feeds = []
+        for number in range(10):
+            site.serve_document(f"/feed{number}", rss(dated(1)))
+            feeds.append(await it.follow(site.url(f"/feed{number}", f"blog{number % 4}.test"), uid=f"c{number}"))
+        async with running(it.make_worker(), it.make_worker()):
+            await wait_until(lambda: len(site.asked) == 10, timeout=10)
+            for number in range(10):
+                site.serve_document(f"/feed{number}", rss(dated(2)))
+            reports = await it.poll_now().poll([feed.id for feed in feeds])
+        assert {report.outcome for report in reports.values()} == {"polled"}
+        assert len(site.asked) == 20
+        for number in range(10):
+            assert len(await it.rows(uid=f"c{number}")) == 2
+
+
+async def test_poll_now_works_alone_and_says_why_not(real_redis: Redis) -> None:
+    """Without any worker it polls by itself; what can't be polled is named with its reason."""
+    async with publisher() as site, world(real_redis) as it:
+        site.serve_document("/good", rss(dated(2)))
+        site.serve("/slow-down", Answer(status=429, headers=[("Retry-After", "3600")]))
+        good = await it.follow(site.url("/good", "good.test"))
+        bad = await it.follow(site.url("/bad", "bad.test"))
+        held = await it.follow(site.url("/slow-down", "held.test"))
+        gone = await it.follow(site.serve("/gone", Answer(status=410)), uid="other")
+        orphan = await it.feeds.ensure("http://orphan.test/feed", it.clock())
+        await it.poll(held)
+        await it.poll(gone)
+        ids = [good.id, bad.id, held.id, gone.id, orphan.id, "99999"]
+        reports = await it.poll_now().poll(ids)
+        outcomes = [reports[feed_id].outcome for feed_id in ids]
+        assert outcomes == ["polled", "failed", "held", "gone", "unfollowed", "unknown"]
+        assert "404" in reports[bad.id].detail
+        assert site.count("/slow-down") == site.count("/gone") == 1
+
+
+async def test_poll_now_does_not_wait_for_ever(real_redis: Redis) -> None:
+    """A publisher that hangs is reported as late."""
+    async with publisher() as site, world(real_redis) as it:
+        site.serve("/hung", Answer(hang=True, head_only_length=5))
+        feed = await it.follow(site.url("/hung", "hung.test"))
+        reports = await it.poll_now().poll([feed.id], seconds=0.3)
+        assert reports[feed.id].outcome == "late"
