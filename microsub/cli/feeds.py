@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from pathlib import Path
 
 import click
 import orjson
-from click.termui import progressbar
 
 from microsub import wiring
 from microsub.cli.options import FAILED, FETCH_FLAGS, STORE_FLAGS, WORK_FLAGS, fail, print_json, run, settings_flags
@@ -41,8 +41,7 @@ def fetch(context: click.Context, settings: Settings, urls: tuple[str, ...], tit
         async with wiring.open_fetcher(settings) as fetcher:
             tasks = [asyncio.ensure_future(_fetch_one(fetcher, url)) for url in dict.fromkeys(urls)]
             arriving = asyncio.as_completed(tasks)
-            screen = click.get_text_stream("stderr")
-            with progressbar(arriving, length=len(tasks), label="fetching", file=screen) as bar:
+            with click.progressbar(arriving, length=len(tasks), label="fetching", file=sys.stderr) as bar:
                 for done in bar:
                     url, outcome = await done
                     failures += isinstance(outcome, str)
