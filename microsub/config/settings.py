@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 from microsub.errors import ConfigError
 
@@ -306,13 +306,11 @@ def _parse(setting: Setting, text: str, source: str) -> object:
 
 def mask_password(url: str) -> str:
     """`url` with `***` for its user and password, also when the rest is no URL; for messages and logs."""
-    try:
-        parts = urlsplit(url)
-        if "@" not in parts.netloc:
-            return url if "@" not in url else "***@" + url.rpartition("@")[2]
-        return urlunsplit(parts._replace(netloc="***@" + parts.netloc.rpartition("@")[2]))
-    except ValueError:
-        return "***@" + url.rpartition("@")[2] if "@" in url else url
+    scheme, mark, rest = url.rpartition("://")
+    place, slash, path = rest.partition("/")
+    if not re.fullmatch(r"[^:@\[]+(:\d*)?|\[[^@]*\](:\d*)?|.*@.*|", place):
+        place, slash, path = rest, "", ""  # no host: it may be the beginning of a password with a slash in it
+    return url if "@" not in place else f"{scheme}{mark}***@{place.rpartition('@')[2]}{slash}{path}"
 
 
 def misspelt_variables(environ: Mapping[str, str]) -> list[str]:

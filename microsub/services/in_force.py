@@ -6,12 +6,14 @@ every process within that time.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from microsub.config.backend import DEFAULT_LIMITS, InstanceSettings, Limits
-from microsub.errors import NotFound
+from microsub.errors import NotFound, StoreError
 from microsub.model.reader import Channel, ChannelSettings, UnreadStyle
 from microsub.services.applying import ChannelsPort, SettingsPort
 from microsub.store.applied import InForce
@@ -38,6 +40,7 @@ class SettingsInForce:
         self._clock = clock
         self._all = InForce()
         self._all_until = float("-inf")
+        self._asking: asyncio.Task[None] | None = None
         self._own: dict[tuple[str, str], tuple[float, ChannelSettings]] = {}
 
     async def instance(self) -> InstanceSettings:
@@ -45,8 +48,18 @@ class SettingsInForce:
         return (await self._current()).instance
 
     def instance_now(self) -> InstanceSettings:
-        """The instance's settings as they were last seen, without asking; the defaults before the first question."""
+        """The instance's settings as they were last seen; the defaults before the first question.
+
+        Doesn't wait: where the answer has become old, the next one is fetched meanwhile.
+        """
+        if self._all_until <= self._clock() and (self._asking is None or self._asking.done()):
+            with contextlib.suppress(RuntimeError):  # no loop: a plan that is made outside of one
+                self._asking = asyncio.get_running_loop().create_task(self._ask_quietly())
         return self._all.instance
+
+    async def _ask_quietly(self) -> None:
+        with contextlib.suppress(StoreError):
+            await self._current()
 
     async def limits(self, user: str, uid: str) -> Limits:
         """The limits of one channel, none of them None. A channel that isn't there has those of its user."""

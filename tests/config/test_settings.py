@@ -137,6 +137,20 @@ def test_masking_works_on_anything(url: str) -> None:
     assert "secret" not in mask_password(url)
 
 
+@pytest.mark.parametrize(
+    ("url", "masked"),
+    [
+        ("https://h.example/@name/feed", "https://h.example/@name/feed"),
+        ("https://u:p@h.example/@name", "https://***@h.example/@name"),
+        ("redis://:p/w@h:1/2", "redis://***@h:1/2"),
+        ("https://h.example/", "https://h.example/"),
+    ],
+)
+def test_only_user_and_password_are_masked(url: str, masked: str) -> None:
+    """An `@` further behind belongs to the path."""
+    assert mask_password(url) == masked
+
+
 def test_write_back_follows_the_kind_of_redis() -> None:
     """On with the embedded one, off with another, unless it is set."""
     assert Settings().writes_back

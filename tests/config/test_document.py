@@ -1,0 +1,310 @@
+# ruff: noqa: E501 - messages are compared as people see them
+"""What backend.json may say, and what is told when it says something else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from microsub.config.backend import (
+    Backend,
+    ChannelConfig,
+    FeedConfig,
+    FeedPolicy,
+    HostPolicy,
+    InstanceSettings,
+    Limits,
+    Polling,
+    UserConfig,
+    from_document,
+    to_document,
+)
+from microsub.config.document import Report, check, examine, load
+from microsub.config.validate import UNUSABLE_UIDS, schema
+from microsub.demo.backend import backend_document
+from microsub.errors import ConfigError
+from microsub.model.reader import NAME, NOTIFICATIONS, RESERVED
+
+EXAMPLE = Path(__file__).parents[2] / "backend.json.example"
+
+
+def look(document: Any, **environ: str) -> Report:
+    text = document if isinstance(document, str) else json.dumps(document, indent=1)
+    return examine(text.encode(), "b.json", environ)
+
+
+def channels(*entries: Any) -> dict[str, Any]:
+    return {"users": {"alice": {"channels": list(entries)}}}
+
+
+def test_the_whole_shape_is_read() -> None:
+    """Every key of the reference lands in its value."""
+    report = look(
+        {
+            "$schema": "backend.schema.json",
+            "x-note": {"any": "thing"},
+            "users": {
+                "alice": {
+                    "me": "https://alice.example/",
+                    "token_endpoint": "https://tokens.example/",
+                    "settings": {"keep_unread_days": 0},
+                    "mute": ["https://m.example/"],
+                    "block": ["https://x.example/"],
+                    "channels": [
+                        {
+                            "uid": "home",
+                            "name": " Home  sweet ",
+                            "feeds": ["https://a.example/", {"url": "http://b.example/f", "name": "B"}],
+                            "settings": {
+                                "keep_read_days": 0.5,
+                                "max_items": 2.0,
+                                "unread": "none",
+                                "first_fetch_unread": 0,
+                                "filters": {"include_regex": "a|b", "exclude_types": ["like"], "x-why": "noise"},
+                            },
+                            "mute": ["https://m2.example/"],
+                        },
+                        {"uid": "notifications", "feeds": ["https://a.example/"]},
+                    ],
+                },
+                "bob": {},
+            },
+            "settings": {
+                "max_items": 9,
+                "polling": {"min_interval": 60, "host_concurrency": 2.0},
+                "hosts": {"Own.Example": {"interval": 0, "concurrency": 9}},
+                "feeds": {"https://a.example/": {"interval": 5, "ttl": 0}},
+                "public_feeds": ["https://p.example/"],
+            },
+        }
+    )
+    assert report.problems == ()
+    assert report.warnings == ()
+    assert report.document
+    assert report.document.backend == Backend(
+        users={
+            "alice": UserConfig(
+                "alice",
+                "https://alice.example/",
+                (
+                    ChannelConfig(
+                        "home",
+                        "Home sweet",
+                        (FeedConfig("https://a.example/"), FeedConfig("http://b.example/f", "B")),
+                        Limits(0.5, None, 2, "none", 0),
+                        {"include_regex": "a|b", "exclude_types": ["like"]},
+                        ("https://m2.example/",),
+                    ),
+                    ChannelConfig("notifications", "notifications", (FeedConfig("https://a.example/"),)),
+                ),
+                Limits(keep_unread_days=0),
+                ("https://m.example/",),
+                ("https://x.example/",),
+                "https://tokens.example/",
+            ),
+            "bob": UserConfig("bob"),
+        },
+        settings=InstanceSettings(
+            Limits(max_items=9),
+            Polling(min_interval=60, host_concurrency=2),
+            {"own.example": HostPolicy(0, 9)},
+            {"https://a.example/": FeedPolicy(5, 0)},
+            (FeedConfig("https://p.example/"),),
+        ),
+    )
+    assert from_document(to_document(report.document.backend)) == report.document.backend
+
+
+@pytest.mark.parametrize("document", [{}, {"users": {}}, {"users": {"a": {"channels": []}}, "settings": {}}])
+def test_little_is_enough(document: dict[str, Any]) -> None:
+    """An empty object is a backend without users."""
+    assert look(document).ok
+
+
+@pytest.mark.parametrize(
+    ("document", "error"),
+    [
+        ([], "line 1: found a list, expected an object"),
+        ({"users": []}, "users (line 2): found a list, expected an object"),
+        ({"users": {"a b": {}}}, "users[\"a b\"] (line 3): found the name 'a b', expected 1 to 64 letters, digits, '_' or '-'"),
+        ({"user": {}}, "user (line 2): found the unknown key 'user', expected one of users, settings; did you mean 'users'?"),
+        (
+            {"users": {"alice": {"chanels": []}}},
+            "users.alice.chanels (line 4): found the unknown key 'chanels', expected one of me, token_endpoint, channels, "
+            "settings, mute, block; did you mean 'channels'?",
+        ),
+        (
+            channels({"name": "x"}),
+            "users.alice.channels[0].uid (line 5): found nothing, expected a uid, the channel's lasting name: 1 to 64 "
+            "letters, digits, '_' or '-'",
+        ),
+        (
+            channels({"uid": "a.b"}),
+            "users.alice.channels[0].uid (line 6): found 'a.b', expected 1 to 64 letters, digits, '_' or '-'",
+        ),
+        (
+            channels({"uid": "a\n"}),
+            "users.alice.channels[0].uid (line 6): found 'a\n', expected 1 to 64 letters, digits, '_' or '-'",
+        ),
+        (
+            channels({"uid": "global"}),
+            "users.alice.channels[0].uid (line 6): found the reserved uid 'global', expected another uid: the protocol uses "
+            "this one itself",
+        ),
+        (
+            channels({"uid": "a"}, {"uid": "b"}, {"uid": "a"}),
+            "users.alice.channels[2].uid (line 12): found the uid 'a' again, expected a uid of its own: "
+            "users.alice.channels[0].uid has this one",
+        ),
+        (
+            channels({"uid": "a", "name": " "}),
+            "users.alice.channels[0].name (line 7): found ' ', expected text that is not blank",
+        ),
+        (
+            channels({"uid": "a", "feeds": ["https://F.example", {"url": "https://f.example:443/#x"}]}),
+            "users.alice.channels[0].feeds[1].url (line 10): found 'https://f.example:443/#x' again, expected each feed once "
+            "per channel: users.alice.channels[0].feeds[0] is the same",
+        ),
+        (
+            channels({"uid": "a", "feeds": ["blog.example"]}),
+            "users.alice.channels[0].feeds[0] (line 8): found 'blog.example', expected an http or https URL, such as "
+            "https://blog.example/feed.xml",
+        ),
+        (
+            channels({"uid": "a", "feeds": [{"name": "x"}]}),
+            "users.alice.channels[0].feeds[0].url (line 8): found nothing, expected an http or https URL, such as "
+            "https://blog.example/feed.xml",
+        ),
+        (
+            channels({"uid": "a", "feeds": [7]}),
+            "users.alice.channels[0].feeds[0] (line 8): found the number 7, expected text or an object",
+        ),
+        (
+            {"users": {"a": {"me": "https://u:secret@[x/"}}},
+            "users.a.me (line 4): found 'https://***@[x/', expected an http or https URL, such as "
+            "https://blog.example/feed.xml",
+        ),
+        (
+            {"settings": {"unread": "yes"}},
+            "settings.unread (line 3): found 'yes', expected one of 'count', 'boolean', 'none'",
+        ),
+        ({"settings": {"max_items": True}}, "settings.max_items (line 3): found true, expected a whole number"),
+        ({"settings": {"max_items": -1}}, "settings.max_items (line 3): found the number -1, expected a number not below 0"),
+        (
+            {"settings": {"polling": {"max_interval": 60, "min_interval": 120}}},
+            "settings.polling.min_interval (line 5): found the number 120, expected min_interval (120) not above "
+            "max_interval (60)",
+        ),
+        (
+            {"settings": {"feeds": {"a.example": {}}}},
+            "settings.feeds[\"a.example\"] (line 4): found the key 'a.example', expected an http or https URL, such as "
+            "https://blog.example/feed.xml",
+        ),
+        (
+            channels({"uid": "a", "settings": {"filters": {"include_regex": "("}}}),
+            "users.alice.channels[0].settings.filters.include_regex (line 9): found '(', expected a regular expression "
+            "(missing ), unterminated subpattern at position 0)",
+        ),
+        (
+            channels({"uid": "${UID}"}),
+            "users.alice.channels[0].uid (line 6): found '${UID}', which is not set, expected an environment variable of the "
+            "name UID",
+        ),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_told_with_place_and_expectation(document: Any, error: str) -> None:
+    """File, path inside it, line, what was found and what was expected."""
+    assert [str(problem) for problem in look(document).problems] == [f"b.json: {error}"]
+
+
+def test_all_mistakes_are_told_in_the_order_of_the_file() -> None:
+    """One run of `config check` is enough."""
+    report = look(channels({"uid": "a", "feeds": [1, 2]}, {"uid": "saved"}))
+    assert [problem.path for problem in report.problems] == [
+        "users.alice.channels[0].feeds[0] (line 8)",
+        "users.alice.channels[0].feeds[1] (line 9)",
+        "users.alice.channels[1].uid (line 13)",
+    ]
+
+
+def test_what_a_variable_holds_is_never_told() -> None:
+    """The message shows the variable, not the secret in it."""
+    report = look(channels({"uid": "a", "feeds": ["${SECRET}"]}), SECRET="hush hush")
+    [problem] = report.problems
+    assert "hush" not in str(problem)
+    assert "'${SECRET}'" in str(problem)
+
+
+def test_variables_are_expanded_in_values_alone() -> None:
+    """Also in the middle of a text; `$${` stands for itself."""
+    report = look(channels({"uid": "a", "name": "$${X} ${X}", "feeds": ["https://${X}/f?k=${X}"]}), X="x.example")
+    assert report.document
+    [channel] = report.document.backend.users["alice"].channels
+    assert channel == ChannelConfig("a", "${X} x.example", (FeedConfig("https://x.example/f?k=x.example"),))
+    assert "${X}/f" in json.dumps(report.document.raw)
+
+
+@pytest.mark.parametrize(
+    ("document", "warning"),
+    [
+        (
+            {"colour": 1},
+            "b.json: colour (line 2): an unknown key, which has no effect (names beginning with 'x-' are for notes)",
+        ),
+        (
+            {"users": {"a": {"me": "https://a.example"}, "b": {"me": "https://A.example/"}}},
+            "b.json: users.b.me (line 7): the same site as that of a",
+        ),
+        (
+            channels({"uid": "a", "name": "X"}, {"uid": "b", "name": "X"}),
+            "b.json: users.alice.channels[1].name (line 11): a second channel with the name 'X'",
+        ),
+    ],
+)
+def test_what_hardly_was_meant_is_a_warning(document: Any, warning: str) -> None:
+    """The file is taken, and the admin is told."""
+    report = look(document)
+    assert report.ok
+    assert report.warnings == (warning,)
+
+
+def test_the_schema_is_a_schema_and_agrees_with_the_model() -> None:
+    """Editors and the server read names alike, and the reserved ones are the protocol's."""
+    shipped = schema()
+    Draft202012Validator.check_schema(shipped)
+    assert shipped["$defs"]["name"]["pattern"] == "^" + NAME.pattern.removesuffix("\\Z") + "$(?!\\n)"
+    assert {*UNUSABLE_UIDS, NOTIFICATIONS} == RESERVED
+
+
+def test_the_schema_declares_the_defaults() -> None:
+    """What editors show as default is the default."""
+    from microsub.config.backend import DEFAULT_LIMITS, LIMIT_NAMES
+
+    shipped = schema()["$defs"]
+    for name in LIMIT_NAMES:
+        assert shipped["limits"]["properties"][name]["default"] == getattr(DEFAULT_LIMITS, name)
+        assert shipped["channelSettings"]["properties"][name]["$ref"].endswith(name)
+    for name, rule in shipped["instanceSettings"]["properties"]["polling"]["properties"].items():
+        assert rule["default"] == getattr(Polling(), name)
+
+
+def test_the_example_and_the_demo_are_valid() -> None:
+    """The first file that a newcomer sees has neither errors nor warnings, also for an editor."""
+    for document in (json.loads(EXAMPLE.read_text()), backend_document("http://127.0.0.1:9999")):
+        report = look(document)
+        assert (report.problems, report.warnings) == ((), ())
+        assert not list(Draft202012Validator(schema()).iter_errors(document))
+
+
+def test_a_file_that_cant_be_read_is_a_problem_like_others(tmp_path: Path) -> None:
+    """Missing, or a folder."""
+    [missing] = check(tmp_path / "none.json", {}).problems
+    assert str(missing) == f"{tmp_path}/none.json: found no file, expected a readable backend.json"
+    [folder] = check(tmp_path, {}).problems
+    assert "is a directory" in str(folder)
+    with pytest.raises(ConfigError):
+        load(tmp_path / "none.json", {})
