@@ -121,11 +121,9 @@ class Client:
         try:
             response = self._http.request(method, url, content=body, headers=sent)
         except httpx.HTTPError as problem:
-            self._trail.add(_exchange(method, url, sent, body, 0, {}, repr(problem).encode(), started))
+            self._note(method, url, sent, body, 0, {}, repr(problem).encode(), started)
             raise
-        self._trail.add(
-            _exchange(method, url, sent, body, response.status_code, response.headers, response.content, started)
-        )
+        self._note(method, url, sent, body, response.status_code, response.headers, response.content, started)
         return Reply(response)
 
     def opening(self, query: Pairs, headers: Mapping[str, str]) -> tuple[int, str, bytes]:
@@ -136,8 +134,32 @@ class Client:
         with self._http.stream("GET", url, headers=sent) as response:
             kind = response.headers.get("content-type", "")
             first = response.read() if kind.startswith("application/json") else next(response.iter_bytes(), b"")
-            self._trail.add(_exchange("GET", url, sent, None, response.status_code, response.headers, first, started))
+            self._note("GET", url, sent, None, response.status_code, response.headers, first, started)
             return response.status_code, kind, first
+
+    def _note(
+        self,
+        method: str,
+        url: str,
+        sent: Mapping[str, str],
+        body: bytes | None,
+        status: int,
+        headers: Mapping[str, str],
+        reply: bytes,
+        started: float,
+    ) -> None:
+        self._trail.add(
+            Exchange(
+                method=method,
+                url=mask(url, self.token),
+                request_headers=shown_request_headers(sent, self.token),
+                request_body=shown_body(body or b"", self.token),
+                status=status,
+                reply_headers=shown_reply_headers(headers),
+                reply_body=shown_body(reply, self.token),
+                seconds=time.monotonic() - started,
+            )
+        )
 
 
 class Trail:
@@ -170,25 +192,3 @@ def pairs(action: str, parameters: Mapping[str, Value]) -> list[tuple[str, str]]
         else:
             made.extend((f"{name}[]", element) for element in value)
     return made
-
-
-def _exchange(
-    method: str,
-    url: str,
-    sent: Mapping[str, str],
-    body: bytes | None,
-    status: int,
-    headers: Mapping[str, str],
-    reply: bytes,
-    started: float,
-) -> Exchange:
-    return Exchange(
-        method=method,
-        url=mask(url),
-        request_headers=shown_request_headers(sent),
-        request_body=shown_body(body or b""),
-        status=status,
-        reply_headers=shown_reply_headers(headers),
-        reply_body=shown_body(reply),
-        seconds=time.monotonic() - started,
-    )

@@ -32,14 +32,14 @@ class Exchange:
         return (self.method, self.url, self.request_body) == (other.method, other.url, other.request_body)
 
 
-def mask(text: str) -> str:
-    """`text` without the tokens in it."""
-    return _TOKEN.sub(r"\1…", text)
+def mask(text: str, token: str = "") -> str:
+    """`text` without `token`, and without whatever stands where a token stands."""
+    return _TOKEN.sub(r"\1…", text.replace(token, "…") if token else text)
 
 
-def shown_request_headers(headers: Mapping[str, str]) -> dict[str, str]:
+def shown_request_headers(headers: Mapping[str, str], token: str) -> dict[str, str]:
     """The headers of a request that a reader of the report wants to see."""
-    return {name: mask(headers[name]) for name in _SHOWN_HEADERS if name in headers}
+    return {name: mask(headers[name], token) for name in _SHOWN_HEADERS if name in headers}
 
 
 def shown_reply_headers(headers: Mapping[str, str]) -> dict[str, str]:
@@ -51,7 +51,7 @@ def shown_reply_headers(headers: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def shown_body(body: bytes) -> str:
+def shown_body(body: bytes, token: str = "") -> str:
     """A body as text, shortened and masked."""
-    text = mask(body[: BODY_LIMIT * 4].decode("utf-8", "replace"))
+    text = mask(body[: BODY_LIMIT * 4].decode("utf-8", "replace"), token)
     return text if len(text) <= BODY_LIMIT else f"{text[:BODY_LIMIT]}… ({len(body)} bytes)"
