@@ -23,7 +23,7 @@ _WALK = 1000
 _MOST_ITEMS = 5000
 """Most items of a feed that fill a timeline, whatever its own limit."""
 
-_IN_FLIGHT = 120.0
+_IN_FLIGHT = 30.0
 """Seconds: what was discovered so lately may have been on its way to a timeline when a subscription moved."""
 
 
