@@ -137,13 +137,20 @@ class Channels:
         """
         if uid == NOTIFICATIONS:
             raise InvalidRequest("the channel 'notifications' can't be deleted")
+        return await self._feeds(user, uid, await self._delete(user, uid, ""))
+
+    async def delete_removed(self, user: str, uid: str) -> bool:
+        """Delete a channel only while it is removed; False when it isn't (any more)."""
+        return not isinstance(await self._delete(user, uid, "removed"), int)
+
+    async def _delete(self, user: str, uid: str, only: str) -> builtins.list[bytes] | int:
         others = [key(user, uid) for key in keys.CHANNEL_KEYS if key is not keys.channel_feeds]
-        feeds = await self._redis.script(
+        feeds: builtins.list[bytes] | int = await self._redis.script(
             load("channel_delete"),
             [keys.channels(user), keys.removed_channels(user), keys.channel_feeds(user, uid), *others],
-            [uid],
+            [uid, only],
         )
-        return await self._feeds(user, uid, feeds)
+        return feeds
 
     async def disable(self, user: str, uid: str, now: float) -> builtins.list[str]:
         """Put a channel aside: it is neither listed nor read nor filled, and keeps everything for `restore`. Returns

@@ -85,6 +85,11 @@ async def old_unread(redis: Redis, user: str, uid: str, published_until: float, 
     return OldBatch(tuple(found), size)
 
 
+async def left_count(redis: Redis, user: str, uid: str, until: float) -> int:
+    """How many ids left the channel before a time in Unix seconds, and are remembered."""
+    return int(await redis.command("ZCOUNT", keys.gone(user, uid), "-inf", int(until)))
+
+
 async def left_before(redis: Redis, user: str, uid: str, until: float, skip: int) -> list[str]:
     """Ids that left the channel before a time in Unix seconds: one batch behind `skip` of them."""
     key = keys.gone(user, uid)

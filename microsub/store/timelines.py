@@ -14,7 +14,18 @@ from microsub.model.reader import Credential, Cursor, Grant, PageQuery, PageRows
 from microsub.store.absent import absent
 from microsub.store.accounts import grant
 from microsub.store.adding import Added, Filling, Target, add_args, add_keys, added, item_args, newest_first, together
-from microsub.store.expiry import OldBatch, OldItem, Stock, expire_read, forget, left_before, old_unread, stock, trim
+from microsub.store.expiry import (
+    OldBatch,
+    OldItem,
+    Stock,
+    expire_read,
+    forget,
+    left_before,
+    left_count,
+    old_unread,
+    stock,
+    trim,
+)
 from microsub.store.leaving import Leaving, leave, move, unfollow
 from microsub.store.lookup import ItemLookup
 from microsub.store.marks import Places, mark, mark_all, mark_before
@@ -171,6 +182,10 @@ class Timelines:
     async def old_unread(self, user: str, uid: str, published_until: float, skip: int, hidden: bool) -> OldBatch:
         """One batch of the unread items (shown or muted) published at `published_until` or before, oldest first."""
         return await old_unread(self._redis, user, uid, published_until, skip, hidden)
+
+    async def left_count(self, user: str, uid: str, until: float) -> int:
+        """How many ids left the channel before a time, and are remembered."""
+        return await left_count(self._redis, user, uid, until)
 
     async def left_before(self, user: str, uid: str, until: float, skip: int) -> list[str]:
         """Up to 1,000 ids that left the channel before a time, the first to leave first, behind `skip` of them."""

@@ -1,0 +1,168 @@
+"""Cleanup of timelines: by age of reading, by age unread, by number; its dry run says the same."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import pytest
+
+from microsub.model.reader import TimelineItem
+from microsub.services.retention import DAY, RESTORABLE, Retention
+from microsub.store import keys
+from microsub.store.port import Redis
+from microsub.store.rules import Rules
+from tests.support.one_reader import ANN, NOW, OneReader, item
+from tests.support.waiting import wait_until
+
+
+@dataclass
+class Keep:
+    """Limits that a test can change."""
+
+    keep_read_days: float | None = 7
+    keep_unread_days: float | None = 180
+    max_items: int | None = 2000
+
+
+class Cleaned(OneReader):
+    """A reader whose timelines are cleaned up."""
+
+    def __init__(self, redis: Redis) -> None:
+        super().__init__(redis)
+        self.keep = Keep()
+        self.retention = Retention(self.accounts, self.channels, self.timelines, self.items, self.limits)
+
+    async def limits(self, user: str, uid: str) -> Keep:
+        return self.keep
+
+    async def clean(self, now: float) -> dict[str, object]:
+        """Clean up, after a dry run that announces exactly this and changes nothing."""
+        before = await self.redis.command("ZRANGE", keys.posts(ANN, "home"), 0, -1)
+        planned = await self.retention.plan(now)
+        assert await self.redis.command("ZRANGE", keys.posts(ANN, "home"), 0, -1) == before
+        done = await self.retention.run(now)
+        assert done.channels == planned.channels
+        assert (planned.dry_run, done.dry_run) == (True, False)
+        assert (await self.retention.plan(now)).channels == ()
+        report = done.as_dict()
+        return {name: report[name] for name in ("read", "unread", "over_limit")}
+
+
+@pytest.fixture
+async def world(redis: Redis) -> Cleaned:
+    world = Cleaned(redis)
+    await world.begin()
+    return world
+
+
+def aged(number: int, days: float, **more: object) -> TimelineItem:
+    return item(number, NOW - days * DAY, **more)
+
+
+async def test_read_items_leave_some_days_after_reading(world: Cleaned) -> None:
+    """Seven days after reading an item leaves, muted or not, and never returns; what is marked unread again stays."""
+    await world.add("home", *(item(n, NOW, author="https://a.example/" if n == 4 else "") for n in range(1, 6)))
+    await world.timelines.mark_read(ANN, "home", ["1", "4", "5"], NOW)
+    await world.timelines.mark_read(ANN, "home", ["2"], NOW + 1)
+    await world.timelines.mark_unread(ANN, "home", ["5"], NOW + 2)
+    await Rules(world.redis, world.items).mute(ANN, "home", "https://a.example/", NOW)
+    assert await world.clean(NOW + 7 * DAY) == {"read": 2, "unread": 0, "over_limit": 0}
+    assert await world.ids("home") == ["5", "3", "2"]
+    assert (await world.add("home", item(1, NOW), item(4, NOW))).suppressed == ("4", "1")
+
+
+async def test_unread_items_leave_when_old_in_every_respect(world: Cleaned) -> None:
+    """Only when published, discovered and followed long ago an unread item leaves."""
+    await world.channels.unfollow(ANN, "home", "1")
+    await world.follow("home", "1", NOW - 200 * DAY)
+    await world.follow("home", "2", NOW - 10 * DAY)
+    await world.add("home", aged(1, 190), aged(2, 190), aged(3, 10), aged(4, 190))
+    await world.add("home", aged(5, 190), feed="2")
+    world.items.discovered["2"] = NOW - DAY
+    await world.timelines.mark_read(ANN, "home", ["4"], NOW)
+    assert await world.clean(NOW) == {"read": 0, "unread": 1, "over_limit": 0}
+    assert await world.ids("home") == ["3", "5", "4", "2"]
+    assert (await world.add("home", aged(1, 190))).suppressed == ("1",)
+
+
+async def test_old_muted_items_leave_too(world: Cleaned) -> None:
+    """What is muted is not kept longer than what is shown."""
+    await Rules(world.redis, world.items).mute(ANN, "home", "https://a.example/", NOW)
+    await world.channels.unfollow(ANN, "home", "1")
+    await world.follow("home", "1", NOW - 400 * DAY)
+    await world.add("home", aged(1, 300, author="https://a.example/"), aged(2, 1, author="https://a.example/"))
+    assert await world.clean(NOW) == {"read": 0, "unread": 1, "over_limit": 0}
+    assert await world.redis.command("ZRANGE", keys.hidden(ANN, "home"), 0, -1) == [b"2"]
+
+
+async def test_the_oldest_beyond_the_limit_leave(world: Cleaned) -> None:
+    """A timeline over its limit loses its oldest items, whether read or not, also many batches of them."""
+    await world.add("home", *(item(n, NOW + n) for n in range(1, 2601)))
+    await world.timelines.mark_read(ANN, "home", ["3", "2600"], NOW)
+    world.keep.max_items = 100
+    assert await world.clean(NOW) == {"read": 0, "unread": 0, "over_limit": 2500}
+    assert await world.unread("home") == 99
+
+
+async def test_all_three_in_one_run(world: Cleaned) -> None:
+    """The dry run counts an item once, though two limits would take it."""
+    await world.channels.unfollow(ANN, "home", "1")
+    await world.follow("home", "1", NOW - 400 * DAY)
+    await world.add("home", *(aged(n, 300 - n) for n in range(1, 100)))
+    await world.timelines.mark_read(ANN, "home", ["1", "99"], NOW - 8 * DAY)
+    world.keep.keep_unread_days = 250
+    world.keep.max_items = 20
+    assert await world.clean(NOW) == {"read": 2, "unread": 49, "over_limit": 28}
+
+
+async def test_zero_keeps_for_ever(world: Cleaned) -> None:
+    """With all limits at 0 nothing ever leaves."""
+    world.keep = Keep(0, 0, 0)
+    await world.add("home", aged(1, 9000), aged(2, 9000))
+    await world.timelines.mark_read(ANN, "home", ["1"], NOW)
+    assert await world.clean(NOW + 9000 * DAY) == {"read": 0, "unread": 0, "over_limit": 0}
+
+
+async def test_removed_channels_go_after_thirty_days(world: Cleaned) -> None:
+    """A removed channel can be restored for 30 days, then it is deleted."""
+    await world.channels.disable(ANN, "home", NOW)
+    assert (await world.retention.run(NOW + RESTORABLE - 1)).channels == ()
+    (cleanup,) = (await world.retention.run(NOW + RESTORABLE)).channels
+    assert (cleanup.uid, cleanup.deleted) == ("home", True)
+    assert await world.redis.command("KEYS", "*:home*") == []
+    assert not await world.channels.delete_removed(ANN, "work")
+
+
+async def test_vanished_items_are_forgotten_late(world: Cleaned) -> None:
+    """The leaving of an item is remembered while the item exists, and 30 days in any case."""
+    await world.add("home", item(1), item(2), item(3))
+    await world.timelines.remove(ANN, "home", ["1", "2"], NOW)
+    await world.timelines.remove(ANN, "home", ["3"], NOW + DAY)
+    del world.items.items["1"], world.items.items["3"]
+    assert await world.retention.forget_vanished(NOW + RESTORABLE, 0.5) == 0
+    assert await world.retention.forget_vanished(NOW + RESTORABLE + 2, 0.0) == 1
+    assert await world.redis.command("ZRANGE", keys.gone(ANN, "home"), 0, -1) == [b"2", b"3"]
+
+
+async def test_reports_can_be_read(world: Cleaned) -> None:
+    """The text names channel and numbers, and says whether it was a dry run."""
+    await world.add("home", item(1), item(2))
+    await world.timelines.mark_read(ANN, "home", ["1"], NOW - 8 * DAY)
+    assert (await world.retention.plan(NOW)).as_text().startswith("ann/home: 1 read, ")
+    assert "1 items would leave" in (await world.retention.plan(NOW)).as_text()
+
+
+async def test_it_runs_until_cancelled(world: Cleaned) -> None:
+    """The background task cleans up by itself."""
+    await world.add("home", item(1, NOW))
+    await world.timelines.mark_read(ANN, "home", ["1"], NOW)
+    task = asyncio.create_task(world.retention.run_for_ever(lambda: NOW + 8 * DAY, between=0.01))
+
+    async def cleaned() -> bool:
+        return await world.ids("home") == []
+
+    await wait_until(cleaned)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
