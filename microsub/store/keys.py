@@ -141,9 +141,9 @@ def hosts_leases() -> str:
     return "{hosts}:leases"
 
 
-def host_due(host: str) -> str:
+def host_due(host_name: str) -> str:
     """Sorted set: feed id by Unix time of its next poll. Lifetime: permanent, empty keys vanish. `store.schedule`."""
-    return f"host:{{{host}}}:due"
+    return f"host:{{{host_name}}}:due"
 
 
 def host(host_name: str) -> str:

@@ -1,0 +1,334 @@
+"""Who polls what, and when."""
+
+import asyncio
+import random
+
+import pytest
+
+from microsub.store import keys
+from microsub.store.schedule import Schedule
+from tests.support.posts import NOON
+
+LEASE = 60.0
+
+
+@pytest.fixture
+def schedule(redis):
+    return Schedule(redis)
+
+
+async def poll(schedule: Schedule, lease, now: float, interval: float = 3600.0) -> str | None:
+    """What a worker does with a host: one request, then back."""
+    feeds = await schedule.due_feeds(lease, now, 1)
+    for feed_id in feeds:
+        assert await schedule.finish(lease, feed_id, now + interval)
+    assert await schedule.release(lease, now, 1.0)
+    return feeds[0] if feeds else None
+
+
+async def hosts(schedule: Schedule, now: float, count: int = 100) -> list[str]:
+    return [lease.host for lease in await schedule.take(now, count, LEASE)]
+
+
+async def test_a_feed_is_due_at_its_time(schedule):
+    """Not before, and not when it was removed."""
+    await schedule.add("1", "a.example", NOON + 10)
+    await schedule.add("2", "b.example", NOON + 20)
+    assert await schedule.next_time() == NOON + 10
+    assert await schedule.take(NOON + 9.999, 10, LEASE) == []
+    assert await hosts(schedule, NOON + 20) == ["a.example", "b.example"]
+
+
+async def test_the_longest_waiting_hosts_come_first(schedule):
+    """And no more than were asked for."""
+    for number in range(10):
+        await schedule.add(str(number), f"h{number}", NOON - number)
+    assert await hosts(schedule, NOON, 3) == ["h9", "h8", "h7"]
+    assert await hosts(schedule, NOON, 3) == ["h6", "h5", "h4"]
+
+
+async def test_two_workers_at_once_never_share_a_host(schedule):
+    """Each of 200 hosts goes to one of four workers that take all they can get."""
+    for number in range(200):
+        await schedule.add(str(number), f"h{number}", NOON)
+
+    async def worker() -> list[str]:
+        mine = []
+        while taken := await hosts(schedule, NOON, 7):
+            mine += taken
+        return mine
+
+    shares = await asyncio.gather(*(worker() for _ in range(4)))
+    together = [host for share in shares for host in share]
+    assert len(together) == len(set(together)) == 200
+
+
+async def test_each_feed_is_polled_once_by_many_workers(schedule):
+    """Eight workers, 30 hosts, 180 feeds: every feed once, never two requests to a host at a time."""
+    feeds = {str(number): f"h{number % 30}" for number in range(180)}
+    for feed_id, host in feeds.items():
+        await schedule.add(feed_id, host, NOON)
+    busy: set[str] = set()
+    polled: list[str] = []
+    now = NOON
+
+    async def worker() -> None:
+        nonlocal now
+        while len(polled) < len(feeds):
+            leases = await schedule.take(now, 3, LEASE)
+            for lease in leases:
+                assert lease.host not in busy
+                busy.add(lease.host)
+                (feed_id,) = await schedule.due_feeds(lease, now, 1) or [None]
+                await asyncio.sleep(0)
+                if feed_id is not None:
+                    polled.append(feed_id)
+                    assert await schedule.finish(lease, feed_id, now + 7200)
+                busy.remove(lease.host)
+                assert await schedule.release(lease, now, 1.0)
+            if not leases:
+                now += 1.0
+
+    await asyncio.gather(*(worker() for _ in range(8)))
+    assert sorted(polled) == sorted(feeds)
+
+
+async def test_spacing_holds_between_two_requests(schedule):
+    """A host with more feeds that are due comes again after the interval, the earliest feed first."""
+    await schedule.add("late", "h", NOON - 1)
+    await schedule.add("early", "h", NOON - 9)
+    (lease,) = await schedule.take(NOON, 10, LEASE)
+    assert await poll(schedule, lease, NOON) == "early"
+    assert await schedule.take(NOON + 0.99, 10, LEASE) == []
+    (lease,) = await schedule.take(NOON + 1, 10, LEASE)
+    assert await poll(schedule, lease, NOON + 1) == "late"
+    assert await schedule.next_time() == NOON + 3600
+
+
+async def test_a_dead_workers_host_is_taken_when_the_lease_runs_out(schedule):
+    """Nothing is lost, and the one that was thought dead has nothing to say any more."""
+    await schedule.add("1", "h", NOON)
+    (dead,) = await schedule.take(NOON, 10, LEASE)
+    assert await schedule.due_feeds(dead, NOON, 5) == ["1"]
+    assert await schedule.take(NOON + LEASE - 0.01, 10, LEASE) == []
+    (heir,) = await schedule.take(NOON + LEASE, 10, LEASE)
+    assert int(heir.token) > int(dead.token)
+    assert not await schedule.finish(dead, "1", NOON + 9999)
+    assert not await schedule.renew(dead, NOON + LEASE, LEASE)
+    assert not await schedule.release(dead, NOON + LEASE, 1.0)
+    assert await schedule.due_feeds(heir, NOON + LEASE, 5) == ["1"]
+    assert await schedule.due_feeds(dead, NOON + LEASE, 5) == []
+    assert await poll(schedule, heir, NOON + LEASE) == "1"
+    assert not await schedule.finish(dead, "1", NOON + 9999)
+    assert await schedule.next_time() == NOON + LEASE + 3600
+
+
+async def test_a_renewed_lease_lasts(schedule):
+    """A slow host stays in the hands of whoever renews."""
+    await schedule.add("1", "h", NOON)
+    (lease,) = await schedule.take(NOON, 10, LEASE)
+    assert await schedule.renew(lease, NOON + 50, LEASE)
+    assert await schedule.take(NOON + 100, 10, LEASE) == []
+    assert await poll(schedule, lease, NOON + 100) == "1"
+
+
+async def test_hung_hosts_delay_nobody(schedule):
+    """20 hosts that never answer, among 1,000: all others are polled, in the time their spacing allows."""
+    for number in range(1000):
+        await schedule.add(str(number), f"h{number}", NOON)
+    hung = {f"h{number * 50}" for number in range(20)}
+    polled = set()
+    for second in range(12):
+        for lease in await schedule.take(NOON + second, 100, LEASE):
+            if lease.host not in hung:
+                await poll(schedule, lease, NOON + second)
+                polled.add(lease.host)
+    assert len(polled) == 980
+
+
+async def test_thousands_of_feeds_on_one_host_queue_fairly(schedule):
+    """3,000 feeds on one host, one request a second: each has its turn before any comes again."""
+    order = [str(number) for number in range(3000)]
+    random.Random(7).shuffle(order)
+    for place, feed_id in enumerate(order):
+        await schedule.add(feed_id, "farm.example", NOON - 3000 + place)
+    await schedule.add("other", "small.example", NOON + 0.5)
+    polled: dict[str, list[str | None]] = {"farm.example": [], "small.example": []}
+    for second in range(3000):
+        for lease in await schedule.take(NOON + second, 10, LEASE):
+            interval = 300.0 if second % 2 else 7200.0
+            polled[lease.host].append(await poll(schedule, lease, NOON + second, interval))
+        if second == 1:
+            assert polled["small.example"] == ["other"]
+    assert polled["farm.example"] == order
+
+
+async def test_a_clock_that_jumps_back_hands_nothing_out_twice(schedule):
+    """While the clock catches up, what is taken stays taken; then all goes on, and new feeds are due at once."""
+    await schedule.add("1", "h", NOON)
+    (lease,) = await schedule.take(NOON, 10, LEASE)
+    earlier = NOON - 1800
+    assert await schedule.take(earlier, 10, LEASE) == []
+    await schedule.add("2", "new.example", earlier)
+    assert await hosts(schedule, earlier) == ["new.example"]
+    assert await poll(schedule, lease, earlier) is None  # not due by this clock, and not lost
+    assert await schedule.next_time() == earlier + LEASE
+    (lease, _) = sorted(await schedule.take(NOON, 10, LEASE), key=lambda lease: lease.host)
+    assert await poll(schedule, lease, NOON) == "1"
+
+
+async def test_tokens_grow_also_when_the_clock_jumps_back(schedule):
+    """A lease that was lost before the jump isn't mistaken for one that is given after it."""
+    await schedule.add("1", "h", NOON)
+    (first,) = await schedule.take(NOON, 1, LEASE)
+    (second,) = await schedule.take(NOON + LEASE, 1, LEASE)
+    await schedule.release(second, NOON - 5000, 1.0)
+    (third,) = await schedule.take(NOON, 1, LEASE)
+    assert int(first.token) < int(second.token) < int(third.token)
+    assert not await schedule.finish(first, "1", None)
+    assert await schedule.finish(third, "1", None)
+
+
+async def test_a_feed_added_while_its_host_is_taken_is_found(schedule):
+    """The host keeps its lease, and is due for the new feed when it comes back."""
+    await schedule.add("1", "h", NOON)
+    (lease,) = await schedule.take(NOON, 10, LEASE)
+    await schedule.add("2", "h", NOON + 5)
+    assert await schedule.take(NOON + 10, 10, LEASE) == []
+    assert await poll(schedule, lease, NOON + 10) == "1"
+    assert await schedule.next_time() == NOON + 11
+    (lease,) = await schedule.take(NOON + 11, 10, LEASE)
+    assert await poll(schedule, lease, NOON + 11) == "2"
+
+
+async def test_a_feed_added_between_the_two_steps_of_a_release_is_found(schedule, redis):
+    """The moment in which neither the release nor the addition alone would put the host where it belongs."""
+    await schedule.add("1", "h", NOON)
+    (lease,) = await schedule.take(NOON, 10, LEASE)
+    assert await schedule.finish(lease, "1", None)
+
+    class Interrupted:
+        done = False
+
+        async def script(self, script, script_keys, args=()):
+            if script.name == "schedule_lease" and not self.done:
+                self.done = True
+                await schedule.add("2", "h", NOON + 5)
+            return await redis.script(script, script_keys, args)
+
+    assert await Schedule(Interrupted()).release(lease, NOON, 1.0)
+    assert await schedule.next_time() == NOON + 5
+
+
+async def test_many_adds_and_polls_at_once_lose_no_feed(schedule, redis):
+    """Whatever the order of steps: a feed that is due has its host due."""
+    added: list[str] = []
+    polled: list[str] = []
+
+    async def adding(start: int) -> None:
+        for number in range(start, start + 40):
+            await schedule.add(str(number), f"h{number % 3}", NOON)
+            added.append(str(number))
+
+    async def polling() -> None:
+        while len(polled) < 120:
+            for lease in await schedule.take(NOON, 2, LEASE):
+                feeds = await schedule.due_feeds(lease, NOON, 2)
+                for feed_id in feeds:
+                    assert await schedule.finish(lease, feed_id, None)
+                polled.extend(feeds)
+                assert await schedule.release(lease, NOON, 0.0)
+            await asyncio.sleep(0)
+
+    await asyncio.wait_for(
+        asyncio.gather(*(adding(start) for start in (0, 40, 80)), *(polling() for _ in range(3))), timeout=30
+    )
+    assert sorted(polled) == sorted(added)
+    assert await schedule.next_time() is None
+
+
+async def test_a_feed_that_is_gone_is_never_polled_again(schedule, redis):
+    """After 410 nothing of it stays in the schedule, and a host without feeds leaves it too."""
+    await schedule.add("1", "h", NOON)
+    (lease,) = await schedule.take(NOON, 10, LEASE)
+    assert await schedule.finish(lease, "1", None)
+    assert await schedule.release(lease, NOON, 1.0)
+    assert await schedule.next_time() is None
+    assert await redis.command("EXISTS", keys.host_due("h")) == 0
+
+
+async def test_a_feed_removed_during_its_poll_stays_removed(schedule):
+    """The last follower left while the request was on its way."""
+    await schedule.add("1", "h", NOON)
+    (lease,) = await schedule.take(NOON, 10, LEASE)
+    await schedule.remove("1", "h")
+    assert await schedule.finish(lease, "1", NOON + 60)
+    assert await schedule.release(lease, NOON, 1.0)
+    assert await schedule.next_time() is None
+
+
+async def test_a_removed_feeds_host_leaves_when_its_turn_comes(schedule):
+    """A host that has nothing due costs one look."""
+    await schedule.add("1", "h", NOON)
+    await schedule.remove("1", "h")
+    (lease,) = await schedule.take(NOON, 10, LEASE)
+    assert await poll(schedule, lease, NOON) is None
+    assert await schedule.next_time() is None
+
+
+async def test_adding_again_only_moves_a_feed_forward(schedule):
+    """A restart that adds all feeds anew postpones none."""
+    await schedule.add("1", "h", NOON + 100)
+    await schedule.add("1", "h", NOON + 900)
+    assert await schedule.next_time() == NOON + 100
+    await schedule.add("1", "h", NOON + 50)
+    assert await schedule.next_time() == NOON + 50
+
+
+async def test_bump_makes_feeds_due_at_once_but_no_faster(schedule):
+    """`poll now` for several feeds; a host that was asked a moment ago still gets its second of rest."""
+    await schedule.add("1", "a", NOON)
+    (lease,) = await schedule.take(NOON, 10, LEASE)
+    await poll(schedule, lease, NOON)
+    await schedule.add("2", "b", NOON + 500)
+    await schedule.bump([("1", "a"), ("2", "b"), ("3", "b")], NOON + 0.25)
+    await schedule.bump([], NOON)
+    assert await hosts(schedule, NOON + 0.25) == ["b"]
+    assert await hosts(schedule, NOON + 1) == ["a"]
+
+
+async def test_three_feeds_that_are_told_to_wait_hold_their_host(schedule):
+    """Until fewer than three wait; every other host goes on."""
+    for number in range(5):
+        await schedule.add(str(number), "h", NOON)
+    (lease,) = await schedule.take(NOON, 10, LEASE)
+    assert await schedule.hold("h", "1", NOON + 600, NOON) == 1
+    assert await schedule.hold("h", "1", NOON + 700, NOON) == 1
+    assert await schedule.hold("h", "2", NOON + 300, NOON) == 2
+    assert await schedule.release(lease, NOON, 1.0)
+    assert await schedule.next_time() == NOON + 1
+    (lease,) = await schedule.take(NOON + 1, 10, LEASE)
+    assert await schedule.hold("h", "3", NOON + 900, NOON + 1) == 3
+    assert await schedule.release(lease, NOON + 1, 1.0)
+    assert await schedule.next_time() == NOON + 300
+    await schedule.bump([("4", "h")], NOON + 10)
+    assert await hosts(schedule, NOON + 299) == []
+    assert await hosts(schedule, NOON + 300) == ["h"]
+
+
+async def test_waits_that_are_over_dont_count(schedule):
+    """Three in a week are no hold; and no wait is longer than 48 hours."""
+    assert await schedule.hold("h", "1", NOON + 10, NOON) == 1
+    assert await schedule.hold("h", "2", NOON + 20, NOON) == 2
+    assert await schedule.hold("h", "3", NOON + 9e9, NOON + 20) == 1
+    assert await schedule.hold("h", "4", NOON + 9e9, NOON + 49 * 3600) == 1
+
+
+async def test_times_keep_their_microseconds(schedule):
+    """Nothing on the way writes a time with 14 digits only."""
+    await schedule.add("1", "h", NOON + 0.123456)
+    assert await schedule.next_time() == pytest.approx(NOON + 0.123456, abs=2e-6)
+    (lease,) = await schedule.take(NOON + 1, 10, LEASE)
+    await schedule.finish(lease, "1", NOON + 7.654321)
+    await schedule.release(lease, NOON + 1, 1.0)
+    assert await schedule.next_time() == pytest.approx(NOON + 7.654321, abs=2e-6)
