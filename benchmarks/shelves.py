@@ -70,7 +70,7 @@ def entry(number: int, published: float) -> Entry:
     """An invented post whose wire form is about `ITEM_BYTES` long: an article with a picture and some categories."""
     chance = random.Random(number)
     words = ["margin", "kettle", "lathe", "harbour", "ladder", "orrery", "fog", "chard", "brass", "gauge"]
-    text = " ".join(chance.choice(words) for _ in range(68))
+    text = " ".join(chance.choice(words) for _ in range(84))
     link = f"https://blog.example/posts/{number}"
     return Entry(
         post_type="article",
@@ -79,7 +79,7 @@ def entry(number: int, published: float) -> Entry:
         url=link,
         name=f"Post number {number} about a {chance.choice(words)}",
         summary=text[:120],
-        content=Content(html=f'<p>{text[:250]}</p><p><a href="{link}#more">{text[250:]}</a></p>', text=text),
+        content=Content(html=f'<p>{text[:300]}</p><p><a href="{link}#more">{text[300:]}</a></p>', text=text),
         published=datetime.fromtimestamp(published, UTC),
         author=Card(name="Ida Venn", url="https://blog.example/", photo="https://blog.example/ida.png"),
         category=("roof garden", "weather", chance.choice(words)),

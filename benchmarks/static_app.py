@@ -41,4 +41,5 @@ if __name__ == "__main__":
         http="httptools",
         log_level="warning",
         access_log=False,
+        server_header=False,
     )

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -106,7 +105,7 @@ def running(
             try:
                 opener.open(url, timeout=5).close()
                 break
-            except urllib.error.URLError:
+            except OSError:  # refused, reset or too slow: not there yet
                 if process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"{' '.join(command)} did not start:\n{log.read_text()}") from None
                 time.sleep(0.05)
