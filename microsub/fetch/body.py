@@ -48,7 +48,9 @@ class _Inflate:
         return self._inflate(data, room)
 
     def finish(self) -> None:
-        if self._start or (self._zlib is not None and not self._zlib.eof):
+        if self._plain or (self._zlib is not None and self._zlib.eof):
+            return
+        if self._start or self._zlib is not None:
             raise HopError("encoding", f"the {self._coding} body ends too early")
 
     def _sniff(self, data: bytes) -> None:
@@ -66,6 +68,10 @@ class _Inflate:
         pieces: list[bytes] = []
         while room > 0:
             if self._zlib.eof:
+                data, self._start = self._start + data, b""
+                if len(data) < 2:
+                    self._start = data
+                    break
                 if data[:2] != b"\x1f\x8b":
                     break  # padding behind the last member
                 self._zlib = zlib.decompressobj(wbits=31)

@@ -90,8 +90,8 @@ class Publisher:
             await self._send(writer, answer)
             if answer.hang:
                 await reader.read()
-        except (ConnectionError, asyncio.IncompleteReadError):
-            pass
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the other side left, or the test is over
         finally:
             self.in_flight -= 1
             writer.close()

@@ -1,0 +1,118 @@
+"""Which addresses may be connected to."""
+
+from __future__ import annotations
+
+from ipaddress import ip_network
+
+import pytest
+
+from microsub.fetch.addresses import is_public, may_connect, parse_address
+
+FORBIDDEN = [
+    "0.0.0.0",
+    "0.1.2.3",
+    "10.0.0.1",
+    "10.255.255.255",
+    "100.64.0.1",
+    "100.127.255.255",
+    "127.0.0.1",
+    "127.255.255.254",
+    "169.254.169.254",
+    "172.16.0.1",
+    "172.31.255.255",
+    "192.0.0.1",
+    "192.0.2.1",
+    "192.88.99.1",
+    "192.168.1.1",
+    "198.18.0.1",
+    "198.19.255.255",
+    "198.51.100.1",
+    "203.0.113.9",
+    "224.0.0.1",
+    "239.255.255.255",
+    "240.0.0.1",
+    "255.255.255.255",
+    "::",
+    "::1",
+    "::127.0.0.1",
+    "::ffff:127.0.0.1",
+    "::ffff:8.8.8.8",
+    "64:ff9b::7f00:1",
+    "64:ff9b::808:808",
+    "64:ff9b:1::1",
+    "100::1",
+    "2001::1",
+    "2001:db8::1",
+    "2001:10::1",
+    "2002:7f00:1::1",
+    "2002:808:808::1",
+    "3fff::1",
+    "4000::1",
+    "5f00::1",
+    "fc00::1",
+    "fd12:3456::1",
+    "fe80::1",
+    "fe80::1%eth0",
+    "fec0::1",
+    "ff02::1",
+    "ff0e::1",
+]
+
+PUBLIC = [
+    "1.1.1.1",
+    "8.8.8.8",
+    "100.63.255.255",
+    "100.128.0.1",
+    "126.0.0.1",
+    "128.0.0.1",
+    "172.15.0.1",
+    "172.32.0.1",
+    "192.0.1.1",
+    "192.167.0.1",
+    "198.17.0.1",
+    "198.20.0.1",
+    "223.255.255.255",
+    "2001:4860:4860::8888",
+    "2606:4700::1111",
+    "2a00:1450::1",
+    "2003::1",
+]
+
+
+@pytest.mark.parametrize("text", FORBIDDEN)
+def test_special_addresses_are_refused(text: str) -> None:
+    """Private, loopback, link-local, shared, multicast, reserved, and IPv6 forms that carry IPv4."""
+    address = parse_address(text)
+    assert address is not None
+    assert not is_public(address)
+    assert not may_connect(address, ())
+
+
+@pytest.mark.parametrize("text", PUBLIC)
+def test_public_addresses_pass(text: str) -> None:
+    """The neighbours of the special blocks are public."""
+    address = parse_address(text)
+    assert address is not None
+    assert is_public(address)
+
+
+def test_listed_networks_pass() -> None:
+    """What the admin lists may be reached, in its v4-mapped form too, and nothing beside it."""
+    allowed = (ip_network("10.1.0.0/16"), ip_network("fd00:1::/32"))
+    for text, verdict in {
+        "10.1.2.3": True,
+        "::ffff:10.1.2.3": True,
+        "10.2.0.1": False,
+        "::ffff:10.2.0.1": False,
+        "fd00:1::5": True,
+        "fd00:2::5": False,
+    }.items():
+        address = parse_address(text)
+        assert address is not None
+        assert may_connect(address, allowed) is verdict, text
+
+
+@pytest.mark.parametrize("text", ["example.org", "127.1", "0x7f000001", "2130706433", "", "1.2.3.4.5"])
+def test_names_are_no_addresses(text: str) -> None:
+    """Odd spellings of numbers are names; what the resolver makes of them is checked then."""
+    assert parse_address(text) is None

@@ -1,0 +1,463 @@
+"""Fetching from a publisher on loopback: results, limits, redirects, guard, TLS, proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import gzip
+import time
+from collections.abc import AsyncIterator, Sequence
+from ipaddress import ip_network
+from pathlib import Path
+
+import pytest
+
+from microsub.fetch import (
+    Fetched,
+    Fetcher,
+    FetchFailed,
+    FetchLimits,
+    FetchRequest,
+    FetchSettings,
+    NotModified,
+)
+from microsub.fetch.network import ThreadedResolver
+from tests.support.tls import certificate
+from tests.support.web import Answer, Asked, Publisher, publisher
+
+LOOPBACK = (ip_network("127.0.0.0/8"),)
+
+
+async def here(_host: str, _port: int) -> Sequence[str]:
+    return ["127.0.0.1"]
+
+
+def fetcher(limits: FetchLimits | None = None, **parts: object) -> Fetcher:
+    settings = FetchSettings(allow_private_networks=LOOPBACK, limits=limits or FetchLimits())
+    return Fetcher(settings, **{"resolver": here, **parts})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Publisher]:
+    async with publisher() as running:
+        yield running
+
+
+async def fetched(url: str, **parts: object) -> Fetched:
+    result = await fetcher(**parts).fetch(FetchRequest(url))  # type: ignore[arg-type]
+    assert isinstance(result, Fetched), result
+    return result
+
+
+async def failed(url: str, **parts: object) -> FetchFailed:
+    result = await fetcher(**parts).fetch(FetchRequest(url))  # type: ignore[arg-type]
+    assert isinstance(result, FetchFailed), result
+    return result
+
+
+# --- what goes out -------------------------------------------------------------------------------------------------
+
+
+async def test_the_request_is_modest(site: Publisher) -> None:
+    """User-Agent with software, URL and subscribers; no cookies, no Referer, not even after a redirect sets some."""
+    site.serve("/old", Answer(status=302, headers=[("Location", "/new"), ("Set-Cookie", "a=b; Path=/")]))
+    site.serve("/new", Answer(b"x", headers=[("Set-Cookie", "c=d; Path=/")]))
+    client = fetcher()
+    for _ in range(2):
+        await client.fetch(FetchRequest(site.url("/old"), subscribers=12))
+    assert len(site.asked) == 4
+    for asked in site.asked:
+        assert asked.headers["user-agent"].startswith("microsub-server/")
+        assert "+http" in asked.headers["user-agent"]
+        assert "12 subscribers" in asked.headers["user-agent"]
+        assert asked.headers["accept-encoding"] == "gzip, deflate"
+        assert not {"cookie", "referer", "authorization", "if-none-match", "if-modified-since"} & set(asked.headers)
+
+
+@pytest.mark.parametrize("etag", ['"x"', 'W/"x"', "unquoted", '"\xff\xfe"', '"a, b"', '""'])
+async def test_validators_go_back_byte_for_byte(site: Publisher, etag: str) -> None:
+    """What the publisher sent is what it gets, however odd; both validators when both are known."""
+    date = "Sat, 1 Jan 2022 00:00:00 +0000"
+    site.serve("/", Answer(b"x", headers=[("ETag", etag), ("Last-Modified", date)]))
+    first = await fetched(site.url("/"))
+    assert (first.etag, first.last_modified) == (etag, date)
+    site.serve("/", Answer(status=304, headers=[("Cache-Control", "max-age=77")]))
+    again = await fetcher().fetch(FetchRequest(site.url("/"), first.etag, first.last_modified))
+    assert again == NotModified(site.url("/"), etag, date, 77.0)
+    assert site.asked[1].headers["if-none-match"] == etag
+    assert site.asked[1].headers["if-modified-since"] == date
+
+
+async def test_a_304_may_bring_new_validators(site: Publisher) -> None:
+    """They take the place of the old ones."""
+    site.serve("/", Answer(status=304, headers=[("ETag", '"new"')]))
+    again = await fetcher().fetch(FetchRequest(site.url("/"), '"old"', "then"))
+    assert again == NotModified(site.url("/"), '"new"', "then", None)
+    assert (await failed(site.url("/"))).status == 304  # nobody asked for it
+
+
+async def test_international_addresses(site: Publisher) -> None:
+    """Host in punycode, path in escaped UTF-8."""
+    site.serve("/%C3%BCber", Answer(b"x"))
+    result = await fetched(site.url("/über", "bücher.test"))
+    assert site.asked[0].host == f"xn--bcher-kva.test:{site.port}"
+    assert result.final_url == f"http://xn--bcher-kva.test:{site.port}/%C3%BCber"
+
+
+async def test_credentials_are_sent_and_never_told(site: Publisher) -> None:
+    """Basic auth for the host that they belong to; results, base URLs and messages are without."""
+    url = f"http://ann:s3cret@a.test:{site.port}/feed"
+    site.serve("/feed", Answer(status=302, headers=[("Location", "/moved")]))
+    site.serve("/moved", Answer(b"x"))
+    result = await fetched(url)
+    secret = base64.b64encode(b"ann:s3cret").decode()
+    assert [asked.headers.get("authorization") for asked in site.asked] == [f"Basic {secret}"] * 2
+    assert result.final_url == f"http://a.test:{site.port}/moved"
+    site.serve("/moved", Answer(status=307, headers=[("Location", f"http://b.test:{site.port}/else")]))
+    failure = await failed(url)
+    assert "authorization" not in site.asked[-1].headers
+    assert "s3cret" not in f"{failure.url} {failure.detail}"
+    assert "s3cret" not in repr(await failed("http://ann:s3cret@a.test:1/"))
+    assert "s3cret" not in repr(await failed("ftp://ann:s3cret@a.test/"))
+
+
+# --- what comes back -----------------------------------------------------------------------------------------------
+
+
+async def test_a_document(site: Publisher) -> None:
+    """Status, headers, type, freshness and the body, decompressed."""
+    fields = [("Content-Encoding", "gzip"), ("Content-Type", "text/xml; charset=x"), ("Cache-Control", "max-age=9")]
+    site.serve("/", Answer(gzip.compress(b"<feed/>"), headers=[*fields, ("Link", "<a>"), ("Link", "<b>")]))
+    result = await fetched(site.url("/"))
+    assert (result.status, result.body, result.content_type) == (200, b"<feed/>", "text/xml; charset=x")
+    assert (result.max_age, result.moved_to, result.headers["link"]) == (9.0, None, "<a>, <b>")
+
+
+REFUSALS = {
+    "missing": (404, [], "http", None),
+    "broken": (500, [("Retry-After", "9")], "http", 9.0),
+    "gone": (410, [], "gone", None),
+    "too many": (429, [], "throttled", None),
+    "too many, wait": (429, [("Retry-After", "120")], "throttled", 120.0),
+    "busy": (503, [], "http", None),
+    "busy, wait": (503, [("Retry-After", "60")], "throttled", 60.0),
+    "nothing": (204, [], "http", None),
+    "a redirect without target": (301, [], "http", None),
+    "a choice": (300, [("Location", "/x")], "http", None),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+async def test_refusals_are_values(site: Publisher, case: str) -> None:
+    """Every status that is no document becomes a reason, with the publisher's wish to wait."""
+    status, fields, reason, retry_after = REFUSALS[case]
+    site.serve("/", Answer(status=status, headers=fields))
+    failure = await failed(site.url("/"))
+    assert (failure.status, failure.reason, failure.retry_after) == (status, reason, retry_after)
+    assert str(status) in failure.detail
+
+
+async def test_retry_after_as_a_date(site: Publisher) -> None:
+    """It counts from the clock of this process."""
+    site.serve("/", Answer(status=429, headers=[("Retry-After", "Sun, 06 Nov 1994 08:50:37 GMT")]))
+    failure = await failed(site.url("/"), clock=lambda: 784111777.0)
+    assert failure.retry_after == 60.0
+
+
+# --- redirects -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("statuses", "moved"),
+    [([301], True), ([308, 301], True), ([302], False), ([301, 302], False), ([307, 301], False), ([303], False)],
+)
+async def test_only_permanent_hops_move_a_feed(site: Publisher, statuses: list[int], moved: bool) -> None:
+    """One temporary hop among them makes the whole redirect temporary."""
+    for place, status in enumerate(statuses):
+        site.serve(f"/{place}", Answer(status=status, headers=[("Location", f"/{place + 1}")]))
+    end = site.serve(f"/{len(statuses)}", Answer(b"x", headers=[("ETag", "e")]))
+    result = await fetched(site.url("/0"))
+    assert result.final_url == end
+    assert result.moved_to == (end if moved else None)
+    site.serve(f"/{len(statuses)}", Answer(status=304))
+    again = await fetcher().fetch(FetchRequest(site.url("/0"), "e"))
+    assert isinstance(again, NotModified)
+    assert again.moved_to == (end if moved else None)
+
+
+async def test_a_move_keeps_credentials(site: Publisher) -> None:
+    """The new address of a protected feed on the same host is protected too."""
+    site.serve("/0", Answer(status=301, headers=[("Location", "/1")]))
+    site.serve("/1", Answer(b"x"))
+    result = await fetched(f"http://u:p@a.test:{site.port}/0")
+    assert result.moved_to == f"http://u:p@a.test:{site.port}/1"
+
+
+async def test_five_redirects_and_no_more(site: Publisher) -> None:
+    """Five are followed, the sixth ends it; so does a loop."""
+    for place in range(7):
+        site.serve(f"/{place}", Answer(status=302, headers=[("Location", f"/{place + 1}")]))
+    assert (await failed(site.url("/0"))).reason == "redirects"
+    assert len(site.asked) == 6
+    site.serve("/5", Answer(b"x"))
+    assert (await fetched(site.url("/0"))).body == b"x"
+
+
+async def test_a_410_behind_a_temporary_redirect_is_not_the_feeds(site: Publisher) -> None:
+    """The other address has gone; behind permanent hops it is the feed's own."""
+    site.serve("/gone", Answer(status=410))
+    for status, reason in ((302, "http"), (301, "gone")):
+        site.serve("/", Answer(status=status, headers=[("Location", "/gone")]))
+        assert (await failed(site.url("/"))).reason == reason
+
+
+async def test_redirects_to_other_schemes(site: Publisher) -> None:
+    """Files and scripts are no documents."""
+    for target in ("file:///etc/passwd", "javascript:alert(1)", "gopher://a.test/"):
+        site.serve("/", Answer(status=302, headers=[("Location", target)]))
+        assert (await failed(site.url("/"))).reason == "bad_url"
+
+
+# --- the guard -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1", "10.0.0.1", "169.254.169.254", "100.64.0.1", "::1", "::ffff:127.0.0.1", "64:ff9b::7f00:1"]
+)
+async def test_private_addresses_are_refused(site: Publisher, address: str) -> None:
+    """By number and by name, at the first hop and behind a redirect; nothing is sent there."""
+    public_only = FetchSettings()
+
+    async def there(_host: str, _port: int) -> Sequence[str]:
+        return [address]
+
+    literal = f"[{address}]" if ":" in address else address
+    for url in (f"http://{literal}:{site.port}/", f"http://innocent.test:{site.port}/"):
+        result = await Fetcher(public_only, resolver=there).fetch(FetchRequest(url))
+        assert isinstance(result, FetchFailed)
+        assert result.reason == "blocked"
+    assert site.asked == []
+
+    async def by_name(host: str, _port: int) -> Sequence[str]:
+        return ["127.0.0.1"] if host == "public.test" else [address]
+
+    only_this = FetchSettings(allow_private_networks=(ip_network("127.0.0.1/32"),))
+    if address in {"127.0.0.1", "::ffff:127.0.0.1"}:
+        return
+    site.serve("/", Answer(status=302, headers=[("Location", "http://innocent.test/")]))
+    result = await Fetcher(only_this, resolver=by_name).fetch(FetchRequest(site.url("/", "public.test")))
+    assert isinstance(result, FetchFailed)
+    assert result.reason == "blocked"
+    assert len(site.asked) == 1
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.1", "0x7f000001", "2130706433", "0177.0.0.1"])
+async def test_odd_names_of_loopback(site: Publisher, host: str) -> None:
+    """The system's resolver turns them into 127.0.0.1, and that is what is checked."""
+    result = await Fetcher(FetchSettings()).fetch(FetchRequest(site.url("/", host)))
+    assert isinstance(result, FetchFailed)
+    assert result.reason in {"blocked", "dns", "bad_url"}
+    assert site.asked == []
+
+
+async def test_a_name_that_changes_its_mind(site: Publisher) -> None:
+    """Rebinding: the address that was checked is the one that is connected to; a name is asked once per connection."""
+    answers = [["127.0.0.1"], ["10.0.0.1"]]
+
+    async def rebinding(_host: str, _port: int) -> Sequence[str]:
+        return answers.pop(0)
+
+    site.serve("/", Answer(b"x"))
+    client = fetcher(resolver=rebinding)
+    assert isinstance(await client.fetch(FetchRequest(site.url("/", "evil.test"))), Fetched)
+    assert answers == [["10.0.0.1"]]
+    second = await client.fetch(FetchRequest(site.url("/", "evil.test")))
+    assert isinstance(second, FetchFailed)
+    assert second.reason == "blocked"
+
+
+async def test_a_name_with_good_and_bad_addresses(site: Publisher) -> None:
+    """Only the good ones are tried; the next one when the first doesn't answer."""
+
+    async def mixed(_host: str, _port: int) -> Sequence[str]:
+        return ["10.0.0.1", "127.0.0.9", "127.0.0.1"]
+
+    site.serve("/", Answer(b"x"))
+    assert (await fetched(site.url("/", "mixed.test"), resolver=mixed)).body == b"x"
+
+
+async def test_names_that_lead_nowhere() -> None:
+    """No such host, no address, no server: three different reasons."""
+
+    async def unknown(_host: str, _port: int) -> Sequence[str]:
+        raise OSError(-2, "Name or service not known")
+
+    async def empty(_host: str, _port: int) -> Sequence[str]:
+        return []
+
+    assert (await failed("http://a.test/", resolver=unknown)).reason == "dns"
+    assert (await failed("http://a.test/", resolver=empty)).reason == "dns"
+    assert (await failed("http://a.test:1/")).reason == "connect"
+
+
+async def test_a_resolver_that_hangs_holds_up_nothing() -> None:
+    """The total limit counts for name look-up as well."""
+
+    async def silent(_host: str, _port: int) -> Sequence[str]:
+        await asyncio.Event().wait()
+        return []
+
+    assert (await failed("http://a.test/", limits=FetchLimits(total=0.1), resolver=silent)).reason == "timeout"
+
+
+async def test_the_systems_resolver() -> None:
+    """It finds numbers as they are and raises OSError for names that don't exist."""
+    look_up = ThreadedResolver(width=1)
+    assert await look_up("127.0.0.1", 80) == ["127.0.0.1"]
+    with pytest.raises(OSError, match=r"."):
+        await look_up("nothing.invalid", 80)
+    assert await look_up("127.0.0.1", 80) == ["127.0.0.1"]
+
+
+# --- limits --------------------------------------------------------------------------------------------------------
+
+
+async def test_too_large(site: Publisher) -> None:
+    """Counted after decompression, while it arrives: the rest isn't read."""
+    limits = FetchLimits(body=100_000)
+    site.serve("/", Answer(gzip.compress(bytes(50_000_000)), headers=[("Content-Encoding", "gzip")]))
+    assert (await failed(site.url("/"), limits=limits)).reason == "too_large"
+    site.serve("/", Answer(bytes(100_001)))
+    assert (await failed(site.url("/"), limits=limits)).reason == "too_large"
+    site.serve("/", Answer(bytes(100_000)))
+    assert len((await fetched(site.url("/"), limits=limits)).body) == 100_000
+
+
+async def test_silence_ends_a_fetch(site: Publisher) -> None:
+    """Before the head, and in the middle of the body."""
+    limits = FetchLimits(total=10, idle=0.1)
+    for answer in (Answer(b"half", hang=True, head_only_length=99), Answer(hang=True, head_only_length=9)):
+        site.serve("/", answer)
+        start = time.monotonic()
+        assert (await failed(site.url("/"), limits=limits)).reason == "timeout"
+        assert time.monotonic() - start < 5
+
+    async def never(_asked: Asked) -> Answer:
+        await asyncio.sleep(3)
+        return Answer()
+
+    site.serve("/", never)
+    assert (await failed(site.url("/"), limits=limits)).reason == "timeout"
+
+
+async def test_a_trickle_ends_at_the_total() -> None:
+    """A server that sends a byte now and then is cut off after the total time."""
+
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
+        try:
+            while True:
+                writer.write(b"x")
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        except ConnectionError:
+            pass
+
+    server = await asyncio.start_server(drip, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    result = await failed(f"http://a.test:{port}/", limits=FetchLimits(total=0.3, idle=0.2))
+    assert (result.reason, result.status) == ("timeout", 200)
+    server.close()
+
+
+RUBBISH = {
+    "no HTTP": b"SSH-2.0-OpenSSH_9\r\n",
+    "nothing": b"",
+    "half a head": b"HTTP/1.1 200 OK\r\nContent-Le",
+    "half a body": b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
+    "endless head": b"HTTP/1.1 200 OK\r\n" + b"X-Header: value\r\n" * 20_000,
+    "broken chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+}
+
+
+@pytest.mark.parametrize("case", RUBBISH)
+async def test_servers_that_speak_no_http(case: str) -> None:
+    """Rubbish and replies that break off are a reason, not an exception."""
+
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(RUBBISH[case])
+        writer.close()
+
+    server = await asyncio.start_server(speak, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    assert (await failed(f"http://a.test:{port}/")).reason == "protocol"
+    server.close()
+
+
+async def test_many_at_once(site: Publisher) -> None:
+    """Hundreds of fetches are in flight together."""
+    together = asyncio.Event()
+
+    async def answer(_asked: Asked) -> Answer:
+        if site.in_flight >= 300:
+            together.set()
+        await together.wait()
+        return Answer(b"x")
+
+    site.serve("/", answer)
+    client = fetcher()
+    results = await asyncio.gather(
+        *(client.fetch(FetchRequest(site.url("/", f"h{number}.test"))) for number in range(300))
+    )
+    assert all(isinstance(result, Fetched) for result in results)
+    assert site.most_in_flight == 300
+
+
+# --- TLS and proxy -------------------------------------------------------------------------------------------------
+
+
+async def test_certificates_are_verified(tmp_path: Path) -> None:
+    """A trusted certificate for that very name passes; another name, or nobody's trust, doesn't."""
+    server, client = certificate(tmp_path, "good.test")
+    async with publisher(tls=server) as site:
+        site.serve("/", Answer(b"x"))
+        assert (await fetched(site.url("/", "good.test"), ssl_context=client)).body == b"x"
+        wrong = await failed(site.url("/", "other.test"), ssl_context=client)
+        untrusted = await failed(site.url("/", "good.test"))
+        assert (wrong.reason, untrusted.reason) == ("tls", "tls")
+        assert "certificate" in wrong.detail
+
+
+async def test_an_outgoing_proxy(site: Publisher) -> None:
+    """The proxy is exempt from the check; what is asked of it is resolved and checked before."""
+    looked_up: list[str] = []
+
+    async def public(host: str, _port: int) -> Sequence[str]:
+        looked_up.append(host)
+        return {"inside.test": ["10.0.0.1"], "mixed.test": ["8.8.8.8", "10.0.0.1"]}.get(host, ["8.8.8.8"])
+
+    settings = FetchSettings(proxy=f"http://me:pass@127.0.0.1:{site.port}")
+    site.handlers["http://blog.test/feed"] = lambda _asked: Answer(b"by proxy")
+    client = Fetcher(settings, resolver=public)
+    result = await client.fetch(FetchRequest("http://blog.test/feed"))
+    assert isinstance(result, Fetched)
+    assert result.body == b"by proxy"
+    assert site.asked[0].headers["proxy-authorization"] == "Basic " + base64.b64encode(b"me:pass").decode()
+    for host in ("inside.test", "mixed.test"):
+        refused = await client.fetch(FetchRequest(f"http://{host}/"))
+        assert isinstance(refused, FetchFailed)
+        assert refused.reason == "blocked"
+    assert len(site.asked) == 1
+    assert looked_up == ["blog.test", "inside.test", "mixed.test"]
+    through = await client.fetch(FetchRequest("https://blog.test/"))
+    assert isinstance(through, FetchFailed)
+    assert through.reason == "connect"
+    await client.aclose()
+
+
+async def test_a_proxy_of_an_unknown_kind() -> None:
+    """It is refused when the fetcher is made, not at the first fetch."""
+    with pytest.raises(ValueError, match="socks5"):
+        Fetcher(FetchSettings(proxy="socks5://127.0.0.1:1080"))

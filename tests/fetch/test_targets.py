@@ -1,0 +1,81 @@
+"""URLs as people and publishers write them."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.fetch.targets import follow, target_of
+from microsub.fetch.values import HopError
+
+
+@pytest.mark.parametrize(
+    ("url", "asked"),
+    [
+        ("http://a.test", "http://a.test/"),
+        ("HTTP://A.Test:80/x#frag", "http://a.test/x"),
+        ("https://a.test:443/", "https://a.test/"),
+        ("https://a.test:8443/?q=1", "https://a.test:8443/?q=1"),
+        ("http://bücher.test/straße?q=ü", "http://xn--bcher-kva.test/stra%C3%9Fe?q=%C3%BC"),
+        ("http://☃.test/", "http://xn--n3h.test/"),
+        ("http://日本.test/%E3%81%82あ", "http://xn--wgv71a.test/%E3%81%82%E3%81%82"),
+        ("http://a.test/with space", "http://a.test/with%20space"),
+        ("  http://a.test/x \n", "http://a.test/x"),
+        ("http://[2001:DB8::1]:8080/", "http://[2001:db8::1]:8080/"),
+        ("http://a_b.test/", "http://a_b.test/"),
+    ],
+)
+def test_what_is_asked_for(url: str, asked: str) -> None:
+    """Host in ASCII, path escaped, no fragment, no default port."""
+    assert target_of(url).url == asked
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "a.test", "ftp://a.test/", "file:///etc/passwd", "http://", "http:///x", "http://a.test:99999/",
+     "http://[::1/", "javascript:alert(1)", "http://" + "a" * 9000, "gopher://a.test",
+     "http://\u2603" + "x" * 70 + ".test/"],
+)  # fmt: skip
+def test_what_cannot_be_asked_for(url: str) -> None:
+    """Other schemes, no host, nonsense: `bad_url`."""
+    with pytest.raises(HopError) as failure:
+        target_of(url)
+    assert failure.value.reason == "bad_url"
+
+
+def test_credentials_stand_apart() -> None:
+    """They become a header and are in no URL that is asked for or shown."""
+    target = target_of("http://us%40er:p%C3%A4ss@a.test/x")
+    assert target.url == "http://a.test/x"
+    assert target.authorization() == b"Basic dXNAZXI6cMOkc3M="
+    assert target.with_credentials() == "http://us%40er:p%C3%A4ss@a.test/x"
+    assert target_of("http://a.test/").authorization() is None
+
+
+@pytest.mark.parametrize(
+    ("url", "location", "asked", "keeps"),
+    [
+        ("http://u:p@a.test/x/y", "/z", "http://a.test/z", True),
+        ("http://u:p@a.test/x/y", "z?q#f", "http://a.test/x/z?q", True),
+        ("http://u:p@a.test/x", "https://a.test/x", "https://a.test/x", True),
+        ("https://u:p@a.test/x", "http://a.test/x", "http://a.test/x", False),
+        ("http://u:p@a.test/x", "http://a.test:8080/x", "http://a.test:8080/x", False),
+        ("http://u:p@a.test/x", "http://b.test/x", "http://b.test/x", False),
+        ("http://u:p@a.test/x", "//b.test/x", "http://b.test/x", False),
+        ("http://a.test/x", "http://v:q@b.test/", "http://b.test/", True),
+        ("http://a.test/x", "/caf\xc3\xa9", "http://a.test/caf%C3%A9", False),
+        ("http://a.test/x", "/caf\xe9", "http://a.test/caf%C3%A9", False),
+        ("http://a.test/x", "", "http://a.test/x", False),
+    ],
+)
+def test_redirects(url: str, location: str, asked: str, keeps: bool) -> None:
+    """Relative and unescaped ones work; credentials stay with their host and never go out in the open."""
+    target = follow(target_of(url), location)
+    assert target.url == asked
+    assert bool(target.userinfo) is keeps
+
+
+@pytest.mark.parametrize("location", ["ftp://a.test/", "javascript:1", "http://[::1"])
+def test_redirects_to_nowhere(location: str) -> None:
+    """A redirect is checked like any URL."""
+    with pytest.raises(HopError):
+        follow(target_of("http://a.test/"), location)
