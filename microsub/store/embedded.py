@@ -22,6 +22,7 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -46,6 +47,7 @@ SOCKET_PATH_LIMIT = 107
 START_TIMEOUT = 30.0
 STOP_TIMEOUT = 60.0
 _POLL = 0.01
+_TEMPORARY = "microsub-"
 _NO_RETRY = Retry(NoBackoff(), 0)
 
 
@@ -86,7 +88,7 @@ class EmbeddedRedis:
             _wait(lambda: not folder.is_running(), STOP_TIMEOUT, f"redis-server (pid {self.pid}) does not stop")
             if (child := _children.pop(self.pid, None)) is not None:
                 child.wait()
-            _remove_socket(folder.record())
+            _remove_socket(folder.record(), folder.path)
             return True
 
 
@@ -188,10 +190,10 @@ def _try_lock(file: IO[bytes]) -> bool:
 # --- a running server --------------------------------------------------------------------------------------------
 
 
-def _answer(socket: str, data_dir: Path) -> Record | None:
-    """The server behind `socket` when it is alive and serves `data_dir`; waits as long as it reads its data."""
+def _answer(address: str, data_dir: Path) -> Record | None:
+    """The server behind that socket when it is alive and serves `data_dir`; waits as long as it reads its data."""
     while True:
-        client = redis.Redis(unix_socket_path=socket, socket_timeout=5, socket_connect_timeout=5, retry=_NO_RETRY)
+        client = redis.Redis(unix_socket_path=address, socket_timeout=5, socket_connect_timeout=5, retry=_NO_RETRY)
         try:
             info = client.info("server")
             where = client.config_get("dir")["dir"] or ""
@@ -205,7 +207,7 @@ def _answer(socket: str, data_dir: Path) -> Record | None:
             client.close()
         if Path(where) != data_dir:
             return None
-        return Record(pid=int(info["process_id"]), version=str(info["redis_version"]), socket=socket)
+        return Record(pid=int(info["process_id"]), version=str(info["redis_version"]), socket=address)
 
 
 def _running(folder: _Folder) -> Record | None:
@@ -218,8 +220,8 @@ def _running(folder: _Folder) -> Record | None:
     sockets = {str(folder.path / "redis.sock"), *([record.socket] if record else [])}
     deadline = time.monotonic() + START_TIMEOUT
     while True:
-        for socket in sockets:
-            running = _answer(socket, folder.path)
+        for address in sockets:
+            running = _answer(address, folder.path)
             if running is not None:
                 return running
         if not folder.is_running():
@@ -254,12 +256,12 @@ def _wait(condition: Callable[[], bool], seconds: float, failure: str) -> None:
 def _start(folder: _Folder) -> Record:
     before = folder.record()
     program = choose(programs(), folder.written_by(before), folder.path)
-    _remove_socket(before)
-    socket = _socket_path(folder.path)
+    _remove_socket(before, folder.path)
+    address = _socket_path(folder.path)
     with open(folder.running, "ab") as running, open(folder.log, "ab") as log:
         fcntl.flock(running, fcntl.LOCK_EX)
         child = subprocess.Popen(  # noqa: S603 - the program was found by us, the arguments are ours
-            [str(program.path), *_arguments(folder.path, socket)],
+            [str(program.path), *_arguments(folder.path, address)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -267,13 +269,13 @@ def _start(folder: _Folder) -> Record:
             start_new_session=True,  # Ctrl-C in the terminal is for us; we stop it when our work is done
             cwd=folder.path,
         )
-    record = Record(pid=child.pid, version=text_of(program.version), socket=socket)
+    record = Record(pid=child.pid, version=text_of(program.version), socket=address)
     # Before it answers: should we be killed now, the next one still knows where it is.
     folder.write_record(record)
     _children[child.pid] = child
     deadline = time.monotonic() + START_TIMEOUT
     while child.poll() is None:
-        answer = _answer(socket, folder.path)
+        answer = _answer(address, folder.path)
         if answer is not None:
             return answer
         if time.monotonic() > deadline:
@@ -287,10 +289,10 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 """Children of this process, kept so that one that has ended is reaped."""
 
 
-def _arguments(data_dir: Path, socket: str) -> list[str]:
+def _arguments(data_dir: Path, address: str) -> list[str]:
     return [
         *("--port", "0"),
-        *("--unixsocket", socket),
+        *("--unixsocket", address),
         *("--unixsocketperm", "700"),
         *("--dir", str(data_dir)),
         *("--appendonly", "yes"),
@@ -307,21 +309,35 @@ def _socket_path(data_dir: Path) -> str:
         return path
     for parent in (tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp makes it ours alone
         if len(os.fsencode(parent)) <= SOCKET_PATH_LIMIT - 32:
-            return os.path.join(tempfile.mkdtemp(prefix="microsub-", dir=parent), "redis.sock")
+            return os.path.join(tempfile.mkdtemp(prefix=_TEMPORARY, dir=parent), "redis.sock")
     raise ConfigError(file="TMPDIR", path="", found=tempfile.gettempdir(), expected="a folder with a short path")
 
 
-def _remove_socket(record: Record | None) -> None:
-    """Clear away what a server that has ended left, with its temporary folder if it had one."""
+def _remove_socket(record: Record | None, data_dir: Path) -> None:
+    """Clear away what a server that has ended left, with its temporary folder if it had one.
+
+    A folder that was copied brings the record of the original's socket along: one that is in use stays.
+    """
     if record is None:
         return
-    socket = Path(record.socket)
-    socket.unlink(missing_ok=True)
-    if socket.parent.name.startswith("microsub-") and not (socket.parent / "redis.json").exists():
+    path = Path(record.socket)
+    if path.parent != data_dir and _is_listening(record.socket):
+        return
+    path.unlink(missing_ok=True)
+    if path.parent != data_dir and path.parent.name.startswith(_TEMPORARY):
         try:
-            socket.parent.rmdir()
+            path.parent.rmdir()
         except OSError:
             return
+
+
+def _is_listening(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as client:
+        try:
+            client.connect(path)
+        except OSError:
+            return False
+    return True
 
 
 def _last_words(log: Path) -> str:
