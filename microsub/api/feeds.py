@@ -11,6 +11,7 @@ from typing import Any
 
 from microsub.api import arguments
 from microsub.api.call import Action, Call, Reply, Table
+from microsub.api.params import missing
 from microsub.errors import NotImplementedHere
 from microsub.formats.discovery import FeedLink
 from microsub.formats.identity import mask_credentials
@@ -48,6 +49,8 @@ async def unfollow(call: Call) -> Reply:
 async def search(call: Call) -> Reply:
     """Find feeds by URL, domain or words."""
     query = call.params.need("query", "a URL, a domain or words").strip()
+    if not query:
+        raise missing("query", "a URL, a domain or words")
     if call.params.text("channel") is not None:
         raise NotImplementedHere("'channel' can't be used with 'search' yet: items can't be searched, only feeds")
     results = await call.services.search.feeds(query, call.now)

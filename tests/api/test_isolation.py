@@ -69,7 +69,7 @@ async def snapshot(reader: Reader) -> str:
 async def ids(alice: Reader, bob: Reader, server: Instance) -> list[str]:
     """Items that both users have in `home`, the first one read by both; Bob has a feed that Alice doesn't."""
     await server.publish(FEED, *posts("a", "b", "c"))
-    await server.publish(OTHER, *posts("private words", host="other.example"))
+    await server.publish(OTHER, *posts("private words", host="other.example"), title="Only private words")
     for reader in (alice, bob):
         await reader.post(action="follow", channel="home", url=FEED)
     await bob.post(action="follow", channel="home", url=OTHER)

@@ -1,0 +1,88 @@
+"""The addresses that need no token: the first page, health, metrics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from microsub.app import create_app, is_endpoint
+from microsub.errors import StoreUnavailable
+from tests.support.readers import Instance, Reader
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/microsub", True),
+        ("/microsub/", True),
+        ("/microsub/alice", True),
+        ("/microsub/alice/", True),
+        ("/microsub//", False),
+        ("/microsub/a/b", False),
+        ("/microsub/a//", False),
+        ("/microsubs", False),
+        ("/", False),
+        ("", False),
+    ],
+)
+def test_which_addresses_are_the_endpoint(path: str, expected: bool) -> None:
+    """Two forms, each with and without a slash."""
+    assert is_endpoint(path) is expected
+
+
+async def test_the_first_page_names_the_endpoint(server: Instance) -> None:
+    """By the request's own address, or the configured one."""
+    response = await server.client.get("/")
+    assert response.headers["content-type"] == "text/html; charset=utf-8"
+    assert "http://server.test/microsub" in response.text
+    app = create_app(server.services, base_url="https://reader.example/")
+    server.client._transport = type(server.client._transport)(app)  # type: ignore[attr-defined,call-arg]
+    assert "https://reader.example/microsub<" in (await server.client.get("/")).text
+
+
+async def test_the_first_page_trusts_no_header(server: Instance) -> None:
+    """A made-up host name can't bring markup into the page."""
+    response = await server.client.get("/", headers={"Host": 'x"><script>alert(1)</script>'})
+    assert "<script>" not in response.text
+
+
+async def test_health_needs_redis_and_a_worker(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """200 only then; the object tells what is missing."""
+    silent = await server.client.get("/health")
+    assert silent.status_code == 503
+    assert silent.json() == {"status": "failing", "redis": "ok", "worker": "silent"}
+    await server.presence.beat("w1", server.now)
+    well = await server.client.get("/health")
+    assert well.status_code == 200
+    assert well.json()["status"] == "ok"
+    assert well.headers["cache-control"] == "no-store"
+    server.now += 3600
+    assert (await server.client.get("/health")).status_code == 503
+
+    async def fail(*_: Any) -> Any:
+        raise StoreUnavailable("redis://:sesame@10.0.0.1")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server.redis, "command", fail)
+        down = await server.client.get("/health")
+    assert down.status_code == 503
+    assert down.json() == {"status": "failing", "redis": "unreachable", "worker": "unknown"}
+
+
+async def test_metrics_count_requests(server: Instance, alice: Reader) -> None:
+    """By action and status; made-up actions don't make new series."""
+    await alice.get(action="channels")
+    await alice.get(400, action="made-up-action")
+    response = await server.client.get("/metrics")
+    assert response.headers["content-type"].startswith("text/plain")
+    assert 'microsub_requests_total{action="channels",status="200"}' in response.text
+    assert 'microsub_requests_total{action="other",status="400"}' in response.text
+    assert "made-up-action" not in response.text
+
+
+async def test_other_methods_on_pages(server: Instance) -> None:
+    """Are refused in the same form as everything else."""
+    response = await server.client.post("/health")
+    assert response.status_code == 405
+    assert response.json()["error"] == "invalid_request"

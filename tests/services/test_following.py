@@ -1,0 +1,119 @@
+"""Following when something breaks off in the middle, or happens at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from microsub.errors import StoreUnavailable
+from microsub.pipeline.fan_out import TimelineLimits
+from microsub.services.following import Following
+from microsub.store.port import Redis
+from tests.support.posts import NOON
+from tests.support.readers import Instance, Reader, instance, posts
+
+FEED = "https://blog.example/feed"
+
+
+@pytest.fixture
+async def server(redis: Redis):  # type: ignore[no-untyped-def]
+    async with instance(redis) as made:
+        yield made
+
+
+@pytest.fixture
+async def alice(server: Instance) -> Reader:
+    return await server.reader("alice", "home", "later")
+
+
+def break_at(server: Instance, store: object, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the next call of `method` fail as if the process had died there."""
+
+    async def broken(*_: object, **__: object) -> None:
+        monkeypatch.undo()
+        raise StoreUnavailable("gone")
+
+    monkeypatch.setattr(store, method, broken)
+
+
+@pytest.mark.parametrize("step", ["add", "subscribe", "schedule"])
+async def test_a_follow_that_broke_off_is_completed_by_the_next(
+    server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Wherever it was: filled once, subscribed, and only the newest unread."""
+    feed = await server.publish(FEED, *posts(*[f"p{number:02d}" for number in range(15, 0, -1)]))
+    store, method = {
+        "add": (server.timelines, "add"),
+        "subscribe": (server.feeds, "subscribe"),
+        "schedule": (server.schedule, "add"),
+    }[step]
+    break_at(server, store, method, monkeypatch)
+    await alice.post(503, action="follow", channel="home", url=FEED)
+    await alice.post(action="follow", channel="home", url=FEED)
+    assert len(await alice.ids("home", limit=100)) == 15
+    assert await alice.unread("home") == 10
+    assert await server.feeds.subscribers(feed.id) == [("alice", "home")]
+
+
+@pytest.mark.parametrize("step", ["unfollow", "unsubscribe"])
+async def test_an_unfollow_that_broke_off_is_completed_by_the_next(
+    server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """Though the subscription is gone already."""
+    feed = await server.publish(FEED, *posts("a", "b"))
+    await alice.post(action="follow", channel="home", url=FEED)
+    store = server.timelines if step == "unfollow" else server.feeds
+    break_at(server, store, step, monkeypatch)
+    await alice.post(503, action="unfollow", channel="home", url=FEED)
+    await alice.post(action="unfollow", channel="home", url=FEED)
+    assert await alice.ids("home") == []
+    assert await server.feeds.subscribers(feed.id) == []
+
+
+async def test_a_post_that_arrives_while_following_is_not_lost(server: Instance, alice: Reader) -> None:
+    """However the poll and the follow interleave."""
+    await server.publish(FEED, *posts("old", at=NOON - 100))
+    for number in range(10):
+        await asyncio.gather(
+            alice.post(action="follow", channel="home", url=FEED),
+            server.publish(FEED, *posts(f"new{number}", at=NOON + number)),
+        )
+        assert f"new{number}" in await alice.names("home", limit=100)
+        await alice.post(action="unfollow", channel="home", url=FEED)
+
+
+async def test_a_post_that_arrives_while_a_subscription_moves_is_not_lost(server: Instance, alice: Reader) -> None:
+    """It stands in the new channel, once, and in the old one not at all."""
+    await server.publish(FEED, *posts("old", at=NOON - 100))
+    await alice.post(action="follow", channel="home", url=FEED)
+    for number, (origin, target) in enumerate([("home", "later"), ("later", "home")] * 5):
+        await asyncio.gather(
+            alice.post(action="follow", method="update", channel=target, url=FEED),
+            server.publish(FEED, *posts(f"new{number}", at=NOON + number)),
+        )
+        assert f"new{number}" in await alice.names(target, limit=100)
+        assert await alice.names(origin) == []
+
+
+async def test_the_limits_of_a_channel_hold_when_it_is_filled(server: Instance, alice: Reader) -> None:
+    """How many items it takes, and how many of them unread."""
+
+    async def limits(_user: str, _uid: str) -> TimelineLimits:
+        return TimelineLimits(items=5, fresh=2)
+
+    following = Following(server.channels, server.feeds, server.items, server.timelines, server.schedule, limits)
+    await server.publish(FEED, *posts(*"hgfedcba"))
+    await following.follow("alice", "home", FEED, server.now)
+    assert await alice.names("home") == list("hgfed")
+    assert await alice.unread("home") == 2
+
+
+async def test_two_users_follow_one_record(server: Instance, alice: Reader) -> None:
+    """One feed, one poll, two timelines."""
+    bob = await server.reader("bob", "home")
+    one = await alice.post(action="follow", channel="home", url=FEED)
+    two = await bob.post(action="follow", channel="home", url="https://BLOG.example/feed")
+    assert one["_id"] == two["_id"]
+    await server.publish(FEED, *posts("a"))
+    assert await alice.names("home") == await bob.names("home") == ["a"]

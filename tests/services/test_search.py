@@ -1,0 +1,186 @@
+"""Finding and previewing feeds."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from microsub.config.backend import FeedConfig, InstanceSettings
+from microsub.errors import InvalidRequest
+from microsub.services.search import addresses
+from microsub.store.port import Redis
+from tests.support.polling import dated, rss
+from tests.support.readers import Instance, assert_no_null, instance, posts
+
+SITE = "https://blog.example/"
+FEED = "https://blog.example/feed.xml"
+DOCUMENT = (rss(dated(25), title="The Blog"), "application/rss+xml")
+PAGE = (
+    b"<html><head><title>Blog</title><link rel=alternate type=application/rss+xml title='The Blog' href=/feed.xml>"
+    b"</head><body><p>Words</p></body></html>",
+    "text/html",
+)
+NOTHING = (b"<html><body><p>Words</p></body></html>", "text/html")
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("https://blog.example/x?y", ["https://blog.example/x?y"]),
+        ("HTTP://blog.example", ["HTTP://blog.example"]),
+        ("blog.example", ["https://blog.example", "http://blog.example"]),
+        ("blog.example/path", ["https://blog.example/path", "http://blog.example/path"]),
+        ("blog.example:8080", ["https://blog.example:8080", "http://blog.example:8080"]),
+        ("bücher.example", ["https://bücher.example", "http://bücher.example"]),
+        ("localhost:8080", ["https://localhost:8080", "http://localhost:8080"]),
+        ("127.0.0.1:8080/feed", ["https://127.0.0.1:8080/feed", "http://127.0.0.1:8080/feed"]),
+        ("ftp://blog.example", []),
+        ("https://", []),
+        ("https://a b", []),
+        ("indie web", []),
+        ("indieweb", []),
+        ("3.14", []),
+        ("e.g. words", []),
+    ],
+)
+def test_what_is_fetched_for_a_query(query: str, expected: list[str]) -> None:
+    """A URL, a bare domain in two schemes, nothing for words."""
+    assert addresses(query) == expected
+
+
+@pytest.fixture
+async def server(real_redis: Redis):  # type: ignore[no-untyped-def]
+    async with instance(real_redis) as made:
+        yield made
+
+
+async def found(server: Instance, query: str) -> list[str]:
+    alice = await server.reader("alice", "home")
+    results = (await alice.get(action="search", query=query))["results"]
+    assert all(result["type"] == "feed" and result["name"] for result in results)
+    assert (await alice.post(action="search", query=query))["results"] == results
+    return [result["url"] for result in results]
+
+
+async def test_the_feed_that_a_page_names(server: Instance) -> None:
+    """By URL and by domain; the reply has its title."""
+    server.web.documents |= {SITE: PAGE, SITE.rstrip("/"): PAGE}
+    assert await found(server, SITE) == [FEED]
+    assert await found(server, "blog.example") == [FEED]
+    alice = await server.reader("alice")
+    (result,) = (await alice.get(action="search", query=SITE))["results"]
+    assert result["name"] == "The Blog"
+
+
+async def test_a_feed_is_its_own_result(server: Instance) -> None:
+    """Who pastes the feed's address gets the feed."""
+    server.web.documents[FEED] = DOCUMENT
+    assert await found(server, FEED) == [FEED]
+
+
+async def test_usual_places_are_tried_last(server: Instance) -> None:
+    """Where the page names none."""
+    server.web.documents |= {SITE: NOTHING, "https://blog.example/feed": DOCUMENT}
+    assert await found(server, SITE) == ["https://blog.example/feed"]
+    assert len(server.web.asked) < 20
+
+
+async def test_nothing_found_is_no_error(server: Instance) -> None:
+    """An empty list, also for hosts that can't be reached."""
+    for query in ("https://nowhere.example/", "nowhere.example", "words", "ftp://x.example/"):
+        assert await found(server, query) == []
+
+
+async def test_a_query_is_needed(server: Instance) -> None:
+    """Its absence is named."""
+    alice = await server.reader("alice")
+    assert "'query' is missing" in (await alice.get(400, action="search"))["error_description"]
+    assert "'query' is missing" in (await alice.get(400, action="search", query=" "))["error_description"]
+
+
+async def test_words_find_public_feeds_only(server: Instance) -> None:
+    """Followed by two users or listed by the admin, and without a secret in the address."""
+    shared, single, secret = FEED, "https://single.example/feed", "https://s.example/f?token=sesame"
+    listed, listed_secret = "https://listed.example/feed", "https://u:p@listed.example/feed"
+    server.settings = InstanceSettings(
+        public_feeds=(FeedConfig(listed, "Listed Gärten"), FeedConfig(listed_secret, "Hidden Gärten"))
+    )
+    alice, bob = await server.reader("alice", "home", "more"), await server.reader("bob", "home")
+    for url in (shared, single, secret):
+        await server.publish(url, *posts("a"), title="Gärten")
+    for url, readers in ((shared, (alice, bob)), (single, (alice,)), (secret, (alice, bob))):
+        for reader in readers:
+            await reader.post(action="follow", channel="home", url=url)
+    await alice.post(action="follow", channel="more", url=single)
+    assert await found(server, "garten") == [shared, listed]
+    assert await found(server, "GÄRTEN listed") == [listed]
+    assert await found(server, "garten absent") == []
+
+
+async def test_the_directory_is_read_again_after_a_while(server: Instance) -> None:
+    """A feed that becomes public is found minutes later."""
+    alice, bob = await server.reader("alice", "home"), await server.reader("bob", "home")
+    await server.publish(FEED, *posts("a"), title="Gardens")
+    await alice.post(action="follow", channel="home", url=FEED)
+    assert await found(server, "gardens") == []
+    await bob.post(action="follow", channel="home", url=FEED)
+    server.now += 301
+    assert await found(server, "gardens") == [FEED]
+
+
+async def test_a_preview_stores_nothing(server: Instance) -> None:
+    """Items as in a timeline, newest first, and afterwards the store is as before."""
+    server.web.documents[FEED] = DOCUMENT
+    alice = await server.reader("alice", "home")
+    keys = sorted(await server.redis.command("KEYS", "*"))
+    reply = await alice.get(action="preview", url=FEED)
+    assert reply["paging"] == {}
+    assert [item["name"] for item in reply["items"]] == [f"Post {number}" for number in range(25, 5, -1)]
+    for item in reply["items"]:
+        assert item["_is_read"] is False
+        assert isinstance(item["_source"], str)
+        assert set(item["_channel"]) == {"id", "uid", "name"}
+        assert item["author"]["type"] == "card"
+    assert len({item["_id"] for item in reply["items"]}) == 20
+    assert await alice.post(action="preview", url=FEED) == reply
+    assert sorted(await server.redis.command("KEYS", "*")) == keys
+
+
+async def test_preview_of_a_page_shows_its_feed(server: Instance) -> None:
+    """A site's address will do."""
+    server.web.documents |= {SITE: PAGE, FEED: DOCUMENT}
+    alice = await server.reader("alice")
+    assert len((await alice.get(action="preview", url=SITE))["items"]) == 20
+
+
+async def test_preview_clamps_dates(server: Instance) -> None:
+    """Nothing is published in the future, or without a date."""
+    entries = [
+        ("a", "Post of tomorrow", "01 Jan 2199 00:00:00 GMT"),
+        ("b", "Post of some day", None),
+        ("c", "Post of 2020", "01 Jan 2020 00:00:00 GMT"),
+    ]
+    server.web.documents[FEED] = (rss(entries), "application/rss+xml")
+    alice = await server.reader("alice")
+    published = {item["name"]: item["published"] for item in (await alice.get(action="preview", url=FEED))["items"]}
+    assert published["Post of tomorrow"] == published["Post of some day"] == "2023-11-15T01:00:00+00:00"
+    assert published["Post of 2020"].startswith("2020-01-01")
+
+
+@pytest.mark.parametrize("url", ["https://nowhere.example/", SITE, "example.com", ""])
+async def test_preview_of_what_is_no_feed(server: Instance, url: str) -> None:
+    """400, and the message names the parameter."""
+    server.web.documents[SITE] = NOTHING
+    alice = await server.reader("alice")
+    reply = await alice.get(400, action="preview", url=url)
+    assert reply["error"] == "invalid_request"
+    assert reply["error_description"].startswith("'url' ")
+
+
+async def test_errors_of_a_preview_show_no_password(server: Instance) -> None:
+    """Credentials are masked."""
+    with pytest.raises(InvalidRequest) as caught:
+        await server.services.search.preview("https://ann:sesame@nowhere.example/", server.now)
+    assert "sesame" not in caught.value.description
+    assert_no_null(json.loads(json.dumps({"text": caught.value.description})))
