@@ -13,6 +13,7 @@ from microsub.store.client import ClientRedis
 from microsub.store.embedded import EmbeddedRedis, start_embedded
 from microsub.store.multiplexer import Multiplexed
 from microsub.store.port import Redis
+from tests.support.cluster import running_cluster
 from tests.support.stray_keys import assert_no_stray_keys
 from tests.support.waiting import wait_until as wait_until_
 
@@ -34,6 +35,21 @@ def redis_url(redis_server: EmbeddedRedis) -> str:
     with redis_py.Redis.from_url(url) as client:
         client.flushdb()
     return url
+
+
+@pytest.fixture(scope="session")
+def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a Redis Cluster of two masters, for this worker process; take `cluster_url` instead."""
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as url:
+        yield url
+
+
+@pytest.fixture
+def cluster_url(redis_cluster: str) -> str:
+    """The URL of an empty Redis Cluster."""
+    with redis_py.RedisCluster.from_url(redis_cluster.replace("+cluster", "")) as client:
+        client.flushall(target_nodes=redis_py.RedisCluster.PRIMARIES)
+    return redis_cluster
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, RedisClusterException, RedisError
 
 from microsub.store.failures import translate
 from microsub.store.port import Arg, Command, Script
@@ -13,6 +13,7 @@ from microsub.store.port import Arg, Command, Script
 # The client's own topology look-ups need their replies parsed; everything else shall come as Redis sent it.
 _PARSED = ("CLUSTER", "COMMAND", "INFO", "READONLY", "SENTINEL")
 _BATCH = 500
+_FAILURES = (RedisError, RedisClusterException, OSError)
 
 
 class ClientRedis:
@@ -30,7 +31,7 @@ class ClientRedis:
         """See `port.Redis.command`."""
         try:
             return await self._client.execute_command(*args)
-        except (RedisError, OSError) as error:
+        except _FAILURES as error:
             raise translate(error) from error
 
     async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
@@ -64,7 +65,7 @@ class ClientRedis:
                     # Queues the command; a pipeline runs nothing before `execute`.
                     pipeline.execute_command(*command)
                 replies += await pipeline.execute(raise_on_error=False)
-        except (RedisError, OSError) as error:
+        except _FAILURES as error:
             raise translate(error) from error
         return replies
 

@@ -32,10 +32,10 @@ REPLY_TIMEOUT = 30.0
 _pack: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]  # its stub means a 1-tuple
 
 
-def connection_maker(url: str, *, protocol: int = 2) -> Callable[[], AbstractConnection]:
+def connection_maker(url: str, *, protocol: int = 2, **changes: Any) -> Callable[[], AbstractConnection]:
     """A function that makes unconnected connections to `url` (`redis://`, `rediss://`, `unix://`).
 
-    Raises ValueError when `url` is none of these.
+    `changes` replace what the URL says (`host`, `port`). Raises ValueError when `url` is none of these.
     """
     pool = ConnectionPool.from_url(url)
     options = {
@@ -46,6 +46,7 @@ def connection_maker(url: str, *, protocol: int = 2) -> Callable[[], AbstractCon
         "socket_connect_timeout": pool.connection_kwargs.get("socket_connect_timeout") or CONNECT_TIMEOUT,
         "driver_info": None,  # CLIENT SETINFO is newer than 6.2
     }
+    options |= changes
     if "path" not in options:
         options["socket_keepalive"] = True
     return lambda: pool.connection_class(**options)

@@ -35,10 +35,15 @@ class Listener(Protocol):
 
 
 class Tracker:
-    """Reports changes of the keys that begin with `prefix` to one listener, from `start` to `aclose`."""
+    """Reports changes of the keys that begin with `prefix` to one listener, from `start` to `aclose`.
+
+    `url` is any that `store.connect` takes. Of a cluster every master is listened to, and only while all of them are,
+    changes count as reported.
+    """
 
     def __init__(self, url: str, prefix: str, *, ping_every: float = PING_EVERY, retry_every: float = RETRY_EVERY):
-        self._make = connection_maker(url, protocol=3)
+        self._url = url.replace("+cluster://", "://", 1)
+        self._cluster = "+cluster://" in url
         self._prefix = prefix
         self._ping_every = ping_every
         self._retry_every = retry_every
@@ -58,24 +63,53 @@ class Tracker:
 
     async def _run(self, listener: Listener) -> None:
         while True:
-            connection = self._make()
             try:
-                await self._listen(connection, listener)
+                await self._session(listener)
             except (RedisError, OSError):
                 # Whoever uses the store hears of it by themselves; here it only means that nothing is reported.
                 pass
             finally:
                 listener.untracked()
-                await connection.disconnect(nowait=True)
             await asyncio.sleep(self._retry_every)
 
-    async def _listen(self, connection: AbstractConnection, listener: Listener) -> None:
+    async def _session(self, listener: Listener) -> None:
+        """Listen to all masters until one connection breaks or there are other masters."""
+        connections: list[AbstractConnection] = []
+        try:
+            masters = await self._masters()
+            for host, port in sorted(masters) or [("", 0)]:
+                changes = {"host": host, "port": port} if masters else {}
+                connection = connection_maker(self._url, protocol=3, **changes)()
+                connections.append(connection)
+                await self._subscribe(connection, listener)
+            listener.tracked()
+            await self._listen(connections, masters)
+        finally:
+            for connection in connections:
+                await connection.disconnect(nowait=True)
+
+    async def _subscribe(self, connection: AbstractConnection, listener: Listener) -> None:
         await connection.connect()  # type: ignore[no-untyped-call]
         # Set before the first report can come.
         connection._get_parser().set_invalidation_push_handler(_Report(listener))  # type: ignore[attr-defined]
         await connection.send_command("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", self._prefix)
         await connection.read_response()
-        listener.tracked()
+
+    async def _listen(self, connections: list[AbstractConnection], masters: set[tuple[str, int]]) -> None:
+        """Until one of them fails; the tasks of the others end with it."""
+        tasks = [asyncio.create_task(self._follow(connection)) for connection in connections]
+        if masters:
+            tasks.append(asyncio.create_task(self._watch(masters)))
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, connection: AbstractConnection) -> None:
         while True:
             if await self._heard(connection):
                 continue
@@ -88,6 +122,27 @@ class Tracker:
             push_request=True, timeout=self._ping_every, disconnect_on_error=False
         )
         return reply is not None
+
+    async def _watch(self, masters: set[tuple[str, int]]) -> None:
+        """Until the cluster has other masters."""
+        while True:
+            await asyncio.sleep(self._ping_every)
+            if await self._masters() != masters:
+                return
+
+    async def _masters(self) -> set[tuple[str, int]]:
+        """Addresses of all masters of a cluster; empty for a single server."""
+        if not self._cluster:
+            return set()
+        seed: Any = connection_maker(self._url)()
+        try:
+            await seed.connect()
+            await seed.send_command("CLUSTER", "SLOTS")
+            # Per range of slots: first, last, master, replicas; a node without a known host is the one that we ask.
+            reply = await seed.read_response()
+            return {(node[0].decode() if node[0] else seed.host, int(node[1])) for _, _, node, *_ in reply}
+        finally:
+            await seed.disconnect(nowait=True)
 
 
 class _Report:
