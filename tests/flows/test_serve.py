@@ -1,0 +1,211 @@
+"""From backend.json to a reader app, through real processes: what the product promises in its first sentences."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.polling import dated, rss
+from tests.support.process import Installation, installation, reader
+from tests.support.waiting import wait_until
+from tests.support.web import Answer, Publisher, publisher
+
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "feeds"
+QUICK = {"polling": {"host_interval": 0}}
+
+H_FEED = b"""<!doctype html><meta charset=utf-8><title>Harbour notes</title>
+<div class=h-feed><h1 class=p-name>Harbour notes</h1>
+<article class=h-entry><a class=u-url href=/n/1><time class=dt-published datetime=2026-01-02T10:00:00Z>2 Jan</time></a>
+<div class=e-content>The tide was late, and so was the ferry that waits for it.</div></article>
+<article class=h-entry><a class=u-url href=/n/2><time class=dt-published datetime=2026-01-03T10:00:00Z>3 Jan</time></a>
+<div class=e-content>Nobody on the pier but two gulls. See <a href=/gulls>the gulls</a>.</div></article></div>"""
+
+
+def document(**channels: list[str]) -> dict[str, Any]:
+    """A backend.json in which Alice has these channels with these feeds."""
+    listed = [{"uid": uid, "name": uid.title(), "feeds": feeds} for uid, feeds in channels.items()]
+    return {"users": {"alice": {"me": "https://alice.example/", "channels": listed}}, "settings": QUICK}
+
+
+async def settled(site: Publisher, installed: Installation, feeds: int) -> None:
+    """Wait until that many polls are done."""
+    await wait_until(lambda: installed.log.count('"feed polled"') >= feeds, timeout=30)
+
+
+@pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of real feeds is not beside the project")
+async def test_real_feeds_reach_two_users_once_each_in_order(tmp_path: Path) -> None:
+    """256 posts where each file has its own channel, 231 where all share one, and the same after a second poll."""
+    names = sorted(path.name for path in CORPUS.iterdir())
+    async with publisher() as site:
+        urls = [site.serve_document(f"/{name}", (CORPUS / name).read_bytes(), "text/xml") for name in names]
+        page = site.serve_document("/notes", H_FEED, "text/html")
+        each = {f"c{number}": [url] for number, url in enumerate(urls)} | {"notes": [page]}
+        backend = document(**each)
+        backend["users"]["bob"] = document(all=[*urls, page])["users"]["alice"] | {"me": "https://bob.example/"}
+        async with installation(tmp_path, backend) as installed:
+            url = await installed.serve()
+            await settled(site, installed, 9)
+            tokens = await installed.token("alice"), await installed.token("bob")
+            async with reader(url, tokens[0]) as alice, reader(url, tokens[1]) as bob:
+                for polls in (1, 2):
+                    own = {uid: await alice.timeline(uid) for uid in each}
+                    shared = await bob.timeline("all")
+                    assert sum(len(items) for uid, items in own.items() if uid != "notes") == 256
+                    assert len(own["notes"]) == 2
+                    assert len(shared) == 231 + 2
+                    assert len({item["_id"] for item in shared}) == len(shared)
+                    published = [datetime.fromisoformat(item["published"]) for item in shared]
+                    assert published == sorted(published, reverse=True)
+                    assert {path: site.count(f"/{path}") for path in names} == dict.fromkeys(names, polls)
+                    if polls == 1:
+                        code, out, err = await installed.run("poll")
+                        assert (code, out.count("polled")) == (0, 9), err
+        second = [asked for asked in site.asked if "if-none-match" in asked.headers]
+        assert len(second) == 9
+
+
+async def test_an_edit_of_the_file_takes_effect_within_two_seconds(tmp_path: Path) -> None:
+    """Feed, name and user are taken over without a restart; what the app did stays; a typo changes nothing."""
+    async with publisher() as site:
+        first = site.serve_document("/first", rss(dated(3)))
+        second = site.serve_document("/second", rss(dated(2), title="Second"))
+        by_app = site.serve_document("/by-app", rss(dated(1), title="By app"))
+        async with installation(tmp_path, document(home=[first])) as installed:
+            url = await installed.serve()
+            async with reader(url, await installed.token("alice")) as alice:
+                made = await alice.post(action="channels", name="Made in the app")
+                await alice.post(action="follow", channel="home", url=by_app)
+
+                edited = document(home=[first, second])
+                edited["users"]["alice"]["channels"][0]["name"] = "Harbour"
+                edited["users"]["bob"] = {"me": "https://bob.example/"}
+                installed.write(edited)
+
+                async def taken_over() -> bool:
+                    return (await alice.channels())["home"]["name"] == "Harbour"
+
+                await wait_until(taken_over, timeout=2)
+                feeds = {feed["url"] for feed in (await alice.get(action="follow", channel="home"))["items"]}
+                assert feeds == {first, second, by_app}
+                assert made["uid"] in await alice.channels()
+                assert await installed.token("bob")
+
+                before = installed.backend.read_text()
+                installed.write(before.replace('"name": "Harbour"', '"name": "Pier",,'))
+                await wait_until(lambda: "backend.json refused" in installed.log, timeout=2)
+                assert (await alice.channels())["home"]["name"] == "Harbour"
+                problem = next(line for line in installed.log.splitlines() if "backend.json refused" in line)
+                assert "line " in json.loads(problem)["problem"]
+
+
+async def test_changes_made_in_the_app_appear_in_the_file(tmp_path: Path) -> None:
+    """With the embedded Redis the file is written back, and what the server doesn't know stays in it."""
+    async with publisher() as site:
+        feed = site.serve_document("/feed", rss(dated(1)))
+        backend = document(home=[]) | {"x-note": "mine"}
+        async with installation(tmp_path, backend) as installed:
+            url = await installed.serve()
+            async with reader(url, await installed.token("alice")) as alice:
+                await alice.post(action="follow", channel="home", url=feed)
+                await wait_until(lambda: feed in installed.backend.read_text(), timeout=20)
+            written = json.loads(installed.backend.read_text())
+            assert written["x-note"] == "mine"
+            assert [channel["uid"] for channel in written["users"]["alice"]["channels"]][-1] == "home"
+
+
+async def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
+    """Marks that were acknowledged hold after `kill -9`, every post is there once, and the next start goes on."""
+    async with publisher() as site:
+        count = 12
+        feeds = [site.serve_document(f"/{n}", rss(renamed(n), title=f"Feed {n}")) for n in range(count)]
+        async with installation(tmp_path, document(home=feeds)) as installed:
+            token, marked = "", set[str]()
+            for attempt in range(6):
+                url = await installed.serve()
+                token = token or await installed.token("alice")
+                async with reader(url, token) as alice:
+                    marked |= await mark_until_killed(installed, alice, after=0.05 + 0.12 * attempt)
+            url = await installed.serve()
+            async with reader(url, token) as alice:
+
+                async def complete() -> bool:
+                    await installed.run("poll")
+                    return len(await alice.timeline("home")) == 5 * count
+
+                await wait_until(complete, timeout=60)
+                items = await alice.timeline("home")
+                counted = Counter(item["url"] for item in items)
+                assert set(counted.values()) == {1}
+                read = {item["_id"] for item in items if item["_is_read"]}
+                assert marked <= read
+                unread = (await alice.channels())["home"]["unread"]
+                assert unread == sum(not item["_is_read"] for item in items)
+
+
+def renamed(number: int) -> list[tuple[str, str, str | None]]:
+    """Five posts whose guids belong to one feed alone."""
+    return [(f"{guid}-of-{number}", name, date) for guid, name, date in dated(5)]
+
+
+async def mark_until_killed(installed: Installation, alice: Any, *, after: float) -> set[str]:
+    """Mark posts as read, one by one, until the server is killed; the ids whose mark was acknowledged."""
+    marked: set[str] = set()
+
+    async def mark() -> None:
+        while True:
+            for item in await alice.timeline("home", is_read="false"):
+                reply = await alice.post(action="timeline", method="mark_read", channel="home", entry=item["_id"])
+                assert reply["updated"] in {0, 1}
+                marked.add(item["_id"])
+
+    marking = asyncio.create_task(mark())
+    await asyncio.wait([marking], timeout=after)
+    installed.processes[-1].send_signal(signal.SIGKILL)
+    await installed.processes[-1].wait()
+    marking.cancel()
+    await asyncio.gather(marking, return_exceptions=True)
+    return marked
+
+
+async def test_web_and_worker_share_the_embedded_server(tmp_path: Path) -> None:
+    """`microsub web` and `microsub work` attach to one Redis; /health is good while both live, and says so when not."""
+    async with publisher() as site:
+        feed = site.serve_document("/feed", rss(dated(3)))
+        async with installation(tmp_path, document(home=[feed])) as installed:
+            url = await installed.serve("web")
+            worker = await installed.start("work")
+            async with reader(url, await installed.token("alice")) as alice:
+
+                async def polled() -> bool:
+                    return len(await alice.timeline("home")) == 3
+
+                await wait_until(polled, timeout=30)
+                assert (await alice.http.get(f"{url}/health")).status_code == 200
+                assert "microsub_requests_total" in (await alice.http.get(f"{url}/metrics")).text
+                worker.terminate()
+                await asyncio.wait_for(worker.wait(), 15)
+                assert (await alice.http.get(f"{url}/health")).status_code == 503
+                assert len(await alice.timeline("home")) == 3
+
+
+async def test_a_slow_publisher_delays_nobody_else(tmp_path: Path) -> None:
+    """Feeds are read while another publisher keeps its connection open and says nothing."""
+    async with publisher() as site, publisher(host="127.0.0.2") as hung:
+        slow = hung.serve("/slow", Answer(b"", headers=[("Content-Length", "1000")], hang=True))
+        slow = slow.replace("127.0.0.1", "127.0.0.2")
+        feed = site.serve_document("/feed", rss(dated(3)))
+        async with installation(tmp_path, document(home=[slow, feed])) as installed:
+            url = await installed.serve()
+            async with reader(url, await installed.token("alice")) as alice:
+
+                async def there() -> bool:
+                    return len(await alice.timeline("home")) == 3
+
+                await wait_until(there, timeout=8)

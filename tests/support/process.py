@@ -1,0 +1,161 @@
+"""The product as its users run it: real processes, real HTTP, an embedded Redis in a temporary folder."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support.waiting import wait_until
+
+
+@dataclass
+class Installation:
+    """A folder with backend.json and data, and the processes that run on it. Feeds on loopback are allowed."""
+
+    folder: Path
+    environ: Mapping[str, str] = field(default_factory=dict)
+    processes: list[asyncio.subprocess.Process] = field(default_factory=list)
+
+    @property
+    def backend(self) -> Path:
+        return self.folder / "backend.json"
+
+    @property
+    def log(self) -> str:
+        return "".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
+
+    def write(self, document: Mapping[str, Any] | str) -> None:
+        """Save backend.json in place, as an editor would."""
+        self.backend.write_text(document if isinstance(document, str) else json.dumps(document, indent=2))
+
+    def environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("MICROSUB_")}
+        return {
+            **kept,
+            "MICROSUB_ALLOW_PRIVATE_NETWORKS": "127.0.0.0/8",
+            "MICROSUB_BACKEND": str(self.backend),
+            "MICROSUB_DATA_DIR": str(self.folder / "data"),
+            "MICROSUB_PORT": "0",
+            **self.environ,
+        }
+
+    async def start(self, *arguments: str) -> asyncio.subprocess.Process:
+        """Start `microsub …`; its output goes into log files in the folder."""
+        number = len(self.processes)
+        with (
+            (self.folder / f"{number}.out").open("wb") as out,
+            (self.folder / f"{number}.log").open("wb") as log,
+        ):
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "microsub", *arguments, env=self.environment(), stdout=out, stderr=log
+            )
+        self.processes.append(process)
+        return process
+
+    async def serve(self, command: str = "serve") -> str:
+        """Start a serving process and return the URL that it prints."""
+        process = await self.start(command)
+        out = self.folder / f"{len(self.processes) - 1}.out"
+
+        def address() -> str | None:
+            assert process.returncode is None, self.log
+            found = re.search(r"Microsub server on (http://\S+)", out.read_text())
+            return found[1] if found and "try " in out.read_text() else None
+
+        url: str = await wait_until(address, timeout=30)
+        return url
+
+    async def run(self, *arguments: str) -> tuple[int, str, str]:
+        """Run a command to its end: exit code, standard output, standard error."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "microsub",
+            *arguments,
+            env=self.environment(),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await asyncio.wait_for(process.communicate(), 60)
+        return process.returncode or 0, out.decode(), err.decode()
+
+    async def token(self, user: str, *flags: str) -> str:
+        code, out, err = await self.run("token", "create", user, *flags)
+        assert code == 0, err
+        return out.strip()
+
+    async def stop(self, number: int = signal.SIGTERM) -> None:
+        """End all processes and wait for them."""
+        for process in self.processes:
+            if process.returncode is None:
+                process.send_signal(number)
+        for process in self.processes:
+            await asyncio.wait_for(process.wait(), 30)
+
+
+@asynccontextmanager
+async def installation(folder: Path, document: Mapping[str, Any], **environ: str) -> AsyncIterator[Installation]:
+    """A fresh installation; everything it started is stopped at the end."""
+    folder.mkdir(parents=True, exist_ok=True)
+    made = Installation(folder, environ)
+    made.write(document)
+    try:
+        yield made
+    finally:
+        await made.stop()
+
+
+@dataclass(frozen=True)
+class Reader:
+    """A reader app with a token."""
+
+    http: httpx.AsyncClient
+    endpoint: str
+    token: str
+
+    async def get(self, **parameters: Any) -> dict[str, Any]:
+        return self._checked(await self.http.get(self.endpoint, params=parameters, headers=self._headers()))
+
+    async def post(self, **parameters: Any) -> dict[str, Any]:
+        return self._checked(await self.http.post(self.endpoint, data=parameters, headers=self._headers()))
+
+    async def channels(self) -> dict[str, dict[str, Any]]:
+        return {channel["uid"]: channel for channel in (await self.get(action="channels"))["channels"]}
+
+    async def timeline(self, channel: str, **parameters: Any) -> list[dict[str, Any]]:
+        """The whole timeline, by following `after` to its end."""
+        items: list[dict[str, Any]] = []
+        after: str | None = None
+        while True:
+            page = {"after": after} if after else {}
+            found = await self.get(action="timeline", channel=channel, limit=100, **parameters, **page)
+            items += found["items"]
+            after = found["paging"].get("after")
+            if after is None:
+                return items
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.token}"}
+
+    def _checked(self, response: httpx.Response) -> dict[str, Any]:
+        assert response.status_code == 200, response.text
+        found: dict[str, Any] = response.json()
+        return found
+
+
+@asynccontextmanager
+async def reader(url: str, token: str) -> AsyncIterator[Reader]:
+    """A reader app that asks the server at `url`."""
+    async with httpx.AsyncClient(timeout=30) as http:
+        yield Reader(http, f"{url}/microsub", token)
