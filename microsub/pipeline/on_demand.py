@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from microsub.store.feeds import FeedRecord, Feeds
     from microsub.store.schedule import Schedule
 
-_LOOK_AGAIN = 0.1
+_LOOK_AGAIN = 0.05
+_LOOKS_PER_SECOND = 5000
+"""Records that are read per second of waiting, so that waiting for thousands of feeds doesn't load Redis."""
+
+_BUMP_AGAIN = 1.0
 _EARLIEST = 0.0
 """A due time before all others: who asks for a feed now doesn't queue behind the host's other feeds."""
 
@@ -44,57 +48,82 @@ class PollNow:
         self._worker = worker
         self._clock = clock
 
-    async def poll(self, feed_ids: Iterable[str], seconds: float = 120.0) -> dict[str, PollReport]:
-        """Poll those feeds once from now on; returns when all are done, `seconds` from now at the latest.
+    async def poll(self, feed_ids: Iterable[str], patience: float = 120.0) -> dict[str, PollReport]:
+        """Poll those feeds once from now on; returns when all are done, or when none was for `patience` seconds.
 
         A poll that some worker began before the call doesn't count. Raises StoreError.
         """
         start = self._clock()
-        waiting = dict.fromkeys(feed_ids)
-        reports: dict[str, PollReport] = {}
+        waiting, reports = await self._sort_out(feed_ids)
         turns: set[asyncio.Task[int]] = set()
-        deadline = time.monotonic() + seconds
+        looked = progress = time.monotonic()
+        bumped = float("-inf")
         try:
-            while True:
-                records = await self._feeds.get_many(waiting)
-                for feed_id in list(waiting):
-                    report = await self._report(feed_id, records.get(feed_id), start)
-                    if report is not None:
-                        reports[feed_id] = report
-                        del waiting[feed_id]
-                if not waiting:
-                    return reports
-                if time.monotonic() >= deadline:
-                    late = "not polled in time; it stays due"
-                    return reports | {
-                        feed_id: PollReport(feed_id, mask_credentials(records[feed_id].url), "late", late)
-                        for feed_id in waiting
-                    }
-                pairs = [(feed_id, host_of(records[feed_id].url)) for feed_id in waiting]
-                await self._schedule.bump(pairs, _EARLIEST)
-                turns.add(asyncio.create_task(self._worker.run_once(sorted({host for _, host in pairs}))))
+            while waiting and looked - progress < patience:
+                if looked - bumped > _BUMP_AGAIN:
+                    # Again and again: the end of a poll that began before the call sets the feed's time anew.
+                    await self._schedule.bump(waiting.items(), _EARLIEST)
+                    bumped = looked
+                turns.add(asyncio.create_task(self._worker.run_once(sorted(set(waiting.values())))))
                 done, turns = await asyncio.wait(turns, timeout=_LOOK_AGAIN, return_when=asyncio.FIRST_COMPLETED)
-                polled = sum(turn.result() for turn in done)
-                if done and not polled:
-                    await asyncio.sleep(_LOOK_AGAIN)
+                if not sum(turn.result() for turn in done):
+                    await asyncio.sleep(_LOOK_AGAIN + len(waiting) / _LOOKS_PER_SECOND)
+                found = await self._look(waiting, start)
+                looked = time.monotonic()
+                progress = looked if found else progress
+                reports |= found
+                waiting = {feed_id: host for feed_id, host in waiting.items() if feed_id not in found}
         finally:
             for turn in turns:
                 turn.cancel()
+            await asyncio.gather(*turns, return_exceptions=True)
+        records = await self._feeds.get_many(waiting)
+        return reports | {
+            feed_id: PollReport(feed_id, mask_credentials(record.url), "late", "not polled in time; it stays due")
+            for feed_id, record in records.items()
+        }
 
-    async def _report(self, feed_id: str, record: FeedRecord | None, start: float) -> PollReport | None:
-        """What is known of a feed's poll since `start`; None while there is more to wait for."""
+    async def _sort_out(self, feed_ids: Iterable[str]) -> tuple[dict[str, str], dict[str, PollReport]]:
+        """The feeds that can be polled, with their hosts, and reports for those that can't."""
+        ids = list(dict.fromkeys(feed_ids))
+        records = await self._feeds.get_many(ids)
+        waiting: dict[str, str] = {}
+        reports: dict[str, PollReport] = {}
+        for feed_id in ids:
+            record = records.get(feed_id)
+            refusal = await self._refusal(feed_id, record)
+            if refusal is not None:
+                reports[feed_id] = refusal
+            elif record is not None:
+                waiting[feed_id] = host_of(record.url)
+        return waiting, reports
+
+    async def _refusal(self, feed_id: str, record: FeedRecord | None) -> PollReport | None:
+        """Why a feed can't be polled now; None when it can."""
         if record is None:
             return PollReport(feed_id, "", "unknown", "there is no such feed")
         url = mask_credentials(record.url)
         if record.gone:
             return PollReport(feed_id, url, "gone", record.last_error or "the publisher asked not to be asked again")
-        # Times are kept in milliseconds.
-        if record.last_poll is not None and record.last_poll >= start - 0.001:
-            return PollReport(feed_id, url, "failed" if record.last_error else "polled", record.last_error or "")
-        now = self._clock()
-        until = max(held_until(record) or 0.0, await self._schedule.held_until(host_of(record.url)) or 0.0)
-        if until > now:
-            return PollReport(feed_id, url, "held", f"the publisher asked for a pause of {until - now:.0f} s more")
         if not await self._feeds.subscriber_count(feed_id):
             return PollReport(feed_id, url, "unfollowed", "nobody follows it")
+        until = max(held_until(record) or 0.0, await self._schedule.held_until(host_of(record.url)) or 0.0)
+        pause = until - self._clock()
+        if pause > 0:
+            return PollReport(feed_id, url, "held", f"the publisher asked for a pause of {pause:.0f} s more")
         return None
+
+    async def _look(self, waiting: Mapping[str, str], start: float) -> dict[str, PollReport]:
+        """Reports on the feeds that were polled since `start`, or that can't be any more."""
+        reports: dict[str, PollReport] = {}
+        records = await self._feeds.get_many(waiting)
+        for feed_id in waiting:
+            record = records.get(feed_id)
+            # Times are kept in milliseconds.
+            if record is not None and (record.last_poll or 0.0) >= start - 0.001:
+                outcome = "gone" if record.gone else "failed" if record.last_error else "polled"
+                reports[feed_id] = PollReport(feed_id, mask_credentials(record.url), outcome, record.last_error or "")
+            elif record is None or record.gone or self._clock() < (held_until(record) or 0.0):
+                refusal = await self._refusal(feed_id, record)
+                reports |= {feed_id: refusal} if refusal is not None else {}
+        return reports

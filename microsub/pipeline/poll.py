@@ -202,7 +202,7 @@ class Poller:
         now = self._clock()
         # Before the fan-out: mutes and blocks ask for the feed's home page too.
         await self._feeds.update(feed.id, _description(parsed))
-        stored = await self._items.store(feed, items_to_store(parsed, now), now)
+        stored = await self._items.store(feed, items_to_store(parsed, _discovered(feed, now)), now)
         ITEMS_NEW.inc(len(stored.new))
         ITEMS_UPDATED.inc(len(stored.updated))
         await self.deliver_pending(feed, stored)
@@ -228,6 +228,17 @@ class Poller:
             moved = await self._mover.move(feed, move.moved_to, now)
             return replace(result, host=moved.host, next_poll=None if moved.merged_into else result.next_poll)
         return result
+
+
+def _discovered(feed: FeedRecord, now: float) -> float:
+    """The time that stands in for dates which a document doesn't give.
+
+    What the first document holds is older than the follow that made the feed known, and the readers' first fill must
+    see it so: sixty undated posts of a new feed are no sixty posts since.
+    """
+    if feed.last_success is not None or feed.created is None:
+        return now
+    return min(now, feed.created - 0.001)
 
 
 def _description(parsed: Feed) -> dict[str, str | None]:

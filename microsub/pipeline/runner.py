@@ -97,7 +97,10 @@ class Worker:
 
     async def run_once(self, among: Sequence[str] | None = None) -> int:
         """Give every host that is due one turn, or those of `among`; how many feeds were polled. Raises StoreError."""
-        leases = await self._schedule.take(self._clock(), self._most, self._lease_seconds, among)
+        free = self._most - len(self._hosts)
+        if free <= 0:
+            return 0
+        leases = await self._schedule.take(self._clock(), free, self._lease_seconds, among)
         ends = await asyncio.gather(*(self._start(lease) for lease in leases), return_exceptions=True)
         return sum(end for end in ends if isinstance(end, int))
 

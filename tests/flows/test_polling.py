@@ -51,6 +51,21 @@ async def test_old_posts_come_in_as_read(redis: Redis) -> None:
         assert [row.is_read for row in await it.rows()] == [False] * 11 + [True] * 20
 
 
+async def test_undated_posts_of_a_new_feed_are_old(redis: Redis) -> None:
+    """Thirty posts without dates: ten are unread, in the document's order; a later one is unread on top of them."""
+    async with publisher() as site, world(redis) as it:
+        posts = [(f"p{n}", f"Post {n}", None) for n in range(30)]
+        feed = await it.follow(site.serve_document("/feed", rss(posts)))
+        it.clock.advance(5)
+        await it.poll(feed)
+        assert [row.is_read for row in await it.rows()] == [False] * 10 + [True] * 20
+        assert [f"Post {n}<" in text or f'Post {n}"' in text for n, text in enumerate(await it.texts())] == [True] * 30
+        site.serve_document("/feed", rss([("new", "New", None), *posts]))
+        await it.poll(feed)
+        assert [row.is_read for row in await it.rows()] == [False] * 11 + [True] * 20
+        assert "New" in (await it.texts())[0]
+
+
 async def test_an_edit_reaches_the_reader(redis: Redis) -> None:
     """A changed title changes the stored item; id, place and read state stay."""
     async with publisher() as site, world(redis) as it:

@@ -217,5 +217,5 @@ async def test_poll_now_does_not_wait_for_ever(real_redis: Redis) -> None:
     async with publisher() as site, world(real_redis) as it:
         site.serve("/hung", Answer(hang=True, head_only_length=5))
         feed = await it.follow(site.url("/hung", "hung.test"))
-        reports = await it.poll_now().poll([feed.id], seconds=0.3)
+        reports = await it.poll_now().poll([feed.id], patience=0.3)
         assert reports[feed.id].outcome == "late"
