@@ -1,0 +1,50 @@
+"""What always holds for a channel's keys, as a check that can run on a live store.
+
+posts = unread + read; hidden and posts have nothing in common; `gone` has nothing in common with either; what is unread
+has the score of the timeline; `gone` carries a reason. The sets are read one after the other, since a script over long
+timelines would hold up Redis: on a store that is being written to, a finding counts only when it is found again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from microsub.store.port import Redis
+from microsub.store.timelinekeys import Reason, set_keys
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """An id that breaks a sentence of the module's docstring, in one channel."""
+
+    user: str
+    uid: str
+    item: str
+    what: str
+
+
+async def violations(redis: Redis, user: str, uid: str) -> list[Violation]:
+    """Everything that is wrong with one channel's keys; empty when all is well."""
+    replies = await redis.pipeline([("ZRANGE", key, 0, -1, "WITHSCORES") for key in set_keys(user, uid)])
+    posts, unread, read, hidden, hidden_read, gone = (
+        {item.decode(): float(score) for item, score in zip(reply[0::2], reply[1::2], strict=True)} for reply in replies
+    )
+    wrong = {
+        "both unread and read": unread.keys() & read.keys(),
+        "shown, but neither unread nor read": posts.keys() - unread.keys() - read.keys(),
+        "unread, but not shown": unread.keys() - posts.keys(),
+        "read, but not shown": read.keys() - posts.keys(),
+        "shown and hidden": posts.keys() & hidden.keys(),
+        "read as hidden, but not hidden": hidden_read.keys() - hidden.keys(),
+        "gone and shown": gone.keys() & posts.keys(),
+        "gone and hidden": gone.keys() & hidden.keys(),
+        "unread at another place than shown": {
+            item for item in unread.keys() & posts.keys() if unread[item] != posts[item]
+        },
+        "gone without a reason": {item for item, at in gone.items() if not _reasoned(at)},
+    }
+    return [Violation(user, uid, item, what) for what, items in wrong.items() for item in sorted(items)]
+
+
+def _reasoned(score: float) -> bool:
+    return (score % 1) * 16 in set(Reason)

@@ -1,0 +1,306 @@
+"""Everything that can happen to one reader's timelines, in any order, against a brute-force model.
+
+After every step the pages, flags, counts and the memory of what left are those of the model, the invariants of the keys
+hold, and nothing that was read, removed, moved or cleaned up is unread again unless its reader asked for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import fakeredis
+import pytest
+import redis as redis_py
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from microsub.model.reader import Cursor, PageQuery, TimelineItem, Twin
+from microsub.store import keys
+from microsub.store.client import ClientRedis
+from microsub.store.invariants import violations
+from microsub.store.multiplexer import Multiplexed
+from microsub.store.port import Redis
+from microsub.store.rules import Rules
+from microsub.store.timelines import Reason
+from tests.store.timeline_model import Model, ModelChannel
+from tests.support.one_reader import ANN, OneReader
+
+T = TypeVar("T")
+UIDS = ("notifications", "home", "work")
+FEEDS = ("1", "2", "3")
+AUTHORS = ("https://a.example/", "https://b.example/", "")
+START = 1_000.0
+EXAMPLES = int(os.environ.get("MICROSUB_TEST_HISTORIES", "40"))
+"""How many histories are tried; more on demand."""
+
+uids = st.sampled_from(UIDS)
+anywhere = st.sampled_from((*UIDS, "global"))
+feeds = st.sampled_from(FEEDS)
+urls = st.sampled_from((*AUTHORS[:2], "https://3.example/"))
+ids = st.integers(8, 31).map(str)
+some_ids = st.lists(ids, min_size=1, max_size=6)
+
+
+def universe() -> tuple[dict[str, TimelineItem], dict[str, str]]:
+    """Items 8 to 31 in three feeds, many with the same score; posts of feeds 1 and 2 have copies of each other."""
+    items, feed_of = {}, {}
+    for number in range(8, 32):
+        feed = FEEDS[number % 3]
+        feed_of[str(number)] = feed
+        score = repr(990.0 + number // 4 * 2.5 + 0.000001 * (number % 2))
+        sources = (f"https://{feed}.example/",)
+        items[str(number)] = TimelineItem(str(number), score, AUTHORS[number % len(AUTHORS) - 1], sources)
+    for number in range(9, 31, 6):
+        one, other = str(number), str(number + 1)
+        items[one] = replace(items[one], twins=(Twin(other, feed_of[other], wins=False),))
+        items[other] = replace(items[other], twins=(Twin(one, feed_of[one], wins=True),))
+    return items, feed_of
+
+
+class Machine(RuleBasedStateMachine):
+    """One reader, three channels, three feeds."""
+
+    connect: Callable[[], Redis]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.redis = type(self).connect()
+        self.world = OneReader(self.redis)
+        self.rules = Rules(self.redis, self.world.items)
+        self.now = START
+        items, feed_of = universe()
+        self.world.items.items = dict(items)
+        self.world.items.feeds = feed_of
+        self.model = Model(dict(items), feed_of, {uid: ModelChannel() for uid in UIDS})
+        self.settled: dict[str, set[str]] = {uid: set() for uid in UIDS}
+
+    def run(self, call: Awaitable[T]) -> T:
+        async def wrapped() -> T:
+            return await call
+
+        return self.loop.run_until_complete(wrapped())
+
+    def teardown(self) -> None:
+        self.run(self.redis.aclose())
+        self.loop.close()
+
+    @initialize(pairs=st.sets(st.tuples(uids, feeds), min_size=3))
+    def begin(self, pairs: set[tuple[str, str]]) -> None:
+        self.run(self.world.accounts.add_user(ANN, "", START))
+        for uid in UIDS[1:]:
+            self.run(self.world.channels.create(ANN, uid, START, uid))
+        for uid, feed in sorted(pairs):
+            self.follow(uid, feed)
+            self.deliver(uid, feed, list(self.model.items), 0, 2)
+
+    def tick(self) -> float:
+        self.now += 1
+        return self.now
+
+    # --- what happens ------------------------------------------------------------------------------------------------
+
+    @rule(uid=uids, feed=feeds)
+    def follow(self, uid: str, feed: str) -> None:
+        now = self.tick()
+        channel = self.model.channels[uid]
+        new = self.run(self.world.channels.follow(ANN, uid, feed, f"https://{feed}.example/", now))
+        assert new == (feed not in channel.feeds)
+        if new:
+            channel.feeds[feed] = now
+            channel.unfilled.add(feed)
+
+    @rule(uid=uids, feed=feeds)
+    def unfollow(self, uid: str, feed: str) -> None:
+        now = self.tick()
+        was = self.run(self.world.channels.unfollow(ANN, uid, feed))
+        assert was == (feed in self.model.channels[uid].feeds)
+        self.run(self.world.timelines.unfollow(ANN, uid, feed, now))
+        self.model.unfollow(uid, feed)
+
+    @rule(uid=uids, feed=feeds, chosen=some_ids, limit=st.sampled_from((0, 0, 4)), fresh=st.integers(0, 3))
+    def deliver(self, uid: str, feed: str, chosen: list[str], limit: int, fresh: int) -> None:
+        now = self.tick()
+        mine = [one for one in dict.fromkeys(chosen) if self.model.feed_of[one] == feed]
+        items = [self.model.items[one] for one in mine]
+        self.run(self.world.timelines.add(ANN, uid, feed, items, now=now, limit=limit, fresh=fresh))
+        self.model.add(uid, feed, mine, now, limit, fresh)
+
+    @rule(feed=feeds, twice=st.booleans())
+    def poll(self, feed: str, twice: bool) -> None:
+        """All items of a feed to all channels, as after a rebuild, and perhaps once more, as after a crash."""
+        mine = [one for one in self.model.items if self.model.feed_of[one] == feed]
+        for _ in range(1 + twice):
+            for uid in UIDS:
+                self.deliver(uid, feed, mine, 0, 2)
+
+    @rule(uid=anywhere, chosen=some_ids)
+    def mark_read(self, uid: str, chosen: list[str]) -> None:
+        now = self.tick()
+        changed = self.run(self.world.timelines.mark_read(ANN, uid, chosen, now))
+        assert changed == self.model.mark(uid, chosen, now)
+
+    @rule(uid=anywhere, chosen=some_ids)
+    def mark_unread(self, uid: str, chosen: list[str]) -> None:
+        changed = self.run(self.world.timelines.mark_unread(ANN, uid, chosen, self.tick()))
+        assert changed == self.model.mark(uid, chosen, None)
+        for name in UIDS if uid == "global" else [uid]:
+            self.settled[name] -= set(chosen)
+
+    @rule(uid=anywhere, last=ids)
+    def mark_before(self, uid: str, last: str) -> None:
+        now = self.tick()
+        changed = self.run(self.world.timelines.mark_read_before(ANN, uid, last, self.world.items.places, now))
+        assert changed == self.model.mark_before(uid, last, now)
+
+    @rule(uid=anywhere)
+    def mark_all(self, uid: str) -> None:
+        now = self.tick()
+        changed = self.run(self.world.timelines.mark_all_read(ANN, uid, now))
+        assert changed == self.model.mark_before(uid, None, now)
+
+    @rule(uid=anywhere, chosen=some_ids)
+    def remove(self, uid: str, chosen: list[str]) -> None:
+        removed = self.run(self.world.timelines.remove(ANN, uid, chosen, self.tick()))
+        assert removed == self.model.remove(uid, chosen, Reason.REMOVED)
+
+    @rule(goal=uids, chosen=some_ids)
+    def move(self, goal: str, chosen: list[str]) -> None:
+        moved = self.run(self.world.timelines.move(ANN, goal, chosen, self.tick()))
+        assert moved == self.model.move(goal, chosen)
+        self.settled[goal] -= set(chosen)
+
+    @rule(uid=anywhere, url=urls, on=st.booleans())
+    def mute(self, uid: str, url: str, on: bool) -> None:
+        act = self.rules.mute if on else self.rules.unmute
+        self.run(act(ANN, uid, url, self.tick()))
+        self.model.rule(uid, "muted", url, on=on)
+
+    @rule(uid=anywhere, url=urls, on=st.booleans())
+    def block(self, uid: str, url: str, on: bool) -> None:
+        act = self.rules.block if on else self.rules.unblock
+        self.run(act(ANN, uid, url, self.tick()))
+        self.model.rule(uid, "blocked", url, on=on)
+
+    @rule(item=ids, author=st.sampled_from(AUTHORS))
+    def learn_author(self, item: str, author: str) -> None:
+        known = replace(self.model.items[item], author=author)
+        self.model.items[item] = self.world.items.items[item] = known
+        for uid in UIDS:
+            self.run(self.world.timelines.recheck(ANN, uid, known, self.tick()))
+            self.model.settle(self.model.channels[uid], item)
+
+    @rule(uid=uids, age=st.integers(0, 10))
+    def expire_read(self, uid: str, age: int) -> None:
+        now = self.tick()
+        left = self.run(self.world.timelines.expire_read(ANN, uid, now - age, now))
+        assert left == self.model.expire_read(uid, now - age)
+
+    @rule(uid=uids, chosen=some_ids)
+    def expire_unread(self, uid: str, chosen: list[str]) -> None:
+        reason = Reason.UNREAD_EXPIRED
+        left = self.run(self.world.timelines.withdraw(ANN, uid, chosen, reason, self.tick(), only_unread=True))
+        assert left == self.model.remove(uid, chosen, reason, only_unread=True)
+
+    @rule(uid=uids, limit=st.integers(1, 6))
+    def trim(self, uid: str, limit: int) -> None:
+        left = self.run(self.world.timelines.trim(ANN, uid, limit, self.tick()))
+        assert left == self.model.trim(uid, limit)
+
+    # --- what holds --------------------------------------------------------------------------------------------------
+
+    @invariant()
+    def keys_agree(self) -> None:
+        for uid in UIDS:
+            assert self.run(violations(self.redis, ANN, uid)) == []
+
+    @invariant()
+    def nothing_comes_back(self) -> None:
+        """What was read once, or left for good, isn't unread later; marking it unread and moving it in don't count."""
+        for uid in UIDS:
+            unread = set(self.run(self.world.ids(uid, view="unread"))) if self.now > START else set()
+            assert not unread & self.settled[uid]
+            channel = self.model.channels[uid]
+            self.settled[uid] |= {
+                one for part in (channel.posts, channel.hidden) for one in part if part[one] is not None
+            }
+            self.settled[uid] |= {
+                one for one, why in channel.gone.items() if why not in {Reason.UNFOLLOWED, Reason.TWIN, Reason.EVICTED}
+            }
+
+    @invariant()
+    def everything_is_as_in_the_model(self) -> None:
+        if self.now == START:
+            return
+        counts = {channel.uid: channel.unread for channel in self.run(self.world.channels.list(ANN))}
+        for uid in (*UIDS, "global"):
+            shown = self.model.shown(uid)
+            page = self.run(self.world.timelines.page(ANN, uid, PageQuery(limit=100), self.now))
+            assert [(row.id, row.is_read) for row in page.rows] == shown
+            assert self.run(self.world.ids(uid, view="unread")) == [one for one, read in shown if not read]
+            assert self.run(self.world.ids(uid, view="read")) == [one for one, read in shown if read]
+            if uid != "global":
+                assert counts[uid] == sum(not read for _, read in shown)
+        for uid, channel in self.model.channels.items():
+            left = self.run(self.redis.command("ZRANGE", keys.gone(ANN, uid), 0, -1, "WITHSCORES"))
+            reasons = {
+                one.decode(): Reason(int(float(at) % 1 * 16)) for one, at in zip(left[0::2], left[1::2], strict=True)
+            }
+            assert reasons == channel.gone
+            hidden = self.run(self.redis.command("ZRANGE", keys.hidden(ANN, uid), 0, -1))
+            assert {one.decode() for one in hidden} == channel.hidden.keys()
+
+    @rule(uid=anywhere, near=ids, limit=st.integers(1, 5), before=st.booleans())
+    def look_around(self, uid: str, near: str, limit: int, before: bool) -> None:
+        """A page next to any place, also that of an item which is elsewhere or gone, is the model's slice."""
+        cursor = Cursor(self.model.items[near].score, near)
+        query = PageQuery(limit=limit, before=cursor) if before else PageQuery(limit=limit, after=cursor)
+        page = self.run(self.world.timelines.page(ANN, uid, query, self.now))
+        place = self.model.place(near)
+        shown = self.model.shown(uid)
+        newer = [row for row in shown if self.model.place(row[0]) > place]
+        older = [row for row in shown if self.model.place(row[0]) < place]
+        expected = newer[-limit:] if before else older[:limit]
+        assert [(row.id, row.is_read) for row in page.rows] == expected
+        assert page.older == (len(shown) > len(newer) if before else len(older) > limit)
+
+
+def check(connect: Callable[[], Redis], examples: int) -> None:
+    machine: Any = type("Connected", (Machine,), {"connect": staticmethod(connect)})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink],
+        ),
+    )
+
+
+@pytest.mark.timeout(300)
+def test_any_history_ends_as_the_model_does_on_a_fake_redis() -> None:
+    """Random histories on a fake Redis keep every invariant and equal the model after every step."""
+
+    def connect() -> Redis:
+        return ClientRedis(fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer(version=(6, 2)), protocol=2))
+
+    check(connect, examples=EXAMPLES // 3)
+
+
+@pytest.mark.timeout(300)
+def test_any_history_ends_as_the_model_does_on_a_real_redis(redis_url: str) -> None:
+    """Random histories on a real Redis keep every invariant and equal the model after every step."""
+
+    def connect() -> Redis:
+        with redis_py.Redis.from_url(redis_url) as client:
+            client.flushdb()
+        return Multiplexed(redis_url)
+
+    check(connect, examples=EXAMPLES)

@@ -1,0 +1,240 @@
+"""One reader's timelines as plain dicts and sets: slow, obvious, and independent of Redis.
+
+The state machine does everything twice, here and in Redis, and compares. Nothing here knows keys or scripts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+
+from microsub.model.reader import TimelineItem
+from microsub.store.timelines import Reason
+
+COMES_BACK = {Reason.UNFOLLOWED, Reason.TWIN}
+
+
+@dataclass
+class ModelChannel:
+    """posts and hidden: id → time of reading or None; gone: id → reason; feeds: feed → time of following."""
+
+    posts: dict[str, float | None] = field(default_factory=dict)
+    hidden: dict[str, float | None] = field(default_factory=dict)
+    gone: dict[str, Reason] = field(default_factory=dict)
+    feeds: dict[str, float] = field(default_factory=dict)
+    unfilled: set[str] = field(default_factory=set)
+    muted: set[str] = field(default_factory=set)
+    blocked: set[str] = field(default_factory=set)
+
+    def part_of(self, item: str) -> dict[str, float | None] | None:
+        return self.posts if item in self.posts else self.hidden if item in self.hidden else None
+
+    def leave(self, item: str, reason: Reason) -> None:
+        self.posts.pop(item, None)
+        self.hidden.pop(item, None)
+        self.gone[item] = reason
+
+
+@dataclass
+class Model:
+    """All channels of a reader, and the items that exist."""
+
+    items: dict[str, TimelineItem]
+    feed_of: dict[str, str]
+    channels: dict[str, ModelChannel]
+    muted: set[str] = field(default_factory=set)
+    blocked: set[str] = field(default_factory=set)
+
+    # --- what a reader sees ------------------------------------------------------------------------------------------
+
+    def place(self, item: str) -> tuple[float, str]:
+        return float(self.items[item].score), item
+
+    def sorted(self, ids: Iterable[str]) -> list[str]:
+        return sorted(ids, key=self.place, reverse=True)
+
+    def named(self, uid: str) -> list[ModelChannel]:
+        return list(self.channels.values()) if uid == "global" else [self.channels[uid]]
+
+    def shown(self, uid: str) -> list[tuple[str, bool]]:
+        """Ids and read flags, newest first."""
+        channels = self.named(uid)
+        ids = {item for channel in channels for item in channel.posts}
+        unread = {item for channel in channels for item, at in channel.posts.items() if at is None}
+        return [(item, item not in unread) for item in self.sorted(ids)]
+
+    # --- rules -------------------------------------------------------------------------------------------------------
+
+    def urls(self, item: str) -> set[str]:
+        known = self.items[item]
+        return {known.author, *known.sources} - {""}
+
+    def is_muted(self, channel: ModelChannel, item: str) -> bool:
+        return bool(self.urls(item) & (channel.muted | self.muted))
+
+    def is_blocked(self, channel: ModelChannel, item: str) -> bool:
+        return bool(self.urls(item) & (channel.blocked | self.blocked))
+
+    def settle(self, channel: ModelChannel, item: str) -> None:
+        part = channel.part_of(item)
+        if part is None:
+            return
+        if self.is_blocked(channel, item):
+            channel.leave(item, Reason.BLOCKED)
+        elif self.is_muted(channel, item):
+            channel.hidden[item] = part.pop(item)
+        else:
+            channel.posts[item] = part.pop(item)
+
+    def rule(self, uid: str, kind: str, url: str, *, on: bool) -> None:
+        sets = [getattr(self if uid == "global" else self.channels[uid], kind)]
+        for rules in sets:
+            (rules.add if on else rules.discard)(url)
+        if kind == "blocked" and not on:
+            return
+        for channel in self.named(uid):
+            for item in [*channel.posts, *channel.hidden]:
+                if url in self.urls(item):
+                    self.settle(channel, item)
+
+    # --- coming in ---------------------------------------------------------------------------------------------------
+
+    def add(self, uid: str, feed: str, ids: Sequence[str], now: float, limit: int, fresh: int) -> None:
+        channel = self.channels[uid]
+        if feed not in channel.feeds or not ids:
+            return
+        since = channel.feeds[feed] if feed in channel.unfilled else None
+        channel.unfilled.discard(feed)
+        for rank, item in enumerate(self.sorted(ids)):
+            old = since is not None and rank >= fresh and self.place(item)[0] < since
+            self._take(channel, item, now if old else None, now, limit)
+
+    def _take(self, channel: ModelChannel, item: str, read_at: float | None, now: float, limit: int) -> None:
+        if channel.part_of(item) is not None:
+            return
+        if item in channel.gone and channel.gone[item] not in COMES_BACK:
+            return
+        twins = self.items[item].twins
+        final = [channel.gone[twin.item] for twin in twins if channel.gone.get(twin.item) not in {None, *COMES_BACK}]
+        standing = [twin for twin in twins if channel.part_of(twin.item) is not None]
+        if final:
+            channel.gone[item] = final[0]
+            return
+        if any(twin.wins and twin.feed in channel.feeds for twin in standing):
+            channel.gone[item] = Reason.TWIN
+            return
+        left = any(channel.gone.get(twin.item) == Reason.UNFOLLOWED for twin in twins)
+        if channel.gone.get(item) == Reason.TWIN and not standing and not left:
+            return
+        if self.is_blocked(channel, item):
+            return
+        if standing:
+            times = [(channel.part_of(twin.item) or {})[twin.item] for twin in standing]
+            read_at = next((at for at in times if at is not None), None)
+            for twin in standing:
+                channel.leave(twin.item, Reason.TWIN)
+        hidden = self.is_muted(channel, item)
+        if not hidden and not standing and limit and len(channel.posts) >= limit:
+            oldest = sorted(channel.posts, key=self.place)[: len(channel.posts) - limit + 1]
+            if self.place(oldest[-1]) > self.place(item):
+                return
+            for out in oldest:
+                channel.leave(out, Reason.EVICTED)
+        channel.gone.pop(item, None)
+        (channel.hidden if hidden else channel.posts)[item] = read_at
+
+    # --- read state --------------------------------------------------------------------------------------------------
+
+    def mark(self, uid: str, ids: Iterable[str], now: float | None) -> int:
+        changed = set()
+        for channel in self.named(uid):
+            for item in ids:
+                part = channel.part_of(item)
+                if part is not None and (part[item] is None) != (now is None):
+                    part[item] = now
+                    changed.add(item)
+        return len(changed)
+
+    def mark_before(self, uid: str, last: str | None, now: float) -> int:
+        if last is not None and not any(
+            channel.part_of(last) is not None or last in channel.gone for channel in self.named(uid)
+        ):
+            return 0
+        older = {
+            item
+            for channel in self.named(uid)
+            for item, at in channel.posts.items()
+            if at is None and (last is None or self.place(item) <= self.place(last))
+        }
+        for channel in self.named(uid):
+            for item in older & channel.posts.keys():
+                if channel.posts[item] is None:
+                    channel.posts[item] = now
+        return len(older)
+
+    # --- leaving -----------------------------------------------------------------------------------------------------
+
+    def remove(self, uid: str, ids: Iterable[str], reason: Reason, *, only_unread: bool = False) -> int:
+        out = set()
+        for channel in self.named(uid):
+            for item in ids:
+                part = channel.part_of(item)
+                if part is not None and not (only_unread and part[item] is not None):
+                    channel.leave(item, reason)
+                    out.add(item)
+        return len(out)
+
+    def move(self, target_uid: str, ids: Iterable[str]) -> int:
+        target = self.channels[target_uid]
+        count = 0
+        for item in dict.fromkeys(ids):
+            sources = [one for one in self.channels.values() if one is not target and item in one.posts]
+            if not sources or self.is_blocked(target, item):
+                continue
+            times = [source.posts[item] for source in sources]
+            read_at = None if None in times else reduce(max, [at for at in times if at is not None])
+            for source in sources:
+                source.leave(item, Reason.MOVED)
+            if target.part_of(item) is None:
+                target.gone.pop(item, None)
+                (target.hidden if self.is_muted(target, item) else target.posts)[item] = read_at
+            count += 1
+        return count
+
+    def unfollow(self, uid: str, feed: str) -> None:
+        channel = self.channels[uid]
+        channel.feeds.pop(feed, None)
+        channel.unfilled.discard(feed)
+        for part in (channel.posts, channel.hidden):
+            for item in [item for item, at in part.items() if at is None and self.feed_of[item] == feed]:
+                channel.leave(item, Reason.UNFOLLOWED)
+                for twin in self.items[item].twins:
+                    waits = channel.gone.get(twin.item) == Reason.TWIN and twin.feed in channel.feeds
+                    if waits and not self.is_blocked(channel, twin.item):
+                        del channel.gone[twin.item]
+                        (channel.hidden if self.is_muted(channel, twin.item) else channel.posts)[twin.item] = None
+                        break
+
+    def expire_read(self, uid: str, until: float) -> int:
+        channel = self.channels[uid]
+        due = [
+            item
+            for part in (channel.posts, channel.hidden)
+            for item, at in part.items()
+            if at is not None and at <= until
+        ]
+        for item in due:
+            channel.leave(item, Reason.READ_EXPIRED)
+        return len(due)
+
+    def trim(self, uid: str, limit: int) -> int:
+        channel = self.channels[uid]
+        due = [
+            item
+            for part in (channel.posts, channel.hidden)
+            for item in sorted(part, key=self.place)[: max(0, len(part) - limit)]
+        ]
+        for item in due:
+            channel.leave(item, Reason.EVICTED)
+        return len(due)
