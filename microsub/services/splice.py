@@ -6,11 +6,11 @@ is decoded, because that would cost more than everything else in the request.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import orjson
 
-from microsub.model.reader import Cursor, PageRows, Row
+from microsub.model.reader import Cursor, PageRows
 
 MAX_PREFIXES = 20_000
 
@@ -32,29 +32,30 @@ class Splicer:
         out. `newer` says that the walk went upwards, from a `before` cursor.
         """
         head = b'{"source":' + orjson.dumps(source) + b',"items":[' if source is not None else b'{"items":['
-        return head + b",".join(self._items(rows.rows, data, rows.names)) + b'],"paging":' + paging(rows, newer) + b"}"
-
-    def _items(self, rows: Sequence[Row], data: Sequence[bytes | None], names: Mapping[str, str]) -> list[bytes]:
-        parts = []
+        parts: list[bytes | memoryview] = [head]
         uid = None
         prefixes: Prefixes = (b"", b"")
-        for row, item in zip(rows, data, strict=True):
+        for row, item in zip(rows.rows, data, strict=True):
             if item is None:
                 continue
             if row.channel != uid:
                 uid = row.channel
-                prefixes = self.prefixes(uid, names.get(uid, uid))
-            parts.append(prefixes[row.is_read] + item[1:])
-        return parts
+                prefixes = self.prefixes(uid, rows.names.get(uid, uid))
+            # A view spares a copy of the item: the join is the only one.
+            parts += (prefixes[row.is_read], memoryview(item)[1:])
+        if len(parts) > 1:
+            parts[1] = bytes(parts[1])[1:]
+        parts += (b'],"paging":', paging(rows, newer), b"}")
+        return b"".join(parts)
 
     def prefixes(self, uid: str, name: str) -> Prefixes:
-        """What stands before an unread and before a read item of this channel, up to the item's own first member."""
+        """What stands before an unread and before a read item of this channel: a comma, then members up to its own."""
         found = self._prefixes.get((uid, name))
         if found is None:
             if len(self._prefixes) >= MAX_PREFIXES:
                 self._prefixes.clear()
             channel = b',"_channel":' + orjson.dumps({"id": uid, "uid": uid, "name": name}) + b","
-            found = (b'{"_is_read":false' + channel, b'{"_is_read":true' + channel)
+            found = (b',{"_is_read":false' + channel, b',{"_is_read":true' + channel)
             self._prefixes[(uid, name)] = found
         return found
 
