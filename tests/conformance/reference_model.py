@@ -224,10 +224,12 @@ class Model:
     def mark_before(self, user: User, uid: str, entry: str) -> int:
         """Mark an entry and everything older."""
         changed = 0
-        for channel in self.scope(user, uid):
+        scope = self.scope(user, uid)
+        known = any(entry in channel.read or entry in channel.gone for channel in scope)
+        for channel in scope:
             if entry == "everything":
                 entries = [post.id for post in self.shown(user, channel)]
-            elif entry in channel.read or entry in channel.gone:
+            elif known:
                 place = self.place(self.posts[entry])
                 entries = [post.id for post in self.shown(user, channel) if self.place(post) <= place]
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from microsub.conformance.requirement import DESIGN, Chapter, client
@@ -246,3 +247,16 @@ def tree(w: World) -> None:
     expect(isinstance(source.get("uid"), str), "a string 'uid' in the source", source)
     expect(isinstance(source.get("name"), str), "a string 'name' in the source", source)
     same(source.get("unread"), len(items) - 1, "'unread' of the source")
+
+
+@channels.requirement("create-concurrent", source=DESIGN)
+def create_concurrent(w: World) -> None:
+    """Creating one name from several places at once makes one channel."""
+    name = w.name("at once")
+    with ThreadPoolExecutor(6) as pool:
+        replies = list(pool.map(lambda _: w.user.post("channels", name=name), range(6)))
+    made = {str(reply.ok().get("uid")) for reply in replies}
+    for uid in made:
+        w.afterwards(lambda uid=uid: w.user.post("channels", method="delete", channel=uid))  # type: ignore[misc]
+    same(len(made), 1, "the number of different uids")
+    same([entry.get("name") for entry in listed(w)].count(name), 1, "the number of channels of this name")

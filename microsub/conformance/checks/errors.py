@@ -72,6 +72,9 @@ def missing_parameter(w: World) -> None:
     _names(w.user.post("channels", method="delete"), "channel")
     _names(w.user.post("channels", method="order"), "channels")
     _names(w.user.post("channels"), "name")
+    _names(w.user.post("channels", name=""), "name")
+    _names(w.user.post("timeline", method="mark_read", channel=channel, entry=[""]), "entry")
+    _names(w.user.post("follow", channel="", url=w.blogs.eight.url), "channel")
 
 
 @errors.requirement("unknown-channel", source=DESIGN)

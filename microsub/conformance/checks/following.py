@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 from microsub.conformance.requirement import DESIGN, Chapter, client
 from microsub.conformance.timeline import each_once, ids, unread_ids, urls
 from microsub.conformance.verdict import expect, same
@@ -79,6 +81,27 @@ def two_channels(w: World) -> None:
     same(urls(others), urls(items), "the posts of the second channel")
     for item in others:
         same(item.get("_channel", {}).get("uid"), second, "'_channel.uid'")
+
+
+@following.requirement("at-once", source=DESIGN, level="should")
+def at_once(w: World) -> None:
+    """A feed that is known already fills a channel at once."""
+    _, items = w.filled(w.blogs.eight)
+    second = w.channel()
+    w.follow(second, w.blogs.eight)
+    same(ids(w.items(second)), ids(items), "the items right after the follow")
+
+
+@following.requirement("concurrent", source=DESIGN)
+def concurrent(w: World) -> None:
+    """Following one feed from several places at once is following once."""
+    channel = w.channel()
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda _: w.follow(channel, w.blogs.eight), range(6)))
+    items = w.await_items(channel, len(w.blogs.eight.posts))
+    same(urls(items), w.blogs.eight.links(), "the addresses of the posts")
+    same(_feeds(w, channel), [w.blogs.eight.url], "the feeds")
+    same(w.unread(channel), len(unread_ids(items)), "the unread count")
 
 
 @following.requirement("one-poll", source=DESIGN, level="should")

@@ -140,6 +140,16 @@ def rules(w: World) -> None:
     same(len(w.items(mine)), 4, "the number of the first user's items")
 
 
+@isolation.requirement("search", source=DESIGN, needs=("second user",))
+def search(w: World) -> None:
+    """A feed that one user alone follows is not found by another who searches for words of its title."""
+    w.filled(w.blogs.changing)
+    for query in (w.blogs.changing.name, w.around.run):
+        results = w.second.get("search", query=query).listed("results")
+        found = [result for result in results if result.get("url") == w.blogs.changing.url]
+        same(found, [], f"the first user's feed among the results for {query!r}")
+
+
 @isolation.requirement("unfollow", source=DESIGN, needs=("second user",))
 def unfollow(w: World) -> None:
     """What one user unfollows, another keeps."""

@@ -9,7 +9,7 @@ from typing import Any
 from microsub.conformance.client import Reply
 from microsub.conformance.requirement import DESIGN, Chapter, client
 from microsub.conformance.timeline import Item, ids, unread_ids, walk
-from microsub.conformance.verdict import expect, same
+from microsub.conformance.verdict import Skip, expect, same
 from microsub.conformance.world import World
 
 reading = Chapter("reading", anchor="Timelines", section="Read state")
@@ -228,6 +228,37 @@ def global_mark(w: World) -> None:
     mark(w, "global", one, method="mark_unread").ok()
     for channel in (first, second):
         same(w.unread(channel), len(items) - 1, "the unread count of each channel after mark_unread")
+
+
+def _alone(w: World) -> None:
+    """Skip where marking everything would change what the suite didn't make."""
+    for entry in w.user.get("channels").listed("channels"):
+        if entry.get("unread", 0) != 0 and w.around.run not in str(entry.get("name")):
+            raise Skip(f"the account has other unread items, in {entry.get('uid')}")
+
+
+@reading.requirement("global-last-read", source=DESIGN)
+def global_last_read(w: World) -> None:
+    """last_read_entry in 'global' marks that item and everything older, in all channels."""
+    _alone(w)
+    first, items = w.unread_channel()
+    second, others = w.unread_channel(w.blogs.fresh)
+    w.user.post("timeline", method="mark_read", channel="global", last_read_entry=ids(items)[2]).ok()
+    same(unread_ids(w.items(first)), ids(items)[:2], "what is unread in the item's channel")
+    same(unread_ids(w.items(second)), ids(others), "what is unread in a channel with newer items")
+    w.user.post("timeline", method="mark_read", channel="global", last_read_entry=ids(others)[1]).ok()
+    same((w.unread(first), w.unread(second)), (0, 1), "the unread counts after marking further up")
+
+
+@reading.requirement("global-everything", source=DESIGN)
+def global_everything(w: World) -> None:
+    """last_read_entry=everything in 'global' marks all channels."""
+    _alone(w)
+    first, _ = w.unread_channel()
+    second, _ = w.unread_channel(w.blogs.fresh)
+    w.user.post("timeline", method="mark_read", channel="global", last_read_entry="everything").ok()
+    same((w.unread(first), w.unread(second)), (0, 0), "the unread counts")
+    same(w.user.get("timeline", channel="global", is_read="false").listed("items"), [], "the view of all unread items")
 
 
 @reading.requirement("refollowed", source=DESIGN)

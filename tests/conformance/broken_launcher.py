@@ -1,0 +1,110 @@
+"""Starts the real server broken on purpose: `python -m tests.conformance.broken_launcher VARIANT serve …`.
+
+Each variant replaces one function of the product before the command runs. The product itself knows nothing of it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+VARIANTS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {}
+"""How each variant is made, and the requirements that must catch it."""
+
+
+def variant(*caught_by: str) -> Callable[[Callable[[], None]], Callable[[], None]]:
+    """Add the decorated patch, caught by these requirements."""
+
+    def add(patch: Callable[[], None]) -> Callable[[], None]:
+        VARIANTS[patch.__name__.replace("_", "-")] = (patch, caught_by)
+        return patch
+
+    return add
+
+
+@variant("paging.walk", "paging.insertion", "paging.before-adjacent")
+def cursor_ties_lost() -> None:
+    """A cursor knows the time of an item only, in whole seconds."""
+    from microsub.model.reader import Cursor
+
+    decode = Cursor.decode
+
+    def coarse(text: str, parameter: str) -> Cursor:
+        return replace(decode(text, parameter), score=decode(text, parameter).score.partition(".")[0], item="0")
+
+    Cursor.decode = staticmethod(coarse)  # type: ignore[assignment,method-assign]
+
+
+@variant("revisions.read-stays", "revisions.edit-keeps-read", "revisions.counts")
+def read_items_come_back() -> None:
+    """Whatever a poll delivers makes its whole channel unread."""
+    from microsub.store.timelines import Timelines
+
+    add = Timelines.add
+
+    async def deliver(self: Timelines, user: str, uid: str, *rest: Any, now: float, **more: Any) -> Any:
+        result = await add(self, user, uid, *rest, now=now, **more)
+        page = await self.walk(user, uid, 1000, None)
+        await self.mark_unread(user, uid, [row.id for row in page.rows], now)
+        return result
+
+    Timelines.add = deliver  # type: ignore[assignment,method-assign]
+
+
+@variant("isolation.timeline", "isolation.global")
+def pages_of_another_user() -> None:
+    """Every page is one of alice's."""
+    from microsub.store import timelines
+
+    read_page = timelines.read_page
+
+    async def of_alice(redis: Any, user: str, uid: str, query: Any, now: float, credential: Any, *rest: Any) -> Any:
+        scope = (await read_page(redis, user, "global", query, now, credential, *rest))[0]
+        return scope, (await read_page(redis, "alice", uid, query, now, None, *rest))[1]
+
+    timelines.read_page = of_alice  # type: ignore[assignment]
+
+
+@variant("channels.unread", "reading.count", "muting.count")
+def counts_off_by_one() -> None:
+    """The list of channels counts one item too many."""
+    from microsub.store.channels import Channels
+
+    list_with_token = Channels.list_with_token
+
+    async def listed(self: Channels, *arguments: Any) -> Any:
+        grant, channels = await list_with_token(self, *arguments)
+        return grant, [replace(channel, unread=channel.unread + 1) for channel in channels]
+
+    Channels.list_with_token = listed  # type: ignore[method-assign]
+
+
+@variant("replies.content-type", "replies.no-store")
+def other_headers() -> None:
+    """The content type has a parameter, and replies may be cached."""
+    from microsub.api import responses
+
+    responses.JSON[0] = (b"content-type", b"application/json; charset=utf-8")
+    responses.JSON[1] = (b"cache-control", b"max-age=60")
+
+
+@variant("removing.marked", "revisions.removed-stays", "removing.refollowed")
+def removed_items_come_back() -> None:
+    """`remove` only marks as read."""
+    from microsub.store.timelines import Timelines
+
+    Timelines.remove = Timelines.mark_read  # type: ignore[method-assign]
+
+
+def main() -> None:
+    """Patch, then run the command as always."""
+    VARIANTS[sys.argv.pop(1)][0]()
+    from microsub.cli import main as command
+
+    command()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+"""The suite catches the real server when one of its functions is replaced by a wrong one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from microsub.conformance.catalogue import pick
+from microsub.conformance.runner import run
+from tests.conformance.broken_launcher import VARIANTS
+from tests.conformance.real_server import real_server
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_broken_server_is_caught(tmp_path: Path, name: str) -> None:
+    """Lost ties, read or removed items that come back, another user's pages, wrong counts, wrong headers."""
+    _, caught_by = VARIANTS[name]
+    command = (sys.executable, "-m", "tests.conformance.broken_launcher", name)
+    with real_server(tmp_path, command) as target:
+        results = run(target, pick(caught_by))
+    assert {result.requirement.id: result.verdict for result in results} == dict.fromkeys(caught_by, "fail")

@@ -1,0 +1,33 @@
+"""The project's API tests: the conformance suite against a real server process, every requirement one test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from microsub.conformance.catalogue import REQUIREMENTS
+from microsub.conformance.report import as_text
+from microsub.conformance.requirement import Requirement
+from microsub.conformance.runner import run
+from microsub.conformance.verdict import Result
+from tests.conformance.real_server import real_server
+
+SKIPPED = {"search.items"}
+"""What this server doesn't have yet."""
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, Result]]:
+    """The results of one run against one server."""
+    with real_server(tmp_path_factory.mktemp("conformance")) as target:
+        yield {result.requirement.id: result for result in run(target, REQUIREMENTS)}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("requirement", REQUIREMENTS, ids=lambda requirement: requirement.id)
+def test_the_server_conforms(results: Mapping[str, Result], requirement: Requirement) -> None:
+    """The server meets each requirement of the suite; nothing is skipped but what it doesn't have."""
+    result = results[requirement.id]
+    wanted = "skipped" if requirement.id in SKIPPED else "pass"
+    assert result.verdict == wanted, as_text("the server", [result])
