@@ -89,4 +89,4 @@ def encodable(value: str | None) -> bytes | None:
         raw = value.encode("latin-1")
     except UnicodeEncodeError:
         return None
-    return None if re.search(rb"[\x00\r\n]", raw) else raw
+    return None if re.search(rb"[\x00\r\n\f\v]", raw) or raw != raw.strip() else raw

@@ -62,7 +62,11 @@ class ThreadedResolver:
             with suppress(RuntimeError):  # the loop has ended meanwhile
                 loop.call_soon_threadsafe(finish, addresses, error)
 
-        threading.Thread(target=look_up, name=f"resolve {host}"[:60], daemon=True).start()
+        try:
+            threading.Thread(target=look_up, name=f"resolve {host}"[:60], daemon=True).start()
+        except RuntimeError as error:
+            self._free.release()
+            raise OSError(str(error)) from None  # the machine has no thread left for it
         return await answer
 
 

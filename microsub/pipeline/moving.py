@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from microsub.errors import NotFound
 from microsub.formats.identity import canonical_feed_url, host_of, mask_credentials
 
 if TYPE_CHECKING:
@@ -43,27 +44,32 @@ class Mover:
     async def move(self, feed: FeedRecord, url: str, now: float) -> Moved:
         """Let `feed` live at `url`. Ids, items and read state stay as they are where `url` was unknown."""
         owner = await self._feeds.rename(feed.id, url)
-        log.info("feed moved", feed=feed.id, url=mask_credentials(feed.url), to=mask_credentials(url), known=owner)
+        log.info("feed moved", feed=feed.id, url=mask_credentials(feed.url), to=mask_credentials(url), known_as=owner)
         if owner is None:
             await self._feeds.update(feed.id, {"moved_to": None, "moved_seen": None, "moved_since": None})
             return Moved(host_of(canonical_feed_url(url)))
-        await self._merge(feed, owner, now)
+        known = await self._feeds.get(owner)
+        if known is None or known.gone:
+            return Moved(host_of(feed.url))  # its own redirect still brings news, that feed wouldn't
+        await self._merge(feed, known, now)
         return Moved(host_of(feed.url), owner)
 
-    async def _merge(self, feed: FeedRecord, owner: str, now: float) -> None:
+    async def _merge(self, feed: FeedRecord, owner: FeedRecord, now: float) -> None:
         """Let everybody who follows `feed` follow `owner`.
 
         The subscription changes first; then the owner's copies of the posts take the places of the old ones, with
         their read state, because a twin whose feed isn't followed any more hands over its place.
         """
         for user, uid in await self._feeds.subscribers(feed.id):
-            await self._feeds.subscribe(owner, user, uid)
-            await self._channels.update_subscription(user, uid, feed.id, new_feed=owner)
-            await self._fan_out.deliver_to(user, uid, owner, await self._newest(owner), now)
+            await self._feeds.subscribe(owner.id, user, uid)
+            try:
+                await self._channels.update_subscription(user, uid, feed.id, new_feed=owner.id)
+            except NotFound:
+                # The list of subscribers is derived; a channel that was deleted may stand in it for a while.
+                await self._feeds.unsubscribe(owner.id, user, uid)
+            await self._fan_out.deliver_to(user, uid, owner.id, await self._newest(owner.id), now)
             await self._feeds.unsubscribe(feed.id, user, uid)
-        known = await self._feeds.get(owner)
-        if known is not None and not known.gone:
-            await self._schedule.add(owner, host_of(known.url), known.next_poll or now)
+        await self._schedule.add(owner.id, host_of(owner.url), owner.next_poll or now)
 
     async def _newest(self, feed_id: str) -> list[TimelineItem]:
         return await self._items.timeline_items(await self._items.newest(feed_id, _MOST_ITEMS))

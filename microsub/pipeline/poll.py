@@ -133,17 +133,16 @@ class Poller:
         due = FeedDue(feed, self._clock())
         if feed.next_poll is not None:
             POLL_DELAY.observe(max(0.0, due.asked - feed.next_poll))
-        result = await self._conclude(due, await self._fetch(feed, subscribers))
-        POLLS.labels(result.outcome).inc()
-        _log(feed, result)
-        return result
+        with structlog.contextvars.bound_contextvars(feed=feed.id, url=mask_credentials(feed.url)):
+            return await self._conclude(due, await self._fetch(feed, subscribers))
 
     async def give_up(self, feed_id: str, reason: str, detail: str) -> PollResult:
         """Plan the next attempt after a poll that ended in a bug of ours, so that it isn't tried every second."""
         feed = await self._feeds.get(feed_id)
         if feed is None:
             return PollResult(feed_id, "gone", None, "")
-        return await self._settle(FeedDue(feed, self._clock()), Failed(reason, detail), {}, None)
+        with structlog.contextvars.bound_contextvars(feed=feed.id, url=mask_credentials(feed.url)):
+            return await self._settle(FeedDue(feed, self._clock()), Failed(reason, detail), {}, None)
 
     async def deliver_pending(self, feed: FeedRecord, stored: Stored | None = None) -> int:
         """Fan out what is stored and not in all timelines yet; how many items. `stored` is what this poll did itself.
@@ -224,6 +223,8 @@ class Poller:
         move = plan_move(history, moved_to, now) if isinstance(outcome, Answered) else None
         await self._feeds.update(feed.id, {**fields, **fields_of(outcome, plan, move, due.asked, now)})
         result = _result(feed, outcome, plan, label)
+        POLLS.labels(result.outcome).inc()
+        _log(result)
         if move is not None and move.move and move.moved_to is not None and self._mover is not None:
             moved = await self._mover.move(feed, move.moved_to, now)
             return replace(result, host=moved.host, next_poll=None if moved.merged_into else result.next_poll)
@@ -270,9 +271,9 @@ def _result(feed: FeedRecord, outcome: Outcome, plan: PollPlan, label: str) -> P
             )
 
 
-def _log(feed: FeedRecord, result: PollResult) -> None:
-    entry = log.bind(feed=feed.id, url=mask_credentials(feed.url), outcome=result.outcome)
+def _log(result: PollResult) -> None:
+    entry = log.bind(outcome=result.outcome, next_poll=result.next_poll)
     if result.failed:
-        entry.warning("feed could not be polled", detail=result.detail, next_poll=result.next_poll)
+        entry.warning("feed could not be polled", detail=result.detail)
     else:
-        entry.info("feed polled", new=result.new, updated=result.updated, next_poll=result.next_poll)
+        entry.info("feed polled", new=result.new, updated=result.updated)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -124,6 +125,41 @@ async def test_killed_between_any_two_steps(
             assert record is not None
             assert record.body_hash
             assert not await it.items.pending(feed_id)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the write", "after the write"])
+async def test_a_worker_killed_at_any_step_of_a_turn(real_redis: Redis, after: bool) -> None:
+    """Lease, poll, plan and hand-back: whatever was cut off, after the lease the feed is polled and planned again."""
+    killing = Killing(real_redis)
+    async with publisher() as site, world(killing) as it:
+
+        async def ready() -> str:
+            await _empty(real_redis)
+            site.serve_document("/feed", rss(dated(12)))
+            return (await it.follow(site.url("/feed", "blog.test"))).id
+
+        await ready()
+        begun = killing.trips
+        await it.worker.run_once()
+        steps = killing.trips - begun
+        wanted = await _state(it)
+        for step in range(1, steps + 1):
+            feed_id = await ready()
+            killing.kill_at, killing.after = killing.trips + step, after
+            with contextlib.suppress(KilledError):
+                await it.worker.run_once()
+            killing.kill_at = None
+            it.clock.advance(61)
+            await it.worker.run_once()
+            assert await _state(it) == wanted, f"killed at step {step} of {steps}"
+            record = await it.feeds.get(feed_id)
+            assert record is not None
+            assert record.next_poll is not None
+            assert record.next_poll > it.clock()
+            site.serve_document("/feed", rss(dated(13)))
+            it.clock.advance(25 * 3600)
+            assert await it.worker.run_once() == 1, f"not scheduled after step {step} of {steps}"
+            assert len(await it.rows()) == 13
 
 
 async def test_a_worker_that_dies_gives_its_hosts_back(real_redis: Redis) -> None:

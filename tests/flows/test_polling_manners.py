@@ -189,6 +189,36 @@ async def test_a_feed_moves_to_one_that_is_known(redis: Redis) -> None:
         assert site.count("/old") == asked
 
 
+async def test_a_move_between_two_feeds_of_one_channel(redis: Redis) -> None:
+    """Who follows the old and the new address in one channel ends with one subscription and every post once."""
+    async with publisher() as site, world(redis) as it:
+        new = site.url("/new", "blog.test")
+        site.serve_document("/old", rss(dated(3)))
+        site.serve_document("/new", rss(dated(3)))
+        old = await it.follow(site.url("/old", "blog.test"))
+        known = await it.follow(new)
+        await it.worker.run_once()
+        await it.worker.run_once()
+        site.serve("/old", Answer(status=301, headers=[("Location", new)]))
+        await _poll_thrice_over_a_day(it, old)
+        subscriptions = await it.channels.subscriptions("alice", "home")
+        assert [subscription.feed for subscription in subscriptions] == [known.id]
+        assert len(await it.rows()) == 3
+
+
+async def test_a_feed_does_not_move_to_one_that_has_gone(redis: Redis) -> None:
+    """As long as the redirect brings news it is followed."""
+    async with publisher() as site, world(redis) as it:
+        new = await it.follow(site.serve("/new", Answer(status=410)), "bob")
+        await it.poll(new)
+        site.serve("/old", Answer(status=301, headers=[("Location", "/new")]))
+        site.serve_document("/new", rss(dated(3)))
+        old = await it.follow(site.url("/old"))
+        await _poll_thrice_over_a_day(it, old)
+        assert await it.feeds.subscribers(old.id) == [("alice", "home")]
+        assert len(await it.rows()) == 3
+
+
 async def test_a_bug_in_one_poll_stops_nothing(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception that nobody expected is logged, shown as the feed's failure, and backs off like one."""
     async with publisher() as site, world(redis) as it:

@@ -1,0 +1,28 @@
+"""From settings to manners."""
+
+from __future__ import annotations
+
+from microsub.config.backend import FeedPolicy, HostPolicy, InstanceSettings, Polling
+from microsub.pipeline.policy import host_manners, poll_policy
+
+SETTINGS = InstanceSettings(
+    polling=Polling(min_interval=600, max_interval=7200, host_interval=2, host_concurrency=1),
+    hosts={"own.test": HostPolicy(interval=0, concurrency=8), "half.test": HostPolicy(concurrency=2)},
+    feeds={"HTTP://Demo.Test:80/feed": FeedPolicy(interval=5), "http://ttl.test/": FeedPolicy(ttl=60)},
+)
+
+
+def test_hosts() -> None:
+    """What a host's own setting leaves open, the instance's says."""
+    assert [
+        (manners.interval, manners.concurrency)
+        for manners in (host_manners(SETTINGS, host) for host in ("own.test", "half.test", "other.test"))
+    ] == [(0, 8), (2, 2), (2, 1)]
+
+
+def test_feeds() -> None:
+    """A feed's fixed interval is found under any spelling of its address; bounds are the instance's."""
+    assert poll_policy(SETTINGS, "http://demo.test/feed").fixed == 5
+    assert poll_policy(SETTINGS, "http://ttl.test/").fixed is None
+    plain = poll_policy(SETTINGS, "http://else.test/")
+    assert (plain.least, plain.most, plain.fixed, plain.cap) == (600, 7200, None, 2 * 86400)
