@@ -39,6 +39,7 @@ from microsub.services.reading import Reading
 from microsub.services.retention import Retention
 from microsub.services.rules import RuleBook
 from microsub.services.search import Search
+from microsub.store import keys
 from microsub.store.accounts import Accounts
 from microsub.store.applied import Applied
 from microsub.store.channels import Channels
@@ -215,7 +216,10 @@ async def running_worker(settings: Settings, stores: Stores, *, grace: float) ->
 
 
 async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> list[PollReport]:
-    """Poll the followed feeds at `urls`, or all of them, and return when all are done. Raises NotFound for a stranger."""
+    """Poll the followed feeds at `urls`, or all of them, and return when all are done.
+
+    Raises NotFound for a URL that nobody follows.
+    """
     async with open_worker(settings, stores) as worker:
         ids: list[str] = []
         for url in urls:
@@ -241,7 +245,7 @@ def retention(stores: Stores) -> Retention:
 @contextlib.asynccontextmanager
 async def open_app(settings: Settings, stores: Stores, config: Configuration) -> AsyncIterator[ASGIApp]:
     """The ASGI application with its cache of items."""
-    tracker = Tracker(stores.url, prefix="item:")
+    tracker = Tracker(stores.url, keys.ITEM_PREFIX)
     cache = ItemCache(stores.items, tracker, max_bytes=settings.item_cache_mb * 1024 * 1024)
     async with open_fetcher(settings) as fetcher:
         try:
@@ -254,7 +258,14 @@ def _services(stores: Stores, cache: ItemCache, fetcher: Fetcher, config: Config
     directory = Directory(stores.feeds, stores.in_force.instance_now)
     return Services(
         accounts=stores.accounts,
-        reading=Reading(stores.channels, stores.timelines, stores.feeds, stores.items, cache),
+        reading=Reading(
+            stores.channels,
+            stores.timelines,
+            stores.feeds,
+            stores.items,
+            cache,
+            style=stores.in_force.unread_style,
+        ),
         curating=Curating(stores.channels, stores.feeds),
         following=following(stores),
         rules=RuleBook(stores.rules, stores.channels),
