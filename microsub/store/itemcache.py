@@ -67,16 +67,10 @@ class ItemCache:
         """The wire JSON of these items, None where an item is gone. At most one round trip, none where all is kept."""
         if self._flush_at is not None:
             self._flush_when_due(self._flush_at)
-        kept = self._kept
-        found: list[bytes | None] = []
-        missing: list[str] = []
-        for item_id in ids:
-            data = kept.get(item_id)
-            if data is None:
-                missing.append(item_id)
-            else:
-                kept.move_to_end(item_id)
-            found.append(data)
+        found: list[bytes | None] = list(map(self._kept.get, ids))
+        missing = [item_id for item_id, data in zip(ids, found, strict=True) if data is None] if None in found else []
+        for item_id in ids if not missing else set(ids).difference(missing):
+            self._kept.move_to_end(item_id)
         if not missing:
             return found
         read = dict(zip(missing, await self._read(missing), strict=True))
