@@ -25,7 +25,7 @@ if #uids == 0 then return { 'channel' } end
 
 local limit = tonumber(ARGV[1])
 local upward = ARGV[2] == 'before'
-local block = math.min(limit + 1, math.max(8, math.ceil(3 * limit / #uids)))
+local block = math.min(limit + 1, math.max(2, math.ceil(3 * limit / #uids)))
 local same = ARGV[7] == ARGV[8]
 local streams = {}
 local older = false
@@ -60,7 +60,6 @@ end
 
 for _, uid in ipairs(uids) do
   local stream = { uid = uid, key = (string.gsub(ARGV[7], '%*', uid)), next = 0, rows = {}, at = 1 }
-  stream.unread = (string.gsub(ARGV[8], '%*', uid))
   if ARGV[2] ~= '' then
     local before, stands = place(stream.key, ARGV[3], ARGV[4])
     stream.next = before + (upward and 0 or stands)
@@ -86,7 +85,7 @@ while #streams > 0 do
   local left = {}
   for _, stream in ipairs(streams) do
     if stream.id == row.id then
-      if row.flag == '0' and (same or redis.call('ZSCORE', stream.unread, row.id)) then
+      if row.flag == '0' and (same or redis.call('ZSCORE', (string.gsub(ARGV[8], '%*', stream.uid)), row.id)) then
         row.uid = stream.uid
         row.flag = '1'
       end

@@ -30,27 +30,33 @@ if id ~= '' and score == '' then
   if score == '' then return { gone and 'gone' or 'unknown' } end
 end
 
-local function mark(ids)
-  for _, sets in ipairs(all) do
-    local unread = redis.call('ZMSCORE', sets.unread, unpack(ids))
-    for i, one in ipairs(ids) do
-      if unread[i] then
-        redis.call('ZREM', sets.unread, one)
-        redis.call('ZADD', sets.read, now, one)
-      end
-    end
-  end
-end
-
-local count = 0
+-- The batch, each id once, although several channels may hold it.
+local ids, taken = {}, {}
 for _, sets in ipairs(all) do
   if left == 0 then break end
   local first = id == '' and 0 or (place(sets.unread, score, id))
-  local ids = redis.call('ZREVRANGE', sets.unread, first, first + left - 1)
-  if #ids > 0 then
-    mark(ids)
-    count = count + #ids
-    left = left - #ids
+  for _, one in ipairs(redis.call('ZREVRANGE', sets.unread, first, first + left - 1)) do
+    left = left - 1
+    if not taken[one] then
+      taken[one] = true
+      ids[#ids + 1] = one
+    end
   end
 end
-return { '', count, left == 0 and 1 or 0, score }
+if #ids == 0 then return { '', 0, 0, score } end
+
+for _, sets in ipairs(all) do
+  local marks, out = {}, {}
+  for i, at in ipairs(redis.call('ZMSCORE', sets.unread, unpack(ids))) do
+    if at then
+      out[#out + 1] = ids[i]
+      marks[#marks + 1] = now
+      marks[#marks + 1] = ids[i]
+    end
+  end
+  if #out > 0 then
+    redis.call('ZREM', sets.unread, unpack(out))
+    redis.call('ZADD', sets.read, unpack(marks))
+  end
+end
+return { '', #ids, left == 0 and 1 or 0, score }
