@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 import pytest
+import structlog.testing
 
 from microsub.pipeline.poll import PollResult
 from microsub.store.port import Redis
 from tests.support.polling import World, dated, rss, world
 from tests.support.web import Publisher, publisher
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """Dozens of tracebacks that nobody reads take seconds to draw."""
+    with structlog.testing.capture_logs():
+        yield
 
 
 class KilledError(BaseException):
