@@ -171,13 +171,14 @@ def _reject(verb: str, action: str, params: Params) -> NoReturn:
         raise NotImplementedHere("'action' can't be 'events' yet: this server has no event stream")
     if action not in ACTIONS:
         raise NotImplementedHere(f"'action' is unknown: found '{shown(action)}', expected one of {', '.join(ACTIONS)}")
+    methods = [m for v, a, m in TABLE if a == action and m and v == verb]
+    if methods and not method:
+        raise missing("method", f"one of {', '.join(methods)} for a {verb} of action={action}")
     verbs = [v for v, a, m in TABLE if a == action and m == method]
     if verbs:
         what = f"action={action}" + (f" with method={method}" if method else "")
         raise InvalidRequest(f"the HTTP method doesn't fit {what}: found {verb}, expected {' or '.join(verbs)}")
     methods = [m for _, a, m in TABLE if a == action and m]
-    if not method:
-        raise missing("method", f"one of {', '.join(methods)} for a {verb} of action={action}")
     if not methods:
         raise NotImplementedHere(f"'method' is unknown: found '{shown(method)}', expected none for action={action}")
     raise NotImplementedHere(f"'method' is unknown: found '{shown(method)}', expected one of {', '.join(methods)}")

@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+import structlog
+
 from microsub.errors import InvalidRequest, ParseError
 from microsub.fetch import PAGE_ACCEPT, Fetched, FetchFailed, FetchRequest, FetchResult
 from microsub.formats.discovery import FeedLink, common_paths, discover
@@ -24,11 +26,19 @@ from microsub.services.directory import Directory, ListedFeed
 from microsub.store.feeds import Feeds
 
 PREVIEW_ITEMS = 20
+SEARCH_SECONDS = 25.0
+"""A search may ask many addresses in turn; a reader waits for one reply."""
+
+PREVIEW_SECONDS = 40.0
+
 MAX_PATHS = 6
 """How many usual places of feeds are tried on a site whose page names none."""
 
 _DOMAIN = re.compile(r"(?:[^\s/?#@:.]+\.)+[^\s/?#@:.\d][^\s/?#@:.]+(?::\d{1,5})?(?:[/?#]\S*)?\Z")
 _LOCAL = re.compile(r"(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?(?:[/?#]\S*)?\Z")
+
+
+log = structlog.get_logger(__name__)
 
 
 class Fetching(Protocol):
@@ -49,10 +59,14 @@ class Search:
 
     async def feeds(self, query: str, now: float) -> list[FeedLink]:
         """The feeds behind a URL or a bare domain; for words, those of the directory. Nothing found is no error."""
-        for address in addresses(query):
-            found = await self._discover(address)
-            if found:
-                return found
+        try:
+            async with asyncio.timeout(SEARCH_SECONDS):
+                for address in addresses(query):
+                    found = await self._discover(address)
+                    if found:
+                        return found
+        except TimeoutError:
+            log.info("search took too long", seconds=SEARCH_SECONDS)
         if "://" in query:
             return []
         return [_link(feed) for feed in await self._directory.find(query, now)]
@@ -62,6 +76,14 @@ class Search:
 
         Raises InvalidRequest when there is none or the document can't be had.
         """
+        try:
+            async with asyncio.timeout(PREVIEW_SECONDS):
+                return await self._preview(url, now)
+        except TimeoutError:
+            where = mask_credentials(url)
+            raise InvalidRequest(f"'url' can't be read: found no answer in time at {where}, expected a feed") from None
+
+    async def _preview(self, url: str, now: float) -> list[dict[str, Any]]:
         document = await self._get(url)
         if not isinstance(document, Fetched):
             found = document.detail if isinstance(document, FetchFailed) else "no document"

@@ -179,4 +179,4 @@ async def test_missing_parameters_are_named(alice: Reader) -> None:
         reply = await alice.post(400, action="timeline", method=method, channel="home")
         assert "'entry' is missing" in reply["error_description"]
     reply = await alice.post(400, action="timeline", channel="home")
-    assert "method" in reply["error_description"]
+    assert "'method' is missing: found nothing, expected one of mark_read" in reply["error_description"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
 
 from microsub.config.backend import FeedConfig, InstanceSettings
 from microsub.errors import InvalidRequest
+from microsub.fetch import FetchRequest, FetchResult
+from microsub.services import search
 from microsub.services.search import addresses
 from microsub.store.port import Redis
 from tests.support.polling import dated, rss
@@ -184,3 +187,23 @@ async def test_errors_of_a_preview_show_no_password(server: Instance) -> None:
         await server.services.search.preview("https://ann:sesame@nowhere.example/", server.now)
     assert "sesame" not in caught.value.description
     assert_no_null(json.loads(json.dumps({"text": caught.value.description})))
+
+
+@pytest.mark.parametrize("action", ["search", "preview"])
+async def test_a_site_that_does_not_answer_is_given_up(
+    server: Instance, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    """However many addresses there are to ask: the reader gets a reply."""
+
+    async def hang(_request: FetchRequest) -> FetchResult:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(server.web, "fetch", hang)
+    monkeypatch.setattr(search, "SEARCH_SECONDS", 0.01)
+    monkeypatch.setattr(search, "PREVIEW_SECONDS", 0.01)
+    alice = await server.reader("alice")
+    if action == "search":
+        assert await alice.get(action="search", query=SITE) == {"results": []}
+    else:
+        assert "in time" in (await alice.get(400, action="preview", url=SITE))["error_description"]

@@ -1,0 +1,68 @@
+"""What the log says of requests: little, and nothing secret."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import LogCapture
+
+from microsub.api import microsub as endpoint
+from tests.support.readers import ENDPOINT, Instance, Reader
+
+
+@pytest.fixture
+def lines() -> Any:
+    """The log of the test, with what is bound to its request."""
+    capture = LogCapture()
+    before = structlog.get_config()["processors"]
+    structlog.configure(processors=[structlog.contextvars.merge_contextvars, capture])
+    yield capture.entries
+    structlog.configure(processors=before)
+
+
+async def test_a_success_is_not_logged(alice: Reader, lines: list[dict[str, Any]]) -> None:
+    """Thousands a second would bury the rest."""
+    await alice.get(action="channels")
+    await alice.post(action="channels", name="x")
+    assert lines == []
+
+
+async def test_a_refused_request_is_one_line(alice: Reader, server: Instance, lines: list[dict[str, Any]]) -> None:
+    """With its request id, and neither token nor parameters."""
+    params = {"action": "follow", "channel": "home", "url": "ftp://u:sesame@x/", "access_token": alice.token}
+    response = await server.client.post(ENDPOINT, params=params)
+    (line,) = lines
+    assert line["event"] == "request refused"
+    assert line["log_level"] == "info"
+    assert (line["status"], line["code"], line["action"]) == (400, "invalid_request", "follow")
+    assert line["request_id"] == response.headers["x-request-id"]
+    assert "sesame" not in str(line)
+    assert alice.token not in str(line)
+
+
+async def test_a_bug_is_an_error_with_its_traceback(
+    alice: Reader, server: Instance, lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the reply names the request under which to look for it."""
+
+    async def broken(*_: Any) -> Any:
+        raise KeyError("sesame")
+
+    monkeypatch.setattr(server.redis, "script", broken)
+    response = await server.client.get(ENDPOINT, params={"action": "channels"}, headers=alice.headers)
+    (line,) = lines
+    assert (line["log_level"], line["event"]) == ("error", "request failed")
+    assert isinstance(line["exc_info"], KeyError)
+    assert line["request_id"] == response.headers["x-request-id"]
+
+
+async def test_a_slow_request_is_a_line(
+    alice: Reader, lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At info, with its duration."""
+    monkeypatch.setattr(endpoint, "SLOW_SECONDS", -1.0)
+    await alice.get(action="channels")
+    (line,) = lines
+    assert (line["event"], line["action"], line["log_level"]) == ("slow request", "channels", "info")
