@@ -16,17 +16,19 @@ from microsub.conformance.checks import (
     paging,
     reading,
     removing,
+    replies,
     revisions,
     rules,
     scopes,
+    tokens,
     transport,
 )
 from microsub.conformance.requirement import Requirement
 
 CHAPTERS = (
     transport.transport,
-    transport.tokens,
-    transport.replies,
+    tokens.tokens,
+    replies.replies,
     errors.errors,
     channels.channels,
     following.following,

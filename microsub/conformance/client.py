@@ -110,9 +110,7 @@ class Client:
         endpoint: str | None = None,
     ) -> Reply:
         """Send exactly this, with the token in its header unless `token` is False; the one door to the server."""
-        url = endpoint or self.endpoint
-        if query:
-            url += ("&" if "?" in url else "?") + urlencode(query)
+        url = _with_query(endpoint or self.endpoint, query)
         sent = httpx.Headers({"Accept": "application/json"})
         if token:
             sent["Authorization"] = f"Bearer {self.token}"
@@ -128,7 +126,7 @@ class Client:
 
     def opening(self, query: Pairs, headers: Mapping[str, str]) -> tuple[int, str, bytes]:
         """Status, content type and the first bytes of a reply that may never end, such as a stream of events."""
-        url = f"{self.endpoint}?{urlencode(query)}"
+        url = _with_query(self.endpoint, query)
         sent = httpx.Headers({"Authorization": f"Bearer {self.token}", **headers})
         started = time.monotonic()
         with self._http.stream("GET", url, headers=sent) as response:
@@ -160,6 +158,12 @@ class Client:
                 seconds=time.monotonic() - started,
             )
         )
+
+
+def _with_query(url: str, query: Pairs) -> str:
+    if not query:
+        return url
+    return url + ("&" if "?" in url else "?") + urlencode(query)
 
 
 class Trail:

@@ -29,7 +29,8 @@ def uids(w: World) -> list[Any]:
 @channels.requirement("list")
 def list_(w: World) -> None:
     """The list gives 'uid' and 'name' of each channel as strings."""
-    w.channel()
+    uid = w.channel()
+    expect(uid in uids(w), "the channel that was made in the list", uids(w))
     for entry in listed(w):
         for name in ("uid", "name"):
             expect(isinstance(entry.get(name), str), f"a string '{name}' in every channel", entry)
