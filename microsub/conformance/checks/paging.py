@@ -250,7 +250,7 @@ def insertion(w: World) -> None:
 
 @paging.requirement("insertion-between", source=DESIGN)
 def insertion_between(w: World) -> None:
-    """So it does while items of times in between arrive."""
+    """A walk visits what was there at its start once while items of times in between arrive."""
     channel, items = w.filled(w.blogs.ties)
     w.fill(channel, w.blogs.fresh)
 
