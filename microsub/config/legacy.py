@@ -125,10 +125,11 @@ def _uid(text: str, taken: set[str]) -> str:
 
 
 def _feeds(feeds: _Object, key: str) -> list[Any]:
-    listed = feeds.value.get(key) or []
+    listed = feeds.value.get(key)
     path = (*feeds.path, key)
     if not isinstance(listed, list):
-        feeds.wrong(path, listed, "a list")
+        if listed is not None:
+            feeds.wrong(path, listed, "a list")
         return []
     urls: dict[str, Any] = {}
     for index, part in enumerate(listed):

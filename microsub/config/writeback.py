@@ -1,7 +1,6 @@
 """The other direction: backend.json as it should be, so that it says what the stores hold.
 
-Pure. Only what differs is touched: the order of keys, unknown keys and `${…}` stay, and so does every channel that is
-only a removed one's trace in the file of a disabled user.
+Pure. Only what differs is touched: the order of keys, unknown keys and `${…}` stay, and so do users that are disabled.
 """
 
 from __future__ import annotations
@@ -58,6 +57,8 @@ class _Editor:
     def user(self, raw: dict[str, Any], file: UserConfig, now: UserConfig) -> None:
         if now.me != file.me:
             raw["me"] = escape(now.me)
+            if not now.me:
+                del raw["me"]
         self.rules(raw, file, now)
         entries = {channel.uid: entry for channel, entry in zip(file.channels, raw.get("channels", ()), strict=True)}
         uids = [channel.uid for channel in now.channels]

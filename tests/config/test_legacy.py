@@ -1,0 +1,159 @@
+"""The single-user file of the Go server, as it is and upgraded."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from microsub.config.backend import ChannelConfig, FeedConfig
+from microsub.config.document import Report, examine
+from microsub.config.legacy import is_legacy, upgrade, user_name
+
+A, B = "https://a.example/feed", "https://b.example/feed"
+
+OLD: dict[str, Any] = {
+    "Channels": {
+        "0001": {"uid": "0001", "name": "Tech", "unread": 12},
+        "home": {"uid": "home", "name": "Home", "unread": {"type": 1}},
+        "notifications": {"uid": "notifications", "name": "Notifications"},
+    },
+    "Feeds": {
+        "home": [{"type": "feed", "url": A}, {"type": "feed", "url": B, "name": "Bee"}],
+        "0003": [{"type": "feed", "url": A}, {"type": "feed", "url": "https://A.example:443/feed"}],
+    },
+    "Settings": {"home": {"ExcludeRegex": "spam", "IncludeRegex": "", "ExcludeType": ["like", ""], "ChannelType": "x"}},
+    "NextUID": 4,
+    "Me": "https://www.alice.example/me",
+    "TokenEndpoint": "https://tokens.example/",
+    "AuthEnabled": True,
+}
+
+
+def look(document: Any, **environ: str) -> Report:
+    return examine(json.dumps(document, indent=1).encode(), "old.json", environ)
+
+
+def test_everything_in_it_is_taken_over() -> None:
+    """Channels with their uids in order, feeds and their names, filters, site and token endpoint."""
+    report = look(OLD)
+    assert (report.problems, report.warnings) == ((), ())
+    assert report.document
+    assert report.document.legacy
+    [user] = report.document.backend.users.values()
+    assert (user.name, user.me, user.token_endpoint) == (
+        "www-alice-example", "https://www.alice.example/me", "https://tokens.example/",
+    )  # fmt: skip
+    assert user.channels == (
+        ChannelConfig("0001", "Tech"),
+        ChannelConfig(
+            "home",
+            "Home",
+            (FeedConfig(A), FeedConfig(B, "Bee")),
+            filters={"exclude_regex": "spam", "exclude_types": ["like"]},
+        ),
+        ChannelConfig("0003", "0003", (FeedConfig(A),)),
+    )
+
+
+def test_keys_are_found_in_any_case() -> None:
+    """As Go finds them, in nested objects too."""
+
+    def shout(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {
+                key if key in {"0001", "home", "0003", "notifications"} else key.upper(): shout(part)
+                for key, part in value.items()
+            }
+        return [shout(part) for part in value] if isinstance(value, list) else value
+
+    assert upgrade(shout(OLD)) == upgrade(OLD)
+
+
+def test_an_upgraded_file_is_todays_and_means_the_same() -> None:
+    """Upgrading is writing down what is done with the old file anyway; doing it again changes nothing."""
+    new = upgrade(OLD)
+    assert not is_legacy(new)
+    assert upgrade(new) == new
+    before, after = look(OLD).document, look(new).document
+    assert before
+    assert after
+    assert before.backend == after.backend
+
+
+@pytest.mark.parametrize(
+    ("me", "name"),
+    [
+        ("https://alice.example/", "alice-example"),
+        ("http://alice.example:8080/x", "alice-example"),
+        ("", "default"),
+        ("no url", "default"),
+        ("https://[::1]/", "1"),
+        ("https://[", "default"),
+    ],
+)
+def test_the_user_is_named_after_the_site(me: str, name: str) -> None:
+    """By its host, in what a user name may hold."""
+    assert user_name(me) == name
+
+
+@pytest.mark.parametrize(
+    ("document", "old"),
+    [
+        ({"Channels": {}}, True),
+        ({"feeds": {}}, True),
+        ({"me": "https://a.example/"}, True),
+        ({"users": {}, "me": "x"}, False),
+        ({"Settings": {}}, False),
+        ({}, False),
+        ([], False),
+    ],
+)
+def test_which_form_a_file_has(document: Any, old: bool) -> None:
+    """Today's has users or nothing; `settings` alone is today's too."""
+    assert is_legacy(document) is old
+
+
+def test_strange_uids_become_usable_ones() -> None:
+    """What the protocol can't carry is replaced, and nothing is lost."""
+    channels = {uid: {"name": uid} for uid in ("a b", "a-b", "global", "ü", "Home")}
+    new = upgrade({"Channels": channels})
+    assert [channel["uid"] for channel in new["users"]["default"]["channels"]] == [
+        "a-b", "a-b-2", "global-2", "channel", "Home",
+    ]  # fmt: skip
+    assert look({"Channels": channels}).ok
+
+
+def test_variables_stay_variables() -> None:
+    """They are expanded when the file is read, never when it is upgraded."""
+    document = {"Feeds": {"home": [{"url": "${FEED}"}, {"url": "https://${HOST}/"}]}}
+    assert upgrade(document)["users"]["default"]["channels"][0]["feeds"] == ["${FEED}", "https://${HOST}/"]
+    report = look(document, FEED=A, HOST="h.example")
+    assert report.document
+    feeds = report.document.backend.users["default"].channels[0].feeds
+    assert feeds == (FeedConfig(A), FeedConfig("https://h.example/"))
+
+
+@pytest.mark.parametrize(
+    ("document", "error"),
+    [
+        ({"Channels": []}, "old.json: Channels (line 2): found a list, expected an object"),
+        ({"Feeds": {"home": {}}}, "old.json: Feeds.home (line 3): found an object, expected a list"),
+        (
+            {"Feeds": {"home": [{"url": "nope"}]}},
+            "old.json: Feeds.home[0] (line 4): found 'nope', expected a feed with an http or https URL",
+        ),
+        ({"Me": 7}, "old.json: Me (line 2): found the number 7, expected text"),
+    ],
+)
+def test_a_mistake_is_told_with_its_place_in_the_old_file(document: Any, error: str) -> None:
+    """Not with the place that it would have in a new one."""
+    assert [str(problem) for problem in look(document).problems] == [error]
+
+
+def test_switched_off_authentication_is_a_warning() -> None:
+    """Here it can't be switched off."""
+    assert look({"Channels": {}, "AuthEnabled": False}).warnings == (
+        "old.json: AuthEnabled (line 3): requests always need a token here",
+    )
