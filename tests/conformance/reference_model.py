@@ -15,7 +15,7 @@ from typing import Any
 from microsub.formats.identity import normalise_profile
 
 
-class Refused(Exception):  # noqa: N818
+class Refused(Exception):
     """A request that is answered with an error: status, code and description."""
 
     def __init__(self, status: int, code: str, description: str, **more: str) -> None:

@@ -89,7 +89,7 @@ async def _poll_with_news_and_edits(it: World, site: Publisher) -> None:
     await _poll(it, feed.id)
 
 
-class _Ready(Exception):  # noqa: N818
+class _Ready(Exception):
     """Where a scenario has come to the poll that is to be killed."""
 
     def __init__(self, feed_id: str) -> None:
