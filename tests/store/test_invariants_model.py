@@ -43,6 +43,7 @@ anywhere = st.sampled_from((*UIDS, "global"))
 feeds = st.sampled_from(FEEDS)
 urls = st.sampled_from((*AUTHORS[:2], "https://3.example/"))
 ids = st.integers(8, 31).map(str)
+limits = st.sampled_from((0, 0, 3, 5))
 some_ids = st.lists(ids, min_size=1, max_size=6)
 
 
@@ -90,14 +91,14 @@ class Machine(RuleBasedStateMachine):
         self.run(self.redis.aclose())
         self.loop.close()
 
-    @initialize(pairs=st.sets(st.tuples(uids, feeds), min_size=3))
-    def begin(self, pairs: set[tuple[str, str]]) -> None:
+    @initialize(pairs=st.sets(st.tuples(uids, feeds), min_size=3), first=st.sets(ids))
+    def begin(self, pairs: set[tuple[str, str]], first: set[str]) -> None:
         self.run(self.world.accounts.add_user(ANN, "", START))
         for uid in UIDS[1:]:
             self.run(self.world.channels.create(ANN, uid, START, uid))
         for uid, feed in sorted(pairs):
             self.follow(uid, feed)
-            self.deliver(uid, feed, list(self.model.items), 0, 2)
+            self.deliver(uid, feed, sorted(first), 0, 2)
 
     def tick(self) -> float:
         self.now += 1
@@ -123,7 +124,7 @@ class Machine(RuleBasedStateMachine):
         self.run(self.world.timelines.unfollow(ANN, uid, feed, now))
         self.model.unfollow(uid, feed)
 
-    @rule(uid=uids, feed=feeds, chosen=some_ids, limit=st.sampled_from((0, 0, 4)), fresh=st.integers(0, 3))
+    @rule(uid=uids, feed=feeds, chosen=some_ids, limit=limits, fresh=st.integers(0, 3))
     def deliver(self, uid: str, feed: str, chosen: list[str], limit: int, fresh: int) -> None:
         now = self.tick()
         mine = [one for one in dict.fromkeys(chosen) if self.model.feed_of[one] == feed]
@@ -131,13 +132,13 @@ class Machine(RuleBasedStateMachine):
         self.run(self.world.timelines.add(ANN, uid, feed, items, now=now, limit=limit, fresh=fresh))
         self.model.add(uid, feed, mine, now, limit, fresh)
 
-    @rule(feed=feeds, twice=st.booleans())
-    def poll(self, feed: str, twice: bool) -> None:
+    @rule(feed=feeds, limit=limits, twice=st.booleans())
+    def poll(self, feed: str, limit: int, twice: bool) -> None:
         """All items of a feed to all channels, as after a rebuild, and perhaps once more, as after a crash."""
         mine = [one for one in self.model.items if self.model.feed_of[one] == feed]
         for _ in range(1 + twice):
             for uid in UIDS:
-                self.deliver(uid, feed, mine, 0, 2)
+                self.deliver(uid, feed, mine, limit, 2)
 
     @rule(uid=anywhere, chosen=some_ids)
     def mark_read(self, uid: str, chosen: list[str]) -> None:
@@ -194,6 +195,11 @@ class Machine(RuleBasedStateMachine):
         for uid in UIDS:
             self.run(self.world.timelines.recheck(ANN, uid, known, self.tick()))
             self.model.settle(self.model.channels[uid], item)
+
+    @rule(item=ids)
+    def forget_copies(self, item: str) -> None:
+        """What is known of copies in other feeds ends some day; nothing comes back for that."""
+        self.model.items[item] = self.world.items.items[item] = replace(self.model.items[item], twins=())
 
     @rule(uid=uids, age=st.integers(0, 10))
     def expire_read(self, uid: str, age: int) -> None:
