@@ -5,6 +5,7 @@ Where the algorithm would fetch the author's page, the card keeps the address al
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from microsub.formats import mf2
@@ -14,18 +15,31 @@ from microsub.model.jf2 import Card
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a page says about people: the base of its links, its top-level items, and its `rel` links."""
+    """What a page says about people: the base of its links, its top-level items, and its `rel` links.
+
+    `people` maps each profile, in comparison form, to what the page's h-cards say about it.
+    """
 
     url: str
     base: str
     items: list[mf2.Node]
+    people: Mapping[str, Card]
     rel_author: tuple[str, ...] = ()
     rel_me: tuple[str, ...] = ()
 
-    def cards(self) -> list[mf2.Node]:
-        """Every h-card on the page, those standing alone first: they tend to be complete."""
-        top = [item for item in self.items if mf2.has_type(item, "h-card")]
-        return top + [item for item in mf2.walk(self.items) if mf2.has_type(item, "h-card") and item not in top]
+
+def people_on(items: list[mf2.Node], base: str) -> dict[str, Card]:
+    """Everybody with a profile among `items`, by profile; h-cards that stand alone first: they tend to be complete."""
+    found: dict[str, Card] = {}
+    for holder in ([item for item in items if mf2.has_type(item, "h-card")], mf2.walk(items)):
+        for item in holder:
+            if mf2.has_type(item, "h-card") and (card := mf2.card(item, base)) is not None:
+                for url in mf2.urls(item, "url", base) or ([card.url] if card.url else []):
+                    known = found.get(normalise_profile(url), Card())
+                    found[normalise_profile(url)] = replace(
+                        card, name=known.name or card.name, photo=known.photo or card.photo
+                    )
+    return found
 
 
 def author_of(item: mf2.Node, feed: mf2.Node | None, page: Page) -> Card | None:
@@ -46,13 +60,8 @@ def complete(card: Card, page: Page) -> Card:
     """`card` with what another h-card of this page knows about the same profile."""
     if card.url is None or (card.name and card.photo):
         return card
-    profile = normalise_profile(card.url)
-    for item in page.cards():
-        if profile in {normalise_profile(url) for url in mf2.urls(item, "url", page.base)}:
-            other = mf2.card(item, page.base)
-            if other is not None:
-                card = replace(card, name=card.name or other.name, photo=card.photo or other.photo)
-    return card
+    known = page.people.get(normalise_profile(card.url), Card())
+    return replace(card, name=card.name or known.name, photo=card.photo or known.photo)
 
 
 def representative(page: Page) -> Card | None:
@@ -60,7 +69,8 @@ def representative(page: Page) -> Card | None:
     here = normalise_profile(page.url)
     me = {normalise_profile(url) for url in page.rel_me}
     top = [item for item in page.items if mf2.has_type(item, "h-card")]
-    candidates = [(item, {normalise_profile(u) for u in mf2.urls(item, "url", page.base)}) for item in page.cards()]
+    cards = top + [item for item in mf2.walk(page.items) if mf2.has_type(item, "h-card")]
+    candidates = [(item, {normalise_profile(u) for u in mf2.urls(item, "url", page.base)}) for item in cards]
     for item, profiles in candidates:
         uids = {normalise_profile(u) for u in mf2.urls(item, "uid", page.base)}
         if here in profiles & uids:

@@ -58,12 +58,12 @@ def _decode_other(body: bytes, content_type: str | None) -> str:
     declared = _declared(body, content_type)
     said_utf8 = any(_codec(name) == "utf-8" for name in declared)
     # A document that says UTF-8, cut off or with a stray byte: keep it, lose the byte.
-    if said_utf8 and _mostly_utf8(body):
+    if said_utf8 and _mostly_utf8(body, tolerance=1):
         return body.decode("utf-8", "replace")
     for name in declared:
         if _codec(name) != "utf-8" and (text := _try(body, name)) is not None:
             return text
-    if _mostly_utf8(body):
+    if _mostly_utf8(body, tolerance=0.1):
         return body.decode("utf-8", "replace")
     return _try(body, _cyrillic(body) or "cp1252") or body.decode("latin-1")
 
@@ -80,23 +80,24 @@ def _declared(body: bytes, content_type: str | None) -> list[str]:
     return found
 
 
-def _mostly_utf8(body: bytes) -> bool:
-    """Whether valid multi-byte sequences outnumber the broken bytes clearly."""
+def _mostly_utf8(body: bytes, tolerance: float) -> bool:
+    """Whether there are at most `tolerance` broken bytes for each valid sequence beyond ASCII."""
     text = body[:200_000].decode("utf-8", "replace")
     broken = text.count("\ufffd")
-    return broken * 10 < sum(char > "\x7f" for char in text) - broken
+    return broken <= tolerance * (sum(char > "\x7f" for char in text) - broken)
 
 
 def _cyrillic(body: bytes) -> str | None:
-    """Which Cyrillic encoding this is, if many letters outside of tags are not ASCII: more than any Latin script has.
+    """Which Cyrillic encoding this is, if words outside of tags consist of letters that Latin scripts use singly.
 
     Lower-case letters, by far the most frequent ones, lie in the upper half of windows-1251 and the lower of KOI8-R.
     """
-    words = re.sub(rb"<[^>]*>|[^A-Za-z\x80-\xff]", b"", body[:200_000])
-    upper, lower = len(re.findall(rb"[\xe0-\xff]", words)), len(re.findall(rb"[\xc0-\xdf]", words))
-    if upper + lower < len(words) * 0.3 or not words:
+    letters = re.sub(rb"<[^<>]*>|[^A-Za-z\x80-\xff]", b" ", body[:200_000])
+    words = b"".join(re.findall(rb"[\xc0-\xff]{3,}", letters))
+    if not words or len(words) < 0.2 * len(letters.replace(b" ", b"")):
         return None
-    return "cp1251" if upper > lower else "koi8-r"
+    upper = sum(byte >= 0xE0 for byte in words)
+    return "cp1251" if upper * 2 > len(words) else "koi8-r"
 
 
 def _try(body: bytes, name: str) -> str | None:

@@ -120,7 +120,7 @@ def _contexts(item: mf2.Node, page: Page) -> dict[str, Entry | Card]:
                 if (person := mf2.card(value, page.base)) is not None:
                     found[target] = person
             else:
-                alone = Page(page.url, page.base, page.items)
+                alone = Page(page.url, page.base, page.items, page.people)
                 found[target] = finish(to_entry(value, None, alone))
     return found
 

@@ -11,7 +11,8 @@ import mf2py
 
 from microsub.errors import ParseError
 from microsub.formats import mf2
-from microsub.formats.authorship import Page, author_of, representative
+from microsub.formats.authorship import Page, author_of, people_on, representative
+from microsub.formats.depth import too_deep
 from microsub.formats.hentry import TYPES, to_entry
 from microsub.formats.raw import RawFeed
 from microsub.formats.urls import normalise_url, safe_url
@@ -21,7 +22,7 @@ from microsub.model.jf2 import Feed
 _PROMISE = re.compile(
     r"(?i)\bh-(?:feed|entry|event|cite|review|recipe|listing)\b|\bh(?:atom|feed|entry|review)\b|\bvevent\b"
 )
-MAX_PAGE = 4 * 1024 * 1024
+MAX_PAGE = 2 * 1024 * 1024
 
 warnings.filterwarnings("ignore", category=bs4.MarkupResemblesLocatorWarning)
 
@@ -34,6 +35,8 @@ def to_jf2(text: str, url: str) -> RawFeed:
     """
     if not _PROMISE.search(text):
         raise ParseError(url, "this page has no h-feed and no h-entry")
+    if too_deep(text):
+        raise ParseError(url, "this page nests its elements too deeply to be read")
     soup = bs4.BeautifulSoup(text[:MAX_PAGE], "html5lib")
     page, rels = _page(soup, url)
     feed, items = find_posts(page)
@@ -49,10 +52,12 @@ def _page(soup: bs4.BeautifulSoup, url: str) -> tuple[Page, dict[str, Any]]:
     # Without its fragment: an empty `href` means the page itself (RFC 3986, 5.2.2).
     parsed = mf2py.parse(doc=soup, url=url.partition("#")[0], filter_roots=True)
     rels: dict[str, Any] = parsed.get("rels", {})
+    items = parsed.get("items", [])
     page = Page(
         url,
         base or url,
-        parsed.get("items", []),
+        items,
+        people_on(items, base or url),
         tuple(u for value in rels.get("author", []) if (u := safe_url(value, url))),
         tuple(u for value in rels.get("me", []) if (u := safe_url(value, url))),
     )

@@ -12,9 +12,9 @@ from microsub.formats import html, jsonfeed, syndication
 from microsub.formats.encoding import decode
 from microsub.formats.normalise import normalise
 from microsub.formats.raw import RawFeed
+from microsub.formats.xmlfeed import after_prologue
 from microsub.model.jf2 import Feed
 
-_PROLOGUE = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE\b[^\[>]*(?:\[.*?\]\s*)?>)", re.S | re.I)
 _ROOT = re.compile(r"\s*<(?:[\w.-]{1,40}:)?([A-Za-z][\w.-]{0,40})")
 _SYNDICATION = frozenset({"rss", "rdf", "feed", "channel"})
 
@@ -52,10 +52,7 @@ def sniff(text: str, content_type: str | None) -> str | None:
     start = text.lstrip("\ufeff \t\r\n\0")
     if start[:1] == "{":
         return "json"
-    position = 0
-    while match := _PROLOGUE.match(start, position):
-        position = match.end()
-    root = _ROOT.match(start, position)
+    root = _ROOT.match(start, after_prologue(start))
     if root:
         return "syndication" if root[1].lower() in _SYNDICATION else "html"
     declared = (content_type or "").partition(";")[0].strip().lower()

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import nh3
 
+from microsub.formats.depth import too_deep
 from microsub.formats.urls import LINK, host_of, safe_url
 
 _INLINE = """a abbr b bdi bdo br cite code data del dfn em font i img ins kbd mark q rp rt ruby s samp small span strike
@@ -68,7 +69,8 @@ _PIXEL = re.compile(
     r" | (?:www\.)?facebook\.com/tr\b | (?:www\.)?google-analytics\.com | pixel\.[^/]+/ )"
     r" | /(?:piwik|matomo)\.php | [?&]rss_tracking= | /b\.gif\? | /(?:tracking_?)?pixel\.(?:gif|png)"
 )
-_NOSCRIPT = re.compile(r"(?is)<noscript\b[^>]*>(.*?)</noscript\s*>")
+_ANY_TAG = re.compile(r"<[^<>]*>")
+_NOSCRIPT = re.compile(r"(?is)<noscript\b[^<>]*>((?:(?!</?noscript\b).)*)</noscript\s*>")
 _ATTRIBUTE = re.compile(r'\s([a-z-]+)(?:="([^"]*)")?')
 _QUOTED = r'(?:[^>"]|"[^"]*")*'
 _IMAGE = re.compile(rf"<img\b({_QUOTED})>")
@@ -83,6 +85,8 @@ def clean_html(html: str, base: str) -> str:
     """
     if "<" not in html and "&" not in html:
         return entities.escape(html, quote=False).strip()
+    if too_deep(html):
+        html = entities.escape(entities.unescape(_ANY_TAG.sub(" ", html)), quote=False)
     if "noscript" in html or "NOSCRIPT" in html:
         html = _without_scripts(html)
     cleaned = _cleaner(base).clean(html)

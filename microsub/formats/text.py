@@ -13,6 +13,8 @@ _UNREAD = re.compile(r"(?is)<(script|style)\b[^>]*>.*?</\1\s*>|<!--.*?-->")
 _BREAK = re.compile(r" ?[\x01\x02\n][ \x01\x02\n]*")
 _SPACES = re.compile(r"  +")
 
+MAX_TITLE = 4000
+
 _LINE = "\x01"
 _PARAGRAPH = "\x02"
 _KEPT_SPACE = "\x03"
@@ -44,8 +46,8 @@ def html_to_text(html: str) -> str:
 
 
 def title_text(markup: str) -> str:
-    """A title that may hold markup, on one line."""
-    markup = _UNREAD.sub("", markup)
+    """A title that may hold markup, on one line. What no title is, is cut: a pattern could spend minutes on it."""
+    markup = _UNREAD.sub("", markup[:MAX_TITLE])
     return " ".join(entities.unescape(_TAG.sub(_tag, markup)).translate({1: " ", 2: " "}).split())
 
 

@@ -15,9 +15,7 @@ import idna
 WEB = frozenset({"http", "https"})
 LINK = frozenset({"http", "https", "mailto", "tel", "xmpp", "irc", "ircs", "gemini", "magnet", "geo", "sms", "matrix"})
 MAX_URL = 4096
-EXECUTABLE = re.compile(
-    r"(?i)[\s\x00-\x1f]*(?:j\s*a\s*v\s*a\s*s\s*c\s*r\s*i\s*p\s*t|vbscript|data|livescript|mocha)\s*:"
-)
+EXECUTABLE = re.compile(r"(?i)[\W_]*(?:j\s*a\s*v\s*a\s*s\s*c\s*r\s*i\s*p\s*t|vbscript|data|livescript|mocha)\s*:")
 """Text that must not get near a link, for the fields that may hold a URL and may hold anything else."""
 
 # Browsers drop tabs and newlines inside a URL, and controls and spaces around it, so "java\nscript:" runs there.

@@ -20,31 +20,65 @@ from feedparser.api import LooseFeedParser, StrictFeedParser
 
 Node = dict[str, Any]
 
-_DECLARATION = re.compile(r"\A\s*<\?xml[^>]*\?>")
-_DOCTYPE = re.compile(r"<!DOCTYPE\b[^\[>]*(?:\[.*?\]\s*)?>", re.S | re.I)
+_PROLOGUE = re.compile(r"\s*(?:<\?.*?\?>|<!--.*?-->|<!DOCTYPE\b[^\[>]*(?:\[.*?\]\s*)?>)", re.S | re.I)
 _INVALID = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 _REFERENCE = r"&(?!(?:amp|lt|gt|quot|apos);|#(?:9|10|13|3[2-9]|[4-9]\d|[1-9]\d{2,3}|x(?:[2-9a-cA-C][0-9a-fA-F]{1,3}));)"
 _NEEDS_REPAIR = re.compile(_REFERENCE)
-_REPAIR = re.compile(rf"<!\[CDATA\[.*?\]\]>|<!--.*?-->|{_REFERENCE}(?:(#?\w{{1,32}});)?", re.S)
+_REPAIR = re.compile(rf"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|{_REFERENCE}(?:(#?\w{{1,32}});)?", re.S)
+
+
+# Bodies may be long. In anything else a megabyte is an attack on the patterns that look for dates and addresses.
+_LONG = frozenset({"content", "description", "summary", "subtitle", "info", "rights", "fullitem", "body"})
+MAX_SHORT = 4000
 
 
 def read(text: str) -> tuple[list[Node], Node, str]:
     """Entries, channel and version (`rss20`, `atom10`, … or `""`) of a document, in feedparser's terms."""
     text = _stripped(text)
-    strict = StrictFeedParser("", None, "utf-8")
-    if _strictly(strict, _REPAIR.sub(_reference, text) if _NEEDS_REPAIR.search(text) else text):
-        parser = strict
-    else:
-        parser = _without_markup(LooseFeedParser("", None, "utf-8", {}))
+    parser: Any = _Strict("", None, "utf-8")
+    if not _strictly(parser, _REPAIR.sub(_reference, text) if _NEEDS_REPAIR.search(text) else text):
+        parser = _Loose("", None, "utf-8", {})
         parser.feed(text)
     return [dict(entry) for entry in parser.entries], dict(parser.feeddata), parser.version or ""
+
+
+def after_prologue(text: str) -> int:
+    """Where the root element begins: behind declarations, comments and the document type with all it declares."""
+    position = 0
+    while match := _PROLOGUE.match(text, position):
+        position = match.end()
+    return position
+
+
+class _Bounded:
+    """What both parsers of feedparser are told: no cleaning, no resolving, and short fields stay short."""
+
+    resolve_relative_uris = False
+    sanitize_html = False
+    elementstack: list[list[Any]]
+
+    def pop(self, element: str, strip_whitespace: int = 1) -> Any:
+        if element not in _LONG and self.elementstack and self.elementstack[-1][0] == element:
+            pieces = self.elementstack[-1][2]
+            if len(pieces) > 16 or (pieces and len(pieces[0]) > MAX_SHORT):
+                whole = "".join(p.decode("utf-8", "replace") if isinstance(p, bytes) else p for p in pieces)
+                self.elementstack[-1][2] = [whole[:MAX_SHORT]]
+        return super().pop(element, strip_whitespace)  # type: ignore[misc]
+
+
+class _Strict(_Bounded, StrictFeedParser):  # type: ignore[misc]
+    """For well-formed documents."""
+
+
+class _Loose(_Bounded, LooseFeedParser):  # type: ignore[misc]
+    """For all others."""
 
 
 def _strictly(parser: Any, text: str) -> bool:
     """Whether the document is well-formed; `parser` has read it then."""
     reader = _Reader(1, 1 << 20)
     reader.setFeature(handler.feature_external_ges, False)
-    reader.setContentHandler(_without_markup(parser))
+    reader.setContentHandler(parser)
     reader.setErrorHandler(parser)
     source = InputSource()
     source.setByteStream(io.BytesIO(text.encode("utf-8", "replace")))
@@ -64,19 +98,16 @@ class _Reader(ExpatParser):
         super().reset()
         self._parser.buffer_text = True
         self._parser.buffer_size = 1 << 18
+        self._parser.EntityDeclHandler = _refuse
 
 
-def _without_markup(parser: Any) -> Any:
-    parser.resolve_relative_uris = False
-    parser.sanitize_html = False
-    return parser
+def _refuse(*_: object) -> None:
+    raise SAXException("this document declares entities")
 
 
 def _stripped(text: str) -> str:
     """The document without declarations (so that no entity can be expanded) and without what XML forbids."""
-    text = _DECLARATION.sub("", text.lstrip("\ufeff \t\r\n\0"), count=1)
-    if "<!doctype" in text[:4096].lower():
-        text = _DOCTYPE.sub("", text, count=1)
+    text = text[after_prologue(text) :]
     return _INVALID.sub("", text) if _INVALID.search(text) else text
 
 

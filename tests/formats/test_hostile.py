@@ -1,0 +1,242 @@
+"""Whatever a publisher sends: `parse` answers with a feed or a ParseError, and nothing in a feed can run."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from selectolax.lexbor import LexborHTMLParser
+
+from microsub.errors import ParseError
+from microsub.formats.discovery import discover
+from microsub.formats.identity import identities, twin_identity
+from microsub.formats.parse import parse
+from microsub.formats.urls import EXECUTABLE
+from microsub.formats.wire import encode, to_wire
+from microsub.model.jf2 import Feed
+from tests.formats.test_cases import CASES
+
+URL = "https://reader.example/feed"
+URL_FIELDS = {
+    "url", "photo", "video", "audio", "syndication", "like-of", "repost-of", "bookmark-of", "in-reply-to", "featured",
+    "quotation-of",
+}  # fmt: skip
+LINK_SCHEMES = {"http", "https", "mailto", "tel", "xmpp", "irc", "ircs", "gemini", "magnet", "geo", "sms", "matrix"}
+SCHEMES = [
+    *(
+        "javascript:",
+        "JaVaScRiPt:",
+        "java\nscript:",
+        "\x01javascript:",
+        "\ufeffjavascript:",
+        "jav\tascript:",
+        " javascript:",
+    ),
+    *(
+        "&#106;avascript:",
+        "java&#x09;script:",
+        "javascript&colon;",
+        "vbscript:",
+        "data:text/html,",
+        "data:image/svg+xml,",
+    ),
+    *("//", "/", "http:", "https:///", "feed:", "https://a.example/?x=", "#", "//[", "https://["),
+]
+urls = st.builds(lambda scheme, rest: scheme + rest, st.sampled_from(SCHEMES), st.text(max_size=12))
+attributes = st.sampled_from(["href", "src", "srcset", "onclick", "style", "poster", "data-src", "cite", "xlink:href",
+                              "formaction", "action", "background", "width", "title", "alt", "srcdoc"])  # fmt: skip
+tags = st.sampled_from(["a", "img", "iframe", "script", "style", "svg", "math", "video", "source", "object", "embed",
+                        "form", "p", "div", "noscript", "template", "textarea", "title", "b", "table", "td", "select",
+                        "base", "meta", "xmp", "plaintext", "mtext", "mglyph", "annotation-xml", "desc"])  # fmt: skip
+
+
+@st.composite
+def markup(draw: st.DrawFn) -> str:
+    """HTML that tries to get something past the sanitiser."""
+    pieces = []
+    for _ in range(draw(st.integers(1, 8))):
+        tag = draw(tags)
+        pairs = draw(st.lists(st.tuples(attributes, urls), max_size=3))
+        quote = draw(st.sampled_from(['"', "'", ""]))
+        quoted = "".join(f" {name}={quote}{value}{quote}" for name, value in pairs)
+        pieces.append(draw(st.sampled_from([f"<{tag}{quoted}>", f"</{tag}>", f"<{tag}{quoted}/>", "<!--", "-->"])))
+        pieces.append(draw(st.text(max_size=6)))
+    return "".join(pieces)
+
+
+def assert_harmless(feed: Feed) -> None:
+    """No field and no attribute of `feed` holds anything but what a reader app may show as it is."""
+    for card in [feed.author] if feed.author else []:
+        assert_safe_address(card.url)
+    for address in (feed.home, feed.photo, feed.hub, feed.self_url):
+        assert_safe_address(address)
+    for entry in feed.entries:
+        assert entry.author is not None
+        assert entry.post_type
+        assert encode(entry, item_id="1", source="2").startswith(b'{"type":')
+        assert_wire(to_wire(entry))
+        twin_identity(entry)
+    assert len(identities(feed.entries)) == len(feed.entries)
+
+
+def assert_wire(value: Any, field: str = "") -> None:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if field == "refs":
+                assert_safe_address(key)
+            if key == "html":
+                assert_clean(inner)
+            else:
+                assert_wire(inner, key)
+    elif isinstance(value, list):
+        for inner in value:
+            assert_wire(inner, field)
+    elif field in URL_FIELDS:
+        assert_safe_address(value)
+
+
+def assert_safe_address(url: str | None) -> None:
+    if url is not None:
+        assert urlsplit(url).scheme in {"http", "https"}, url
+        assert urlsplit(url).hostname, url
+        assert not any(char in url for char in '"<>\\ \n\t'), url
+
+
+def assert_clean(html: str) -> None:
+    tree = LexborHTMLParser(html)
+    assert tree.body is not None
+    assert not tree.css("script,style,form,input,object,embed,base,meta,link,svg,math,template,frame,frameset")
+    for node in tree.body.css("*"):
+        for name, value in node.attributes.items():
+            assert not name.startswith("on"), html
+            assert name not in {"style", "srcdoc", "formaction", "background", "xlink:href", "action"}, html
+            scheme = (value or "").split(":")[0].lower()
+            if name in {"src", "poster", "cite"}:
+                assert scheme in {"http", "https"}, html
+            if name == "href":
+                assert scheme in LINK_SCHEMES, html
+            if name == "srcset":
+                assert all(part.split()[0].startswith("http") for part in (value or "").split(", ")), html
+    for frame in tree.css("iframe"):
+        assert "evil" not in (frame.attributes["src"] or "")
+
+
+def parse_or_none(body: bytes, content_type: str | None = None) -> Feed | None:
+    try:
+        return parse(body, URL, content_type)
+    except ParseError:
+        return None
+
+
+@given(
+    st.binary(max_size=400),
+    st.sampled_from([None, "text/html", "application/rss+xml; charset=utf-16", "x;charset=zlib"]),
+)
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_are_a_feed_or_a_parse_error(body: bytes, content_type: str | None) -> None:
+    """Random bytes never raise anything but ParseError, whatever HTTP says they are."""
+    if feed := parse_or_none(body, content_type):
+        assert_harmless(feed)
+    discover(body, URL, content_type, None)
+
+
+@given(st.sampled_from(CASES), st.data())
+@settings(max_examples=300, deadline=None)
+def test_a_damaged_document_is_a_feed_or_a_parse_error(path: Any, data: st.DataObject) -> None:
+    """Real documents with bytes lost, doubled and replaced stay harmless."""
+    body = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 6))):
+        at = data.draw(st.integers(0, max(0, len(body) - 1)))
+        length = data.draw(st.integers(0, 40))
+        other = data.draw(st.one_of(st.binary(max_size=12), st.just(bytes(body[at : at + 200]))))
+        body[at : at + length] = other
+    if feed := parse_or_none(bytes(body)):
+        assert_harmless(feed)
+
+
+@given(st.lists(urls, min_size=6, max_size=6), markup())
+@settings(max_examples=300, deadline=None)
+def test_nothing_from_rss_can_run(found: list[str], html: str) -> None:
+    """No link, guid, enclosure, image or body of an RSS document brings in code."""
+    link, guid, enclosure, image, thumbnail, home = (
+        u.replace("<", "").replace("&", "&amp;").replace('"', "") for u in found
+    )
+    document = f"""<rss version="2.0" xmlns:media="http://search.yahoo.com/mrss/"><channel><title>t</title>
+      <link>{home}</link><image><url>{image}</url></image><item>
+      <title>{html.replace("<", "&lt;")}</title><link>{link}</link>
+      <guid>{guid}</guid><enclosure url="{enclosure}" type="image/png"/><media:thumbnail url="{thumbnail}"/>
+      <category>{link}</category><author>{guid}</author>
+      <description><![CDATA[{html.replace("]]>", "")}]]></description></item></channel></rss>"""
+    if feed := parse_or_none(document.encode("utf-8", "replace")):
+        assert_harmless(feed)
+
+
+@given(st.lists(urls, min_size=6, max_size=6), markup())
+@settings(max_examples=150, deadline=None)
+def test_nothing_from_a_page_can_run(found: list[str], html: str) -> None:
+    """No property of an h-entry brings in code."""
+    link, photo, reply, author, uid, category = (u.replace('"', "") for u in found)
+    page = f"""<div class="h-entry"><a class="u-url" href="{link}">x</a><img class="u-photo" src="{photo}">
+      <a class="u-in-reply-to" href="{reply}"></a><a class="p-author h-card" href="{author}">me</a>
+      <a class="u-uid" href="{uid}"></a><a class="u-category" href="{category}"></a>
+      <div class="e-content">{html}</div></div>"""
+    if feed := parse_or_none(page.encode("utf-8", "replace")):
+        assert_harmless(feed)
+        assert not any(EXECUTABLE.match(word or "") for e in feed.entries for word in (e.uid, *e.category))
+
+
+def rss(body: str, extra: str = "") -> bytes:
+    return (
+        '<rss version="2.0"><channel><title>t</title><item><title>x</title>'
+        f"<description><![CDATA[{body}]]></description>{extra}</item></channel></rss>"
+    ).encode()
+
+
+LONG = 60_000
+SLOW = {
+    "nested": rss("<div>" * LONG),
+    "closed nesting": rss("<div>" * LONG + "</div>" * LONG),
+    "formatting": rss("<b><a>" * (LONG // 2)),
+    "noscript": rss("<noscript>" * (LONG // 2)),
+    "cdata": b"<rss><channel><item><title>&" + b"<![CDATA[" * LONG,
+    "comments": b"<rss><channel><item><title>&" + b"<!--" * LONG,
+    "address": rss("x", f"<author>{'a.' * LONG}</author>"),
+    "date": rss("x", f"<pubDate>{'1 ' * LONG}</pubDate>"),
+    "title": f"<rss><channel><title>{'&lt;script&gt;' * (LONG // 10)}&lt;/b&gt;</title></channel></rss>".encode(),
+    "page": b'<body class="h-feed">' + b"<div>" * (LONG // 2),
+    "items": b'<div class="h-entry"><a class="p-author" href="/a">x</a></div>' * 500,
+    "entities": b'<!DOCTYPE x [<!ENTITY a "'
+    + b"x" * 9999
+    + b'">]><rss><channel><title>'
+    + b"&a;" * LONG
+    + b"</title></channel></rss>",
+    "json": b'{"version":"https://jsonfeed.org/version/1","items":' + b"[" * LONG,
+}
+
+
+@pytest.mark.parametrize("name", SLOW)
+def test_no_document_takes_long(name: str) -> None:
+    """Documents made to cost time with the square of their size are read, or refused, in a few seconds."""
+    started = time.process_time()
+    parse_or_none(SLOW[name])
+    assert time.process_time() - started < 6
+
+
+def test_entities_are_not_expanded() -> None:
+    """What a document declares itself stays a name in the text."""
+    feed = parse(
+        b'<!DOCTYPE rss [<!ENTITY a "secret">]><rss version="2.0"><channel><title>x &a; y</title></channel></rss>',
+        URL,
+        None,
+    )
+    assert feed.name == "x &a; y"
+
+
+def test_a_body_that_names_a_file_opens_none() -> None:
+    """Bytes that look like a path or a URL are only bytes."""
+    for body in (b"/etc/hostname", b"file:///etc/hostname", b"http://127.0.0.1/"):
+        assert parse_or_none(body) is None

@@ -1,0 +1,142 @@
+"""What of foreign HTML stays, what goes, and how it reads as text."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from microsub.formats.normalise import content_of
+from microsub.formats.sanitise import clean_html, clean_srcset, text_to_html
+from microsub.formats.text import html_to_text, title_text
+
+BASE = "https://s.example/posts/1"
+
+
+@pytest.mark.parametrize(
+    ("html", "cleaned"),
+    [
+        ("plain & simple", "plain &amp; simple"),
+        ("a < b", "a &lt; b"),
+        ('<p class="x" style="color:red" id="y">kept</p>', "<p>kept</p>"),
+        ("<p>a<script>b</script><style>c</style>d</p>", "<p>ad</p>"),
+        ('<a href="../about">x</a>', '<a href="https://s.example/about" rel="noopener noreferrer">x</a>'),
+        ('<a href="#note">1</a>', '<a href="https://s.example/posts/1#note" rel="noopener noreferrer">1</a>'),
+        ('<a href="mailto:a@s.example">x</a>', '<a href="mailto:a@s.example" rel="noopener noreferrer">x</a>'),
+        ('<a href="javascript:x">x</a>', '<a rel="noopener noreferrer">x</a>'),
+        ('<img src="a.png" alt="A > B">', '<img src="https://s.example/posts/a.png" alt="A &gt; B">'),
+        ('<img src="data:image/png;base64,AA">', ""),
+        ('<img src="a.png" width="1" height="1">', ""),
+        ('<img src="a.png" height="0">', ""),
+        ('<img src="a.png" style="display: none">', ""),
+        ('<img src="https://pixel.wp.com/b.gif?host=x">', ""),
+        ('<img src="a.png" width="1" height="40">', '<img src="https://s.example/posts/a.png" width="1" height="40">'),
+        ('<img src="data:,x" data-src="a.png">', '<img src="https://s.example/posts/a.png">'),
+        ("<noscript><p>Read me</p></noscript>", "<p>Read me</p>"),
+        ('<iframe src="https://other.example/"><b>x</b></iframe>', ""),
+        ("<form>Name <input></form>", "Name"),
+        ("<tr><td>x</td></tr>", "x"),
+        ('<video src="v.mp4" autoplay></video>', '<video src="https://s.example/posts/v.mp4" controls=""></video>'),
+    ],
+)  # fmt: skip
+def test_html_becomes_harmless(html: str, cleaned: str) -> None:
+    """Structure stays; scripts, styles, handlers, trackers and foreign frames go; links become absolute."""
+    assert clean_html(html, BASE) == cleaned
+
+
+def test_known_players_keep_their_frame_and_lose_everything_in_it() -> None:
+    """A frame from the list is sandboxed; what stood between its tags could become markup elsewhere."""
+    cleaned = clean_html('<iframe src="//player.vimeo.com/video/1" onload=x><img src=x onerror=y></iframe>', BASE)
+    assert cleaned.startswith('<iframe src="https://player.vimeo.com/video/1" sandbox="')
+    assert cleaned.endswith("></iframe>")
+    assert "onerror" not in cleaned
+
+
+def test_cleaning_twice_changes_nothing() -> None:
+    """The result is a fixed point, so a planet's copy of a post equals the original."""
+    html = '<p>a <a href="/x">b</a><img src="c.png" srcset="d.png 2x"><q cite="/e">f</q> &nbsp; &lt;g&gt;</p>'
+    once = clean_html(html, BASE)
+    assert clean_html(once, "https://elsewhere.example/") == once
+
+
+def test_the_result_is_the_same_in_every_process() -> None:
+    """A post's hash is compared across processes: nothing may depend on the order of a set."""
+    code = (
+        "from microsub.formats.sanitise import clean_html as c;"
+        "print(c('<iframe src=https://youtube.com/embed/1 width=1 height=2></iframe>"
+        "<video src=/a poster=/b width=1 height=2></video><img src=/a srcset=/b alt=c width=5 title=t lang=de>',"
+        "'https://s.example/'))"
+    )
+    runs = {subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout for _ in range(4)}
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize(
+    ("srcset", "cleaned"),
+    [
+        ("a.png 1x, /b.png 2x", "https://s.example/posts/a.png 1x, https://s.example/b.png 2x"),
+        ("a.png", "https://s.example/posts/a.png"),
+        ("data:image/png;base64,AA 1x, a.png 100w", "https://s.example/posts/a.png 100w"),
+        ("javascript:x 1x", None),
+        ("", None),
+    ],
+)
+def test_a_srcset_keeps_its_web_addresses(srcset: str, cleaned: str | None) -> None:
+    """Candidates become absolute; others leave the list."""
+    assert clean_srcset(srcset, BASE) == cleaned
+
+
+@pytest.mark.parametrize(
+    ("html", "text"),
+    [
+        ("<p>One</p><p>Two</p>", "One\n\nTwo"),
+        ("<p>One</p>\n\n  <p>Two</p>", "One\n\nTwo"),
+        ("a<br>b<br><br>c", "a\nb\n\nc"),
+        ("<div>a</div><div>b</div>", "a\nb"),
+        ("<ul><li>a</li><li>b <b>c</b></li></ul>after", "a\nb c\n\nafter"),
+        ("x  y\n z", "x y z"),
+        ("a &amp; b &lt;c&gt; d", "a & b <c> d"),
+        ("<pre>a\n  b\tc</pre>", "a\n  b    c"),
+        ("w<b>or</b>d", "word"),
+        ("<table><tr><td>a</td><td>b</td></tr><tr><td>c</td></tr></table>", "a b\nc"),
+        ('smile <img src="https://s.example/1.png" alt="🙂"> now', "smile 🙂 now"),
+        ('<img src="https://s.example/1.png" alt="A long description"> x', "x"),
+        ('a<video src="https://s.example/v">Your browser is old</video>b', "a\nb"),
+        ('<a title="1 > 2" href="https://s.example/">x</a>', "x"),
+        ("", ""),
+    ],
+)
+def test_html_reads_like_a_page(html: str, text: str) -> None:
+    """Paragraphs, lines and lists break where a browser breaks them; nothing else does."""
+    assert html_to_text(clean_html(html, BASE)) == text
+
+
+def test_text_becomes_html_and_back() -> None:
+    """A plain body is shown with its paragraphs, and nothing in it is markup."""
+    text = "One <b>\ntwo\n\nthree & four"
+    html = text_to_html(text)
+    assert html == "<p>One &lt;b&gt;<br>two</p><p>three &amp; four</p>"
+    assert html_to_text(html) == text
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ("A <em>b</em> c", "A b c"),
+        ("A &amp; B", "A & B"),
+        ("<p>A</p><p>B</p>", "A B"),
+        ("x<script>alert(1)</script>y", "xy"),
+        (" a\n b ", "a b"),
+    ],
+)
+def test_a_title_is_one_line_of_text(markup: str, text: str) -> None:
+    """Titles lose markup and line breaks."""
+    assert title_text(markup) == text
+
+
+def test_an_empty_body_is_none() -> None:
+    """A body of which nothing remains isn't there."""
+    assert content_of("<script>x</script>", None, BASE) is None
+    assert content_of(None, "  ", BASE) is None
+    assert content_of(None, None, BASE) is None
