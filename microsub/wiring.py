@@ -271,6 +271,7 @@ def _services(stores: Stores, cache: ItemCache, fetcher: Fetcher, config: Config
         rules=RuleBook(stores.rules, stores.channels),
         search=Search(fetcher, directory, stores.feeds),
         health=Health(stores.presence.last_sign),
+        changed=config.touched,
     )
 
 

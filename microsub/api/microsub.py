@@ -35,6 +35,7 @@ from microsub.errors import (
     Unauthorized,
 )
 from microsub.model.reader import Credential, Grant
+from microsub.model.scopes import READ
 from microsub.services.bundle import Services
 from microsub.store.accounts import Accounts
 
@@ -114,7 +115,10 @@ class MicrosubEndpoint:
         if not isinstance(entry, Action):
             _reject(verb, action, params)
         _require(grant, entry.scope)
-        return await entry.run(Call(services, params, grant.user, now))
+        reply = await entry.run(Call(services, params, grant.user, now))
+        if entry.scope != READ:
+            services.changed()
+        return reply
 
     def _owner(self, path: str) -> str | None:
         if len(path) <= len(self._path) + 1:

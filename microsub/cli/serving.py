@@ -68,22 +68,22 @@ def demo(settings: Settings, publisher_port: int) -> None:
     folder = settings.data_dir / "demo"
     folder.mkdir(parents=True, exist_ok=True)
     backend = folder / "backend.json"
-    address = f"http://127.0.0.1:{publisher_port}"
-    demo_publisher.write_backend(backend, address)
+    blogs = _listen("127.0.0.1", publisher_port)
+    demo_publisher.write_backend(backend, f"http://127.0.0.1:{blogs.getsockname()[1]}")
     settings = replace(
         settings,
         data_dir=folder,
         backend=backend,
         allow_private_networks=(*settings.allow_private_networks, ipaddress.ip_network("127.0.0.0/8")),
     )
-    _start(settings, web=True, work=True, publisher=(publisher_port, address))
+    _start(settings, web=True, work=True, blogs=blogs)
 
 
-def _start(settings: Settings, *, web: bool, work: bool, publisher: tuple[int, str] | None = None) -> None:
+def _start(settings: Settings, *, web: bool, work: bool, blogs: socket.socket | None = None) -> None:
     set_up_logs(settings.log_format, settings.log_level)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_run(settings, web=web, work=work, publisher=publisher))
+            runner.run(_run(settings, web=web, work=work, blogs=blogs))
     except ConfigError as error:
         fail(str(error))
     except MicrosubError as error:
@@ -99,16 +99,15 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
     return loop
 
 
-async def _run(settings: Settings, *, web: bool, work: bool, publisher: tuple[int, str] | None) -> None:
+async def _run(settings: Settings, *, web: bool, work: bool, blogs: socket.socket | None) -> None:
     stop = asyncio.Event()
     _on_signals(stop)
     listener = _listen(settings.host, settings.port) if web else None
     if listener is not None:
         settings = replace(settings, port=listener.getsockname()[1])
     async with contextlib.AsyncExitStack() as stack:
-        if publisher is not None:
-            port, _ = publisher
-            await stack.enter_async_context(_serving(demo_publisher.app(), _listen("127.0.0.1", port), stop))
+        if blogs is not None:
+            await stack.enter_async_context(_serving(demo_publisher.app(), blogs, stop))
         stores = await stack.enter_async_context(wiring.open_stores(settings))
         config = await stack.enter_async_context(wiring.open_configuration(settings, stores))
         if work:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from microsub.errors import InvalidRequest
 
-ALL_SCOPES = ("read", "follow", "mute", "block", "channels")
+READ = "read"
+ALL_SCOPES = (READ, "follow", "mute", "block", "channels")
 
 
 def read_scopes(text: str) -> frozenset[str]:

@@ -17,7 +17,11 @@ from microsub.store.accounts import Accounts
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """All use cases of one process. `clock` gives the Unix time in seconds; tests put their own there."""
+    """All use cases of one process.
+
+    `clock` gives the Unix time in seconds; tests put their own there. `changed` is called after a change of what
+    backend.json declares, so that it is soon written back; it must not block.
+    """
 
     accounts: Accounts
     reading: Reading
@@ -27,3 +31,4 @@ class Services:
     search: Search
     health: Health
     clock: Callable[[], float] = time.time
+    changed: Callable[[], None] = lambda: None
