@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from microsub.store.port import Redis
-from microsub.store.timelinekeys import Reason, set_keys
+from microsub.store.scripts import load
+from microsub.store.timelinekeys import Reason, batches, distinct, set_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,14 @@ async def violations(redis: Redis, user: str, uid: str) -> list[Violation]:
         "gone without a reason": {item for item, at in gone.items() if not _reasoned(at)},
     }
     return [Violation(user, uid, item, what) for what, items in wrong.items() for item in sorted(items)]
+
+
+async def repair(redis: Redis, user: str, uid: str, now: float) -> list[Violation]:
+    """Mend what `violations` finds, and return that. In doubt nothing comes back as unread."""
+    found = await violations(redis, user, uid)
+    for batch in batches(distinct(violation.item for violation in found)):
+        await redis.script(load("timeline_repair"), set_keys(user, uid), [int(now), *batch])
+    return found
 
 
 def _reasoned(score: float) -> bool:

@@ -45,34 +45,48 @@ async def read_page(
     if query.view != "read" and query.source is None:
         return await read_walk(redis, user, uid, walk, now, credential)
 
-    step = _GLOBAL_STEP if uid == GLOBAL else _STEP
-    scope, piece = await read_walk(redis, user, uid, replace(walk, limit=step), now, credential)
-    upward = walk.direction == "before"
-    found: list[Row] = []
-    names: dict[str, str] = {}
-    older_than_page, examined, last = piece.older, 0, walk.cursor
-    while piece.rows:
-        examined += len(piece.rows)
-        names.update(piece.names)
-        # Nearest to the cursor first, in whichever direction the walk goes.
-        near = piece.rows[::-1] if upward else piece.rows
-        last = Cursor(near[-1].score, near[-1].id)
-        found += await _matching(near, query, in_feed)
-        more = len(piece.rows) == step if upward else piece.older
-        if len(found) > query.limit or not more or examined >= EXAMINED:
-            break
-        walk = replace(walk, limit=step, direction=walk.direction or "after", cursor=last)
-        _, piece = await read_walk(redis, user, uid, walk, now, None)
-    else:
-        more = False
-    rows = found[: query.limit]
-    cut_short = more and len(found) <= query.limit
-    if upward:
-        rows.reverse()
-        return scope, PageRows(tuple(rows), older_than_page, _used(names, rows), last if cut_short else None)
-    return scope, PageRows(
-        tuple(rows), len(found) > query.limit or cut_short, _used(names, rows), last if cut_short else None
-    )
+    walk = replace(walk, limit=_GLOBAL_STEP if uid == GLOBAL else _STEP)
+    scope, piece = await read_walk(redis, user, uid, walk, now, credential)
+    found = _Found(query, upward=walk.direction == "before", older=piece.older)
+    while await found.take(piece, walk.limit, in_feed):
+        walk = replace(walk, direction=walk.direction or "after", cursor=found.last)
+        _, piece = await read_walk(redis, user, uid, walk, now)
+    return scope, found.page()
+
+
+class _Found:
+    """What a walk has found for a view without an index, nearest to the cursor first."""
+
+    def __init__(self, query: PageQuery, *, upward: bool, older: bool) -> None:
+        self.last: Cursor | None = None
+        self._query = query
+        self._upward = upward
+        self._older = older
+        self._rows: list[Row] = []
+        self._names: dict[str, str] = {}
+        self._examined = 0
+        self._more = False
+
+    async def take(self, piece: PageRows, step: int, in_feed: InFeed) -> bool:
+        """Take in a piece of the walk; whether another one, of the same size, is wanted."""
+        self._names.update(piece.names)
+        near = piece.rows[::-1] if self._upward else piece.rows
+        self._more = len(near) == step if self._upward else piece.older
+        if not near:
+            return False
+        self.last = Cursor(near[-1].score, near[-1].id)
+        self._examined += len(near)
+        self._rows += await _matching(near, self._query, in_feed)
+        return self._more and len(self._rows) <= self._query.limit and self._examined < EXAMINED
+
+    def page(self) -> PageRows:
+        """The page: as many rows as were asked for, newest first, and where to go on."""
+        rows = self._rows[: self._query.limit]
+        beyond = len(self._rows) > len(rows)
+        older = self._older if self._upward else beyond or self._more
+        # Also behind a full page: what was examined in vain needn't be examined again.
+        resume = self.last if self._more and not beyond else None
+        return PageRows(tuple(rows[::-1] if self._upward else rows), older, self._names, resume)
 
 
 async def read_walk(
@@ -126,8 +140,3 @@ async def _matching(rows: Sequence[Row], query: PageQuery, in_feed: InFeed) -> l
         return found
     members = await in_feed(query.source, [row.id for row in found])
     return [row for row in found if row.id in members]
-
-
-def _used(names: Mapping[str, str], rows: Sequence[Row]) -> dict[str, str]:
-    used = {row.channel for row in rows}
-    return {uid: name for uid, name in names.items() if uid in used}

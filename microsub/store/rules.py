@@ -8,7 +8,7 @@ each ask the rules anew (lua/timeline_settle.lua). So whatever happens meanwhile
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from microsub.formats.identity import normalise_profile
 from microsub.model.reader import GLOBAL, TimelineItem
@@ -16,9 +16,10 @@ from microsub.store import keys
 from microsub.store.absent import absent
 from microsub.store.lookup import ItemLookup
 from microsub.store.port import Redis
+from microsub.store.reach import members
 from microsub.store.scripts import load
 from microsub.store.settling import settle
-from microsub.store.timelinekeys import BATCH, distinct, urls
+from microsub.store.timelinekeys import urls
 
 
 class Rules:
@@ -69,7 +70,7 @@ class Rules:
         count = 0
         for channel in await self._channels(user, uid):
             for part in _touched(user, channel, key is keys.muted, action):
-                async for ids in self._members(part):
+                async for ids in members(self._redis, part):
                     matching = [item for item in await self._items.timeline_items(ids) if url in urls(item)]
                     count += await self._settle(user, channel, matching, now)
         return count
@@ -94,20 +95,6 @@ class Rules:
         if changed:
             await settle(self._redis, user, uid, changed, now)
         return len(moved)
-
-    async def _members(self, key: str) -> AsyncIterator[Sequence[str]]:
-        """All ids that stand in a sorted set from the beginning to the end of the walk, in batches.
-
-        SCAN promises exactly that, whatever else comes and goes meanwhile.
-        """
-        cursor = b"0"
-        while True:
-            cursor, found = await self._redis.command("ZSCAN", key, cursor, "COUNT", BATCH)
-            ids = distinct(item.decode() for item in found[0::2])
-            if ids:
-                yield ids
-            if cursor == b"0":
-                return
 
 
 def _touched(user: str, uid: str, mute: bool, action: str) -> list[str]:

@@ -8,7 +8,7 @@ user or channel that doesn't exist raises NotFound, and ids that aren't in the t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 from microsub.model.reader import Credential, Cursor, Grant, PageQuery, PageRows, TimelineItem
 from microsub.store.absent import absent
@@ -31,6 +31,7 @@ from microsub.store.lookup import ItemLookup
 from microsub.store.marks import Places, mark, mark_all, mark_before
 from microsub.store.pages import Walk, read_page, read_walk
 from microsub.store.port import Redis
+from microsub.store.reach import holding, references
 from microsub.store.scripts import load
 from microsub.store.settling import settle
 from microsub.store.timelinekeys import BATCH, Reason, batches
@@ -164,6 +165,19 @@ class Timelines:
     async def recheck(self, user: str, uid: str, item: TimelineItem, now: float) -> bool:
         """Hold an item whose author or sources have become known against the rules; returns whether it moved."""
         return bool(await settle(self._redis, user, uid, [item], now))
+
+    # --- reach ---------------------------------------------------------------------------------------------------
+
+    def references(self, user: str) -> AsyncIterator[list[str]]:
+        """Ids that the user's channels show or hide, removed channels included, in batches; an id may come repeatedly.
+
+        An item that moves during the walk may be missed: ask `holding` before anything is deleted.
+        """
+        return references(self._redis, user)
+
+    async def holding(self, user: str, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that any channel of the user shows or hides at this moment."""
+        return await holding(self._redis, user, ids)
 
     # --- retention; none of these raises for a channel that isn't there -----------------------------------------------
 

@@ -1,0 +1,48 @@
+"""Which items a user's timelines refer to: what decides whether an item may go.
+
+`references` is cheap and walks channel by channel, so an item that is moved during the walk may be missed; before an
+item is deleted, `holding` asks about it once more, over all channels of the user in one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from microsub.store import keys
+from microsub.store.port import Redis
+from microsub.store.scripts import load
+from microsub.store.timelinekeys import BATCH, GLOBAL_BATCH, batches, distinct, split
+
+
+async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
+    """Ids that the user's channels show or hide, removed channels included, in batches; an id may come repeatedly."""
+    lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))])
+    for uid in (uid.decode() for reply in lists for uid in reply):
+        for key in (keys.posts(user, uid), keys.hidden(user, uid)):
+            async for ids in members(redis, key):
+                yield ids
+
+
+async def holding(redis: Redis, user: str, ids: Sequence[str]) -> set[str]:
+    """Those of the ids that any channel of the user shows or hides at this moment."""
+    held: set[str] = set()
+    patterns = [keys.pattern(keys.posts, user), keys.pattern(keys.hidden, user)]
+    script_keys = [keys.channels(user), keys.removed_channels(user)]
+    for batch in batches(ids, GLOBAL_BATCH):
+        held.update(split(await redis.script(load("timeline_holding"), script_keys, [*patterns, *batch])))
+    return held
+
+
+async def members(redis: Redis, key: str) -> AsyncIterator[list[str]]:
+    """All ids that stand in a sorted set from the beginning to the end of the walk, in batches.
+
+    SCAN promises exactly that, whatever else comes and goes meanwhile; an id may come repeatedly.
+    """
+    cursor = b"0"
+    while True:
+        cursor, found = await redis.command("ZSCAN", key, cursor, "COUNT", BATCH)
+        ids = distinct(item.decode() for item in found[0::2])
+        if ids:
+            yield ids
+        if cursor == b"0":
+            return

@@ -1,0 +1,66 @@
+"""The check of a channel's keys and its repair; and which items a user's timelines refer to."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from microsub.store import keys
+from microsub.store.invariants import repair, violations
+from microsub.store.port import Redis
+from microsub.store.rules import Rules
+from microsub.store.timelinekeys import set_keys
+from tests.support.one_reader import ANN, NOW, OneReader, item
+
+
+@pytest.fixture
+async def world(redis: Redis) -> OneReader:
+    world = OneReader(redis)
+    await world.begin()
+    return world
+
+
+async def test_a_sound_channel_has_no_violations_and_is_left_alone(world: OneReader) -> None:
+    """Unread, read, muted and gone items are fine, and a repair changes nothing."""
+    await world.add("home", *(item(n, author="https://a.example/" if n < 3 else "") for n in range(1, 9)))
+    await world.timelines.mark_read(ANN, "home", ["1", "5"], NOW)
+    await Rules(world.redis, world.items).mute(ANN, "home", "https://a.example/", NOW)
+    await world.timelines.remove(ANN, "home", ["8"], NOW)
+    before = [await world.redis.command("ZRANGE", key, 0, -1, "WITHSCORES") for key in set_keys(ANN, "home")]
+    assert await repair(world.redis, ANN, "home", NOW) == []
+    assert [await world.redis.command("ZRANGE", key, 0, -1, "WITHSCORES") for key in set_keys(ANN, "home")] == before
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_any_damage_is_found_and_mended(world: OneReader, seed: int) -> None:
+    """Whatever ids stand in whatever sets, a repair restores the invariants and makes nothing unread."""
+    chance = random.Random(seed)
+    await world.add("home", *(item(n) for n in range(1, 30)))
+    for key in set_keys(ANN, "home"):
+        for number in range(1, 40):
+            if chance.random() < 0.3:
+                await world.redis.command("ZADD", key, chance.choice((5, 5.0625, 7.25, 0.03)), str(number))
+            if chance.random() < 0.3:
+                await world.redis.command("ZREM", key, str(number))
+    unread = set(await world.redis.command("ZRANGE", keys.unread(ANN, "home"), 0, -1))
+    assert await repair(world.redis, ANN, "home", NOW)
+    assert await violations(world.redis, ANN, "home") == []
+    assert set(await world.redis.command("ZRANGE", keys.unread(ANN, "home"), 0, -1)) <= unread
+
+
+async def test_references_name_everything_that_is_shown_or_hidden(world: OneReader) -> None:
+    """Muted items and those of removed channels count; what has left doesn't."""
+    await world.follow("work", "2")
+    await world.add("home", *(item(n, author="https://a.example/" if n % 2 else "") for n in range(1, 1501)))
+    await world.add("work", item(2000), feed="2")
+    await Rules(world.redis, world.items).mute(ANN, "home", "https://a.example/", NOW)
+    await world.timelines.remove(ANN, "home", ["4"], NOW)
+    await world.channels.disable(ANN, "work", NOW)
+    found = {one async for ids in world.timelines.references(ANN) for one in ids}
+    assert found == {*(str(n) for n in range(1, 1501) if n != 4), "2000"}
+    assert await world.timelines.holding(ANN, [str(n) for n in range(1, 2001, 3)] + ["2000"]) == {
+        one for one in [*(str(n) for n in range(1, 2001, 3)), "2000"] if one in found
+    }
+    assert await world.timelines.holding(ANN, []) == set()
+    assert await world.timelines.holding("bob", ["1"]) == set()
