@@ -52,8 +52,9 @@ def target_of(url: str) -> Target:
     try:
         parts = urlsplit(text)
         port = parts.port
-    except ValueError as error:
-        raise HopError("bad_url", f"the URL can't be read: {error}") from None
+    except ValueError:
+        # The error's own text quotes the part before the host, credentials and all.
+        raise HopError("bad_url", "the URL can't be read: its host or port is malformed") from None
     scheme = parts.scheme.lower()
     if scheme not in _DEFAULT_PORTS:
         raise HopError("bad_url", f"only http and https can be fetched, found '{scheme[:20]}'")
@@ -65,8 +66,8 @@ def target_of(url: str) -> Target:
         netloc = f"{netloc}:{port}"
     try:
         clean = httpx.URL(urlunsplit((scheme, netloc, parts.path or "/", parts.query, "")))
-    except (httpx.InvalidURL, UnicodeError) as error:
-        raise HopError("bad_url", f"the URL can't be requested: {error}") from None
+    except (httpx.InvalidURL, UnicodeError):
+        raise HopError("bad_url", "the URL can't be requested: its host, path or query is malformed") from None
     userinfo = parts.netloc.rpartition("@")[0]
     return Target(str(clean), scheme, host, port or _DEFAULT_PORTS[scheme], userinfo)
 
@@ -93,8 +94,8 @@ def follow(current: Target, location: str) -> Target:
         location = location.encode("latin-1").decode("utf-8")
     try:
         target = target_of(urljoin(current.url, location))
-    except ValueError as error:
-        raise HopError("bad_url", f"the redirect leads nowhere: {error}") from None
+    except ValueError:
+        raise HopError("bad_url", "the redirect leads nowhere: its URL is malformed") from None
     keeps = target.host == current.host and not (current.scheme == "https" and target.scheme == "http")
     if current.userinfo and keeps and not target.userinfo and _same_service(current, target):
         return Target(target.url, target.scheme, target.host, target.port, current.userinfo)

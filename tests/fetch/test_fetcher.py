@@ -121,6 +121,16 @@ async def test_credentials_are_sent_and_never_told(site: Publisher) -> None:
     assert "s3cret" not in repr(await failed("ftp://ann:s3cret@a.test/"))
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["http://ann:s3cret@a\u2100.test/", "http://ann:s3cret@a.test:port/", "http://ann:s3cret@[::1/",
+     "http://ann:s3cret@0177.1.1.1/", "http://ann:s3cret@a.test/\x01"],
+)  # fmt: skip
+async def test_malformed_urls_keep_their_secrets(url: str) -> None:
+    """The texts of Python's own errors quote what they can't read; ours don't."""
+    assert "s3cret" not in (await failed(url)).detail
+
+
 # --- what comes back -----------------------------------------------------------------------------------------------
 
 

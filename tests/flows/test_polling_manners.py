@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import structlog.testing
 
 from microsub.formats.identity import host_of
 from microsub.store.port import Redis
@@ -44,6 +45,24 @@ async def test_a_failure_is_stored_with_its_reason(redis: Redis) -> None:
         await it.poll(feed)
         record = await it.record(feed)
         assert (record.failures, record.last_error, record.title) == (0, None, "Invented")
+
+
+async def test_credentials_stay_between_us_and_the_publisher(redis: Redis) -> None:
+    """A feed behind a password: no log line, error or stored post carries it, in good times and in bad."""
+    async with publisher() as site, world(redis) as it:
+        site.serve_document("/feed", rss(dated(2)).replace(b"http://posts.test/post", b"/post"))
+        feed = await it.follow(site.url("/feed", "ann:s3cret@blog.test"))
+        with structlog.testing.capture_logs() as lines:
+            await it.worker.run_once()
+            site.serve("/feed", Answer(status=302, headers=[("Location", "http://blog.test:1/")]))
+            await it.poll(feed)
+            site.serve("/feed", Answer(b"nothing"))
+            await it.poll(feed)
+        assert "authorization" in site.asked[0].headers
+        assert len(lines) == 3
+        record = await it.record(feed)
+        assert record.last_error
+        assert "s3cret" not in f"{lines} {record.last_error} {await it.texts()}"
 
 
 async def test_a_broken_document_leaves_validators_and_items(redis: Redis) -> None:
