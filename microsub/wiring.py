@@ -182,6 +182,7 @@ async def open_fetcher(settings: Settings) -> AsyncIterator[Fetcher]:
 @contextlib.asynccontextmanager
 async def open_worker(settings: Settings, stores: Stores) -> AsyncIterator[Worker]:
     """A worker that hasn't begun yet."""
+    await stores.in_force.instance()  # so that the very first poll is planned with the settings, not the defaults
     async with open_fetcher(settings) as fetcher:
         parser = ParsePool()
         fan_out = FanOut(stores.feeds, stores.timelines, _TimelineLimits(stores))

@@ -65,12 +65,15 @@ def examine(body: bytes, file: str, environ: Mapping[str, str]) -> Report:
     raw = legacy.upgrade(document, findings) if old else document
     expanded = expand(raw, environ, lambda path, name: _missing(findings, path if not old else (), name))
     if not (old and findings.problems):
+        warnings = list(findings.warnings)
         validate(expanded, findings)
-    problems, warnings = findings.errors(), tuple(findings.warnings)
+        if old:
+            findings.warnings = warnings  # the others speak of places that the old file doesn't have
+    problems, warned = findings.errors(), tuple(findings.warnings)
     if problems:
-        return Report(file, problems, warnings, None)
-    usable = Document(file, source, raw, from_document(expanded), digest(body), old, warnings)
-    return Report(file, (), warnings, usable)
+        return Report(file, problems, warned, None)
+    usable = Document(file, source, raw, from_document(expanded), digest(body), old, warned)
+    return Report(file, (), warned, usable)
 
 
 def _missing(findings: Findings, path: jsontext.Path, name: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from microsub.config.urls import comparable, usable
-from microsub.config.validate import Findings
+from microsub.config.validate import ENDPOINT_UNUSED, FILTERS_UNUSED, Findings
 
 _KEYS = frozenset({"channels", "feeds", "nextuid", "me", "tokenendpoint", "authenabled"})
 _OWN = "notifications"
@@ -37,16 +37,19 @@ def upgrade(document: Mapping[str, Any], findings: Findings | None = None) -> di
     if not is_legacy(document):
         return dict(document)
     top = _Object(document, (), findings)
-    me = top.text("me")
+    me, endpoint = top.url("me"), top.url("tokenendpoint")
     user: dict[str, Any] = {}
     if me:
         user["me"] = me
-    endpoint = top.text("tokenendpoint")
     if endpoint:
         user["token_endpoint"] = endpoint
     user["channels"] = _channels(top)
     if findings and top.get("authenabled") is False:
         findings.warn((top.key("authenabled"),), "requests always need a token here")
+    if findings and endpoint:
+        findings.warn((top.key("tokenendpoint"),), ENDPOINT_UNUSED)
+    if findings and any("settings" in channel for channel in user["channels"]):
+        findings.warn((top.key("settings"),), FILTERS_UNUSED)
     kept = {key: value for key, value in document.items() if key.startswith(("x-", "_", "//", "$"))}
     return kept | {"users": {user_name(me): user}}
 
@@ -87,6 +90,13 @@ class _Object:
             return value or ""
         self.wrong((*self.path, self.key(name)), value, "text")
         return ""
+
+    def url(self, name: str) -> str:
+        value = self.text(name)
+        if value and not usable(value) and "${" not in value:
+            self.wrong((*self.path, self.key(name)), value, "an http or https URL")
+            return ""
+        return value
 
     def wrong(self, path: tuple[str | int, ...], value: Any, expected: str) -> None:
         if self.findings:
@@ -147,8 +157,13 @@ def _feeds(feeds: _Object, key: str) -> list[Any]:
 def _filters(settings: _Object) -> dict[str, Any]:
     filters: dict[str, Any] = {}
     for old, new in (("includeregex", "include_regex"), ("excluderegex", "exclude_regex")):
-        if settings.text(old):
-            filters[new] = settings.text(old)
+        pattern = settings.text(old)
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            settings.wrong((*settings.path, settings.key(old)), pattern, f"a regular expression ({error})")
+        else:
+            filters |= {new: pattern} if pattern else {}
     types = settings.get("excludetype")
     if isinstance(types, list) and types:
         filters["exclude_types"] = [kind for kind in types if isinstance(kind, str) and kind]

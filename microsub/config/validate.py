@@ -28,6 +28,9 @@ from microsub.errors import ConfigError
 UNUSABLE_UIDS = ("global", "saved")
 """Names that the protocol uses for something else; `notifications` may be declared, to give it feeds and settings."""
 
+FILTERS_UNUSED = "filters are kept, but nothing is filtered by them yet"
+ENDPOINT_UNUSED = "is kept, but not asked yet; 'microsub token create' makes tokens"
+
 _URL = "an http or https URL, such as https://blog.example/feed.xml"
 _CLOSE = 0.75
 
@@ -198,6 +201,8 @@ def _check_users(document: Mapping[str, Any], findings: Findings) -> None:
         path: Path = ("users", name)
         for key in ("me", "token_endpoint"):
             _check_url(user.get(key), (*path, key), findings)
+        if user.get("token_endpoint"):
+            findings.warn((*path, "token_endpoint"), ENDPOINT_UNUSED)
         site = user.get("me")
         if isinstance(site, str) and sites.setdefault(comparable(site), name) != name:
             findings.warn((*path, "me"), f"the same site as that of {sites[comparable(site)]}")
@@ -225,6 +230,7 @@ def _check_channels(channels: Any, path: Path, findings: Findings) -> None:
         settings = channel.get("settings")
         if isinstance(settings, Mapping) and isinstance(settings.get("filters"), Mapping):
             _check_filters(settings["filters"], (*here, "settings", "filters"), findings)
+            findings.warn((*here, "settings", "filters"), FILTERS_UNUSED)
 
 
 def _check_feeds(feeds: Any, path: Path, findings: Findings) -> None:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 
 from microsub.config.backend import DEFAULT_LIMITS, InstanceSettings, Limits
 from microsub.errors import NotFound, StoreError
-from microsub.model.reader import Channel, ChannelSettings, UnreadStyle
+from microsub.model.reader import ChannelSettings, UnreadStyle
 from microsub.services.applying import ChannelsPort, SettingsPort
 from microsub.store.applied import InForce
 
@@ -75,17 +74,6 @@ class SettingsInForce:
                 self._own.clear()
             self._own[key] = (self._clock() + self._remembered, own)
         return resolved(own, user, everywhere)
-
-    async def styled(self, user: str, channels: Sequence[Channel]) -> list[Channel]:
-        """The channels with the style of their unread counts made explicit."""
-        everywhere = await self._current()
-        inherited = resolved(ChannelSettings(), user, everywhere).unread
-        return [
-            channel
-            if channel.settings.unread is not None
-            else replace(channel, settings=replace(channel.settings, unread=inherited))
-            for channel in channels
-        ]
 
     async def unread_style(self, user: str) -> UnreadStyle:
         """The style of unread counts for channels of this user that don't set their own; costs next to nothing."""

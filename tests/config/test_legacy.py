@@ -38,7 +38,11 @@ def look(document: Any, **environ: str) -> Report:
 def test_everything_in_it_is_taken_over() -> None:
     """Channels with their uids in order, feeds and their names, filters, site and token endpoint."""
     report = look(OLD)
-    assert (report.problems, report.warnings) == ((), ())
+    assert report.problems == ()
+    assert [warning.partition(": ")[2] for warning in report.warnings] == [
+        "TokenEndpoint (line 56): is kept, but not asked yet; 'microsub token create' makes tokens",
+        "Settings (line 43): filters are kept, but nothing is filtered by them yet",
+    ]
     assert report.document
     assert report.document.legacy
     [user] = report.document.backend.users.values()
@@ -145,6 +149,12 @@ def test_variables_stay_variables() -> None:
             "old.json: Feeds.home[0] (line 4): found 'nope', expected a feed with an http or https URL",
         ),
         ({"Me": 7}, "old.json: Me (line 2): found the number 7, expected text"),
+        ({"Me": "a.example"}, "old.json: Me (line 2): found 'a.example', expected an http or https URL"),
+        (
+            {"Channels": {"x": {}}, "Settings": {"x": {"IncludeRegex": "("}}},
+            "old.json: Settings.x.IncludeRegex (line 7): found '(', expected a regular expression (missing ), "
+            "unterminated subpattern at position 0)",
+        ),
     ],
 )
 def test_a_mistake_is_told_with_its_place_in_the_old_file(document: Any, error: str) -> None:

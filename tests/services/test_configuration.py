@@ -9,6 +9,8 @@ import pytest
 import structlog
 
 from microsub.config.backend import FeedPolicy, Limits
+from microsub.config.changes import Change
+from microsub.errors import NotFound, StoreUnavailable
 from microsub.services.in_force import SettingsInForce
 from microsub.store.port import Redis
 from tests.support.configured import NOW, Configured
@@ -223,6 +225,51 @@ async def test_only_one_process_applies(configured: Configured) -> None:
     assert await configured.server().look() == "unchanged"
 
 
+@pytest.mark.parametrize("survived", [0, 1, 2, 4, 6])
+async def test_a_broken_off_application_is_finished_later(
+    configured: Configured, monkeypatch: pytest.MonkeyPatch, survived: int
+) -> None:
+    """Redis goes away after a few changes: nothing is remembered, and the next look does the rest."""
+    left = survived
+    apply = configured.applier.apply
+
+    async def break_off(change: Change, now: float) -> None:
+        nonlocal left
+        if left == 0:
+            raise StoreUnavailable("gone")
+        left -= 1
+        await apply(change, now)
+
+    configured.save(alice(channel("home", A, B), channel("news", C), settings={"max_items": 3}))
+    monkeypatch.setattr(configured.applier, "apply", break_off)
+    with pytest.raises(StoreUnavailable):
+        await configured.configuration.look()
+    assert await configured.applied.last() is None
+    monkeypatch.setattr(configured.applier, "apply", apply)
+    assert await configured.configuration.look() == "applied"
+    assert await configured.state() == {"alice": {"home": ("Home", [A, B]), "news": ("News", [C])}}
+    assert (await configured.applied.in_force()).users == {"alice": Limits(max_items=3)}
+
+
+async def test_a_change_that_a_store_refuses_stops_nothing(
+    configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is logged with its reason, and the rest is done."""
+    follow = configured.following.follow
+
+    async def refuse(user: str, uid: str, url: str, now: float, name: str | None = None) -> Any:
+        if url == A:
+            raise NotFound("no such channel")
+        return await follow(user, uid, url, now, name)
+
+    monkeypatch.setattr(configured.following, "follow", refuse)
+    configured.save(alice(channel("home", A, B)))
+    with structlog.testing.capture_logs() as lines:
+        assert await configured.configuration.look() == "applied"
+    assert [line["reason"] for line in lines if line["log_level"] == "warning"] == ["no such channel"]
+    assert await configured.state() == {"alice": {"home": ("Home", [B])}}
+
+
 async def test_a_conflict_goes_to_the_later_change_and_is_logged(configured: Configured) -> None:
     """The API renamed the channel before the file was edited, and then after."""
     configured.save(alice(channel("home")), at=NOW)
@@ -277,7 +324,7 @@ async def test_the_file_of_the_go_server_is_applied_as_it_is(configured: Configu
 
 
 async def test_limits_in_force_go_from_channel_to_user_to_instance(configured: Configured) -> None:
-    """The nearest level that says something counts; the style of counts is made explicit for readers."""
+    """The nearest level that says something counts; the style of counts too."""
     document = alice(channel("home", settings={"max_items": 1}), channel("news"), settings={"keep_read_days": 2})
     document["settings"] = {"max_items": 3, "unread": "boolean", "keep_read_days": 4}
     configured.save(document)
@@ -286,5 +333,4 @@ async def test_limits_in_force_go_from_channel_to_user_to_instance(configured: C
     assert await in_force.limits("alice", "home") == Limits(2, 180, 1, "boolean", 10)
     assert await in_force.limits("alice", "news") == Limits(2, 180, 3, "boolean", 10)
     assert await in_force.limits("bob", "none") == Limits(4, 180, 3, "boolean", 10)
-    styled = await in_force.styled("alice", await configured.channels.list("alice"))
-    assert {each.settings.unread for each in styled} == {"boolean"}
+    assert await in_force.unread_style("alice") == "boolean"
