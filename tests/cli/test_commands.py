@@ -1,0 +1,178 @@
+"""The command line: what each command prints, what it returns, and how it says what is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from microsub.cli import main
+from tests.support.polling import dated, rss
+
+Run = Callable[..., Result]
+
+BACKEND = {
+    "users": {
+        "alice": {
+            "me": "https://alice.example/",
+            "channels": [{"uid": "home", "name": "Home", "feeds": ["https://blog.example/feed"]}],
+        }
+    }
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the command line on an installation of its own."""
+    (tmp_path / "backend.json").write_text(json.dumps(BACKEND))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MICROSUB_ALLOW_PRIVATE_NETWORKS", raising=False)
+
+    def command(*arguments: str) -> Result:
+        result = CliRunner().invoke(main, arguments)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result
+
+    return command
+
+
+def test_a_token_is_printed_alone_and_can_be_revoked(run: Run) -> None:
+    """`token create` prints nothing but the token; the list shows its id, never the token; revoking ends it."""
+    created = run("token", "create", "alice", "--scope", "read follow", "--client", "phone")
+    token = created.stdout.strip()
+    assert token.startswith("alice.")
+    assert "\n" not in token
+    listed = json.loads(run("token", "list", "alice", "--json").stdout)
+    assert [(row["client"], row["scope"]) for row in listed] == [("phone", "follow read")]
+    assert token not in run("token", "list", "alice").stdout
+    assert run("token", "revoke", "alice", listed[0]["id"]).exit_code == 0
+    assert json.loads(run("token", "list", "alice", "--json").stdout) == []
+    again = run("token", "revoke", "alice", listed[0]["id"])
+    assert (again.exit_code, "has no token" in again.stderr) == (1, True)
+
+
+def test_a_token_for_nobody_names_the_users_there_are(run: Run) -> None:
+    """The error of a wrong user name says which ones are right."""
+    result = run("token", "create", "alise")
+    assert result.exit_code == 1
+    assert "no user 'alise'" in result.stderr
+    assert "alice" in result.stderr
+
+
+@pytest.mark.parametrize("scope", ["", 're"ad'])
+def test_a_scope_that_is_none_is_refused(run: Run, scope: str) -> None:
+    """Scopes are names of visible ASCII (RFC 6749)."""
+    result = run("token", "create", "alice", "--scope", scope)
+    assert (result.exit_code, "scope" in result.stderr) == (1, True)
+
+
+def test_users_are_added_listed_and_written_into_the_file(run: Run) -> None:
+    """`user add` makes a user once, and the file shows them with the next write-back."""
+    run("token", "create", "alice")
+    assert run("user", "add", "bob", "--me", "https://bob.example/").exit_code == 0
+    assert {row["name"] for row in json.loads(run("user", "list", "--json").stdout)} == {"alice", "bob"}
+    assert "bob  https://bob.example/" in run("user", "list").stdout
+    assert "bob" in json.loads(Path("backend.json").read_text())["users"]
+    again = run("user", "add", "bob")
+    assert (again.exit_code, "already" in again.stderr) == (1, True)
+    strange = run("user", "add", "b o b")
+    assert (strange.exit_code, "b o b" in strange.stderr) == (1, True)
+
+
+def test_config_check_names_place_finding_and_expectation(run: Run) -> None:
+    """A good file is counted; a bad one is refused with the path inside it."""
+    good = run("config", "check")
+    assert (good.exit_code, "1 users, 1 channels, 1 different feeds" in good.stdout) == (0, True)
+    Path("bad.json").write_text('{"users": {"alice": {"channels": [{"uid": "a b"}]}}}')
+    bad = run("config", "check", "bad.json")
+    assert bad.exit_code == 1
+    assert "users.alice.channels[0].uid" in bad.stderr
+    report = json.loads(run("config", "check", "bad.json", "--json").stdout)
+    assert report["ok"] is False
+    assert report["problems"][0]["path"].startswith("users.alice.channels[0].uid")
+
+
+def test_config_upgrade_brings_the_old_form_up_to_date(run: Run) -> None:
+    """The old single-user file is printed in today's form; in place, the old file stays beside it."""
+    old = {"Me": "https://alice.example/", "Channels": {"home": {"uid": "home", "name": "Home"}},
+           "Feeds": {"home": [{"url": "https://blog.example/feed"}]}, "NextUID": 2}  # fmt: skip
+    Path("old.json").write_text(json.dumps(old))
+    assert "config upgrade" in run("config", "check", "old.json").stdout
+    printed = json.loads(run("config", "upgrade", "old.json").stdout)
+    (user,) = printed["users"].values()
+    assert user["me"] == "https://alice.example/"
+    assert run("config", "upgrade", "old.json", "--in-place").exit_code == 0
+    assert json.loads(Path("old.json").read_text()) == printed
+    assert json.loads(Path("old.json.old").read_text()) == old
+
+
+def test_parse_prints_jf2_of_a_file(run: Run) -> None:
+    """`parse FILE` prints what the server understands; a missing or unreadable document is an error with its name."""
+    Path("feed.xml").write_bytes(rss(dated(2), title="Harbour"))
+    printed = json.loads(run("parse", "feed.xml", "--url", "https://blog.example/feed").stdout)
+    assert (printed["type"], printed["name"], len(printed["children"])) == ("feed", "Harbour", 2)
+    missing = run("parse", "nowhere.xml")
+    assert (missing.exit_code, "nowhere.xml" in missing.stderr) == (1, True)
+    Path("noise").write_bytes(b"\x00\x01\x02")
+    noise = run("parse", "noise")
+    assert (noise.exit_code, "noise" in noise.stderr) == (1, True)
+
+
+def test_fetch_refuses_private_addresses_and_says_so(run: Run) -> None:
+    """Without leave, nothing on loopback is asked; the exit code tells scripts."""
+    result = run("fetch", "http://127.0.0.1:9/feed")
+    assert result.exit_code == 1
+    assert "MICROSUB_ALLOW_PRIVATE_NETWORKS" in result.stderr
+    line = json.loads(run("fetch", "--json", "http://127.0.0.1:9/feed").stdout)
+    assert line["error"].startswith("blocked")
+
+
+def test_poll_of_a_stranger_says_that_nobody_follows_it(run: Run) -> None:
+    """A feed that isn't followed can't be polled."""
+    result = run("poll", "https://stranger.example/feed")
+    assert (result.exit_code, "https://stranger.example/feed" in result.stderr) == (1, True)
+
+
+def test_cleanup_says_what_it_did(run: Run) -> None:
+    """A dry run and a real one report numbers."""
+    assert "0 items would leave" in run("cleanup", "--dry-run").stdout
+    assert json.loads(run("cleanup", "--json").stdout)["dry_run"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("serve", "--port", "eighty"), "--port"),
+        (("work", "--allow-private-networks", "10.0.0.1/8"), "--allow-private-networks"),
+        (("user", "list", "--redis-url", "ftp://x"), "--redis-url"),
+    ],
+)
+def test_a_flag_that_cannot_be_used_is_named(run: Run, arguments: tuple[str, ...], named: str) -> None:
+    """Wrong usage is exit code 2, with the flag, what was found and what was expected."""
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert named in result.stderr
+    assert "expected" in result.stderr
+
+
+def test_a_redis_that_is_not_there_is_one_clear_line(run: Run) -> None:
+    """No traceback when Redis can't be reached."""
+    result = run("user", "list", "--redis-url", "redis://127.0.0.1:9/0")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("microsub: ")
+    assert "Traceback" not in result.stderr
+
+
+def test_every_command_has_help_with_a_sentence(run: Run) -> None:
+    """`--help` works for every command and group."""
+    for command in main.commands:
+        assert run(command, "--help").exit_code == 0
+
+
+def test_a_misspelt_variable_is_warned_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MICROSUB_PROT is pointed out instead of ignored."""
+    monkeypatch.setenv("MICROSUB_DATADIR", "x")
+    assert "MICROSUB_DATA_DIR" in run("config", "check").stderr
