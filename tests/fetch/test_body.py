@@ -74,19 +74,20 @@ def test_the_limit_is_exact() -> None:
         body.feed(gzip.compress(b"") * 100)
 
 
-@pytest.mark.parametrize(
-    ("coding", "data"),
-    [
-        ("br", b"whatever"),
-        ("gzip, gzip", gzip.compress(gzip.compress(b"x"))),
-        ("gzip", gzip.compress(TEXT)[:-9]),
-        ("gzip", gzip.compress(TEXT)[:2000] + b"garbage" * 100),
-        ("gzip", b"\x1f"),
-        ("deflate", b"\xff\xff\xff\xff"),
-    ],
-)
-def test_codings_that_cannot_be_read(coding: str, data: bytes) -> None:
+UNREADABLE = {
+    "unasked": ("br", b"whatever"),
+    "twice": ("gzip, gzip", gzip.compress(gzip.compress(b"x"))),
+    "cut off": ("gzip", gzip.compress(TEXT)[:-9]),
+    "broken": ("gzip", gzip.compress(TEXT)[:2000] + b"garbage" * 100),
+    "one byte": ("gzip", b"\x1f"),
+    "no deflate": ("deflate", b"\xff\xff\xff\xff"),
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+def test_codings_that_cannot_be_read(case: str) -> None:
     """Unasked, cut off or broken: the reason is `encoding`."""
+    coding, data = UNREADABLE[case]
 
     def read() -> None:
         body = Body(coding, 10_000_000)
