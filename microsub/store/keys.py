@@ -44,7 +44,9 @@ def users() -> str:
 
 
 def applied_config() -> str:
-    """Hash: what was last applied from backend.json (`document`, `hash`, `mtime`, `at`). Permanent. `store.applied`."""
+    """Hash: what was last applied from backend.json (`document`, `hash`, `mtime`, `at`, `place`). Permanent.
+    `store.applied`.
+    """
     return "config:applied"
 
 
@@ -54,7 +56,9 @@ def config_lease() -> str:
 
 
 def settings() -> str:
-    """Hash: instance settings in force, as JSON per field. Lifetime: permanent. `store.applied`; read by services."""
+    """Hash: settings in force as JSON: `instance`, and `user:<name>` for the limits of all of a user's channels.
+    Permanent. `store.applied`; read by services.
+    """
     return "config:settings"
 
 
