@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from microsub.errors import NotFound
-from microsub.model.reader import TimelineItem
+from microsub.model.reader import TimelineItem, Twin
 from microsub.store.port import Redis
 from microsub.store.rules import Rules
 from tests.support.one_reader import ANN, NOW, OneReader, item
@@ -124,6 +124,22 @@ async def test_moves_obey_the_rules_of_the_target(world: Muting) -> None:
     assert (await world.ids("home"), await world.ids("work")) == (["2"], [])
     await world.rules.unmute(ANN, "work", ALICE, NOW)
     assert await world.ids("work") == ["1"]
+
+
+async def test_a_copy_takes_over_only_as_the_rules_allow(world: Muting) -> None:
+    """When a post's feed is unfollowed, a copy from a blocked source doesn't come in its place, a muted one hidden."""
+    await world.follow("home", "2")
+    for number, source in ((10, ALICE), (20, BOB), (30, "")):
+        copy = item(number + 1, sources=(source,) if source else (), twins=(Twin(str(number), "1", wins=True),))
+        await world.add("home", item(number, twins=(Twin(copy.id, "2", wins=False),)))
+        assert (await world.add("home", copy, feed="2")).suppressed == (copy.id,)
+    await world.rules.block(ANN, "home", ALICE, NOW)
+    await world.rules.mute(ANN, "home", BOB, NOW)
+    await world.channels.unfollow(ANN, "home", "1")
+    assert await world.timelines.unfollow(ANN, "home", "1", NOW) == 3
+    assert await world.ids("home") == ["31"]
+    await world.rules.unmute(ANN, "home", BOB, NOW)
+    assert await world.ids("home") == ["31", "21"]
 
 
 async def test_rules_cover_more_items_than_one_batch(world: Muting) -> None:
