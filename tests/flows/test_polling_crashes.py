@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
@@ -9,9 +10,11 @@ from typing import Any
 import pytest
 import structlog.testing
 
+from microsub.errors import StoreUnavailable
 from microsub.pipeline.poll import PollResult
 from microsub.store.port import Redis
 from tests.support.polling import World, dated, rss, world
+from tests.support.waiting import wait_until
 from tests.support.web import Publisher, publisher
 
 
@@ -27,7 +30,12 @@ class KilledError(BaseException):
 
 
 class Killing:
-    """A Redis whose process is killed before its nth round trip, or just after the server did it."""
+    """A Redis whose client is killed before its nth round trip, or just after the server did it.
+
+    With another `error` it is Redis that fails, from that trip on.
+    """
+
+    error: type[BaseException] = KilledError
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
@@ -40,7 +48,7 @@ class Killing:
         if self.kill_at is not None and self.trips >= self.kill_at:
             if self.after and self.trips == self.kill_at:
                 await run()
-            raise KilledError
+            raise self.error
         return await run()
 
     async def command(self, *args: Any) -> Any:
@@ -168,6 +176,45 @@ async def test_a_worker_killed_at_any_step_of_a_turn(real_redis: Redis, after: b
             it.clock.advance(25 * 3600)
             assert await it.worker.run_once() == 1, f"not scheduled after step {step} of {steps}"
             assert len(await it.rows()) == 13
+
+
+async def test_a_redis_that_fails_during_a_turn(real_redis: Redis) -> None:
+    """The worker goes on: the turn ends, the feed stays due, and is polled when Redis is back."""
+    broken = Killing(real_redis)
+    broken.error = StoreUnavailable
+    async with publisher() as site, world(broken) as it:
+        feed_id = ""
+        for step in range(2, 12):
+            await _empty(real_redis)
+            site.serve_document("/feed", rss(dated(3)))
+            feed_id = (await it.follow(site.url("/feed", "blog.test"))).id
+            broken.kill_at = broken.trips + step
+            assert await it.worker.run_once() == 0
+            broken.kill_at = None
+            it.clock.advance(61)
+            assert await it.worker.run_once() == 1, f"failed at step {step}"
+            assert len(await it.rows()) == 3
+        record = await it.feeds.get(feed_id)
+        assert record is not None
+        assert record.last_error is None
+
+
+async def test_a_worker_waits_for_a_redis_that_fails(real_redis: Redis) -> None:
+    """When the schedule can't be read nothing is asked of anybody, and stopping still works."""
+    broken = Killing(real_redis)
+    broken.error = StoreUnavailable
+    async with publisher() as site, world(broken) as it:
+        site.serve_document("/feed", rss(dated(3)))
+        await it.follow(site.url("/feed", "blog.test"))
+        broken.kill_at = broken.trips
+        running = asyncio.create_task(it.worker.run(0))
+        before = broken.trips
+        await wait_until(lambda: broken.trips >= before + 2)
+        it.worker.stop()
+        await running
+        assert site.asked == []
+        broken.kill_at = None
+        assert await it.make_worker().run_once() == 1
 
 
 async def test_a_worker_that_dies_gives_its_hosts_back(real_redis: Redis) -> None:

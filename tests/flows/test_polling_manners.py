@@ -140,6 +140,23 @@ async def test_nobody_follows(redis: Redis) -> None:
         assert site.count("/feed") == 1
 
 
+async def test_a_follow_during_the_farewell(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who follows a feed between the count of followers and its leaving the schedule is not forgotten."""
+    async with publisher() as site, world(redis) as it:
+        feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
+        await it.feeds.unsubscribe(feed.id, "alice", "home")
+        count = it.feeds.subscriber_count
+
+        async def and_then_somebody_follows(feed_id: str) -> int:
+            found = await count(feed_id)
+            await it.follow(feed.url, "bob")
+            return found
+
+        monkeypatch.setattr(it.feeds, "subscriber_count", and_then_somebody_follows)
+        assert await it.worker.run_once() == 2
+        assert site.count("/feed") == 1
+
+
 async def _poll_thrice_over_a_day(it: object, feed: object) -> None:
     for _ in range(3):
         await it.make_due(feed)  # type: ignore[attr-defined]
