@@ -51,7 +51,7 @@ def to_entry(item: mf2.Node, feed: mf2.Node | None, page: Page) -> RawEntry:
         location=_place(item, "location", base),
         refs=refs | _contexts(item, page),
     )
-    raw = RawEntry(entry, base)
+    raw = RawEntry(entry, base, photos_in_body=True)
     raw.html, raw.text = _body(item)
     return raw
 

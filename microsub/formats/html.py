@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from typing import Any
 
 import bs4
@@ -22,9 +21,8 @@ from microsub.model.jf2 import Feed
 _PROMISE = re.compile(
     r"(?i)\bh-(?:feed|entry|event|cite|review|recipe|listing)\b|\bh(?:atom|feed|entry|review)\b|\bvevent\b"
 )
+_XML = re.compile(r"\A\s*<\?xml[^>]*\?>")
 MAX_PAGE = 2 * 1024 * 1024
-
-warnings.filterwarnings("ignore", category=bs4.MarkupResemblesLocatorWarning)
 
 
 def to_jf2(text: str, url: str) -> RawFeed:
@@ -37,7 +35,8 @@ def to_jf2(text: str, url: str) -> RawFeed:
         raise ParseError(url, "this page has no h-feed and no h-entry")
     if too_deep(text):
         raise ParseError(url, "this page nests its elements too deeply to be read")
-    soup = bs4.BeautifulSoup(text[:MAX_PAGE], "html5lib")
+    # XHTML is HTML here; its declaration only makes Beautiful Soup warn that it might not be.
+    soup = bs4.BeautifulSoup(_XML.sub("", text[:MAX_PAGE], count=1), "html5lib")
     page, rels = _page(soup, url)
     feed, items = find_posts(page)
     if not items and feed is None:

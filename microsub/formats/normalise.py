@@ -10,7 +10,7 @@ from microsub.errors import ParseError
 from microsub.formats.media import kind_of
 from microsub.formats.post_types import fold, post_type, repeats
 from microsub.formats.raw import RawEntry, RawFeed
-from microsub.formats.sanitise import clean_html, text_to_html
+from microsub.formats.sanitise import clean_html, text_to_html, without_images
 from microsub.formats.text import html_to_text
 from microsub.formats.urls import EXECUTABLE, safe_url
 from microsub.model.jf2 import Card, Content, Entry, Feed
@@ -67,11 +67,15 @@ def finish(raw: RawEntry, author: Card | None = None) -> Entry:
     if not summary or repeats(summary, body):
         summary = None
     name = fold(entry.name or "")[:MAX_NAME]
+    name = "" if repeats(name, body or summary or "") else name
+    if raw.photos_in_body and entry.photo and not name and content and content.html:
+        # In an article pictures have their place; in a note they are what `photo` shows.
+        content = replace(content, html=without_images(content.html, _safe_urls(entry.photo)))
     # One `replace` for all: it costs more than everything else here.
     changes: dict[str, Any] = {
         "content": content,
         "summary": summary,
-        "name": None if repeats(name, body or summary or "") else name,
+        "name": name or None,
         "author": author or (entry.author and _safe_card(entry.author)),
         "category": _distinct(_tag(tag) for tag in entry.category),
         "uid": None if entry.uid and EXECUTABLE.match(entry.uid) else entry.uid,

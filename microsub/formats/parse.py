@@ -1,6 +1,6 @@
 """Any feed document to jf2: recognise the format, let its module read it, clean and complete what came out.
 
-Nothing behind this module needs to ask which format a post came from. `docs/reference` lists what is supported.
+Nothing behind this module needs to ask which format a post came from.
 """
 
 from __future__ import annotations

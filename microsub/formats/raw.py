@@ -1,7 +1,8 @@
 """What a format module hands to `parse`: values as found, bodies not yet cleaned.
 
 `feed` and `entry` carry everything but bodies. `html` or `text` is the body, `base` what its links are relative to
-(`xml:base` may differ from entry to entry). `title_html` says that the name is markup.
+(`xml:base` may differ from entry to entry). `photos_in_body` says that the pictures of the entry are those of its body,
+marked up there, so that a reader who shows both would show them twice.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class RawEntry:
     html: str | None = None
     text: str | None = None
     summary_html: str | None = None
-    name_html: str | None = None
+    photos_in_body: bool = False
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html as entities
 import re
+from collections.abc import Collection
 from functools import lru_cache
 
 import nh3
@@ -173,6 +174,16 @@ def _image(match: re.Match[str]) -> str:
     if lazy or any(name in found for name in _LAZY):
         return "<img " + " ".join(f'{name}="{value}"' for name, value in found.items() if name not in _LAZY) + ">"
     return match[0]
+
+
+def without_images(cleaned: str, urls: Collection[str]) -> str:
+    """A body from `clean_html` without its images of `urls`, which are shown beside it."""
+
+    def keep(match: re.Match[str]) -> str:
+        source = dict(_ATTRIBUTE.findall(match[1])).get("src")
+        return "" if source is not None and entities.unescape(source) in urls else match[0]
+
+    return _IMAGE.sub(keep, cleaned).strip()
 
 
 def _frame(match: re.Match[str]) -> str:

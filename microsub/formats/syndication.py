@@ -111,6 +111,16 @@ def _author(node: Node, base: str, *, of_feed: bool = False) -> Card | None:
     return Card(name=_person(raw)) if isinstance(raw, str) and _person(raw) else None
 
 
+def _source(node: Node, base: str) -> Card | None:
+    """The feed that a planet took the entry from: Atom 4.2.11 names its author, RSS only its title."""
+    source = node.get("source")
+    if not source:
+        return None
+    name = title_text(str(source.get("title") or ""))
+    page = safe_url(source.get("link"), base)
+    return _author(source, base) or (Card(name=name or None, url=page) if name or page else None)
+
+
 def _person(text: str) -> str:
     """A name without the e-mail address that RSS asks for: `a@b.example (Ann)`, `Ann <a@b.example>`."""
     return _ADDRESS.sub(" ", title_text(text)).strip(" ()<>[],;") if "@" in text else title_text(text)
@@ -134,7 +144,7 @@ def _entry(node: Node, version: str, feed_base: str) -> RawEntry:
         name=_title(node, atom) or None,
         published=published or updated,
         updated=updated if published and updated != published else None,
-        author=_author(node, base),
+        author=_author(node, base) or _source(node, base),
         category=tuple(str(tag.get("label") or tag.get("term") or "") for tag in node.get("tags") or []),
         featured=media.featured(node, base),
         enclosure=media.enclosures(node, links, base),

@@ -20,7 +20,8 @@ EXECUTABLE = re.compile(r"(?i)[\W_]*(?:j\s*a\s*v\s*a\s*s\s*c\s*r\s*i\s*p\s*t|vbs
 
 # Browsers drop tabs and newlines inside a URL, and controls and spaces around it, so "java\nscript:" runs there.
 _IGNORED = re.compile(r"[\t\n\r]")
-_EDGES = "".join(map(chr, range(0x21))) + "\x7f\xa0\u200b\u2028\u2029\ufeff"
+_EDGES = "".join(map(chr, range(0x21))) + "\x7f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"
+_EDGES += "".join(map(chr, range(0x2000, 0x200C)))
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\"<>`\\^{|}\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _SPACE = re.compile(r"\s")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
@@ -39,6 +40,7 @@ _TRACKING_FRAGMENT = re.compile(
 _SECRET = re.compile(
     r"(?i)(?:.*[_-])?(?:token|secret|password|passwd|pass|pwd|api_?key|apikey|auth|key|sig|signature|credentials?|session)\Z"
 )
+_BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _UNRESERVED = re.compile(r"%([0-9A-Fa-f]{2})")
 
 
@@ -63,7 +65,7 @@ def safe_url(value: str | None, base: str = "", schemes: frozenset[str] = WEB) -
         scheme = scheme.lower()
         if not colon or scheme not in schemes:
             return None
-        if scheme in WEB and (not rest.startswith("//") or not urlsplit(url).hostname):
+        if scheme in WEB and (not rest.startswith("//") or not (urlsplit(url).hostname or "").strip(".")):
             return None
         if scheme in WEB and "/" not in rest[2:] and "?" not in rest and "#" not in rest:
             url += "/"  # `https://a.example` and `https://a.example/` are one address
@@ -85,20 +87,24 @@ def normalise_url(url: str) -> str:
     """
     parts = _split(url)
     if parts is None:
-        return url.strip()
-    query = "&".join(p for p in parts.query.split("&") if p and not _TRACKING.fullmatch(p.partition("=")[0]))
-    fragment = "" if _TRACKING_FRAGMENT.match(parts.fragment) else parts.fragment
-    path = _UNRESERVED.sub(_decode_unreserved, parts.path)
-    return urlunsplit(("https", _netloc(parts, "http", "https"), path.rstrip("/") or "/", query, fragment))
+        return url.strip(_EDGES)
+    kept = [p for p in parts.query.split("&") if p.strip(_EDGES) and not _TRACKING.fullmatch(p.partition("=")[0])]
+    fragment = "" if _TRACKING_FRAGMENT.match(parts.fragment) else parts.fragment.rstrip(_EDGES)
+    path = parts.path
+    if "%" in path and not _BROKEN_ESCAPE.search(path):
+        path = _UNRESERVED.sub(_decode_unreserved, path)
+    path = path.rstrip("/" + _EDGES) or "/"
+    return urlunsplit(("https", _netloc(parts, "http", "https"), path, "&".join(kept).rstrip(_EDGES), fragment))
 
 
 def normalise_profile(url: str) -> str:
     """The comparison form of a profile or feed URL in mutes and blocks; `www.`, query and fragment count."""
     parts = _split(url)
     if parts is None:
-        return url.strip()
+        return url.strip(_EDGES)
     netloc = _netloc(parts, "http", "https")
-    return urlunsplit(("https", netloc, parts.path.rstrip("/") or "/", parts.query, parts.fragment))
+    path = parts.path.rstrip("/" + _EDGES) or "/"
+    return urlunsplit(("https", netloc, path, parts.query.rstrip(_EDGES), parts.fragment.rstrip(_EDGES)))
 
 
 def canonical_feed_url(url: str) -> str:
@@ -112,10 +118,12 @@ def canonical_feed_url(url: str) -> str:
     parts = _split(text)
     if parts is None:
         return text
-    path = parts.path or "/"
+    path = parts.path.rstrip(_EDGES) or "/"
     if not path.isascii() or " " in path:
-        path = quote(path, safe="/%:@!$&'()*+,;=~-._")
-    query = parts.query if parts.query.isascii() else quote(parts.query, safe="/?%:@!$&'()*+,;=~-._[]")
+        path = quote(path, safe="/%:@!$&'()*+,;=~-._", errors="replace")
+    query = parts.query.rstrip(_EDGES)
+    if not query.isascii() or " " in query:
+        query = quote(query, safe="/?%:@!$&'()*+,;=~-._[]", errors="replace")
     scheme = parts.scheme.lower()
     return urlunsplit((scheme, _netloc(parts, scheme), path, query, ""))
 
@@ -166,7 +174,7 @@ def ascii_host(host: str) -> str:
 def _split(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url.strip(_EDGES))
-        if parts.scheme.lower() not in WEB or not parts.hostname:
+        if parts.scheme.lower() not in WEB or not (parts.hostname or "").strip("."):
             return None
         _ = parts.port
     except ValueError:
