@@ -237,12 +237,12 @@ def gone(name: str, uid: str) -> str:
 
 
 def muted(name: str, uid: str) -> str:
-    """Set: normalised URLs; `uid` may be `global`. Lifetime: permanent. `store.rules`."""
+    """Hash: URL in its comparison form → as it was given; `uid` may be `global`. Lifetime: permanent. `store.rules`."""
     return f"user:{{{name}}}:muted:{uid}"
 
 
 def blocked(name: str, uid: str) -> str:
-    """Set: normalised URLs; `uid` may be `global`. Lifetime: permanent. `store.rules`."""
+    """Hash: URL in its comparison form → as it was given; `uid` may be `global`. Lifetime: permanent. `store.rules`."""
     return f"user:{{{name}}}:blocked:{uid}"
 
 

@@ -34,42 +34,44 @@ class Rules:
         self._items = items
 
     async def muted(self, user: str, uid: str) -> list[str]:
-        """The muted URLs, normalised, in alphabetical order."""
+        """The muted URLs as they were given, in alphabetical order."""
         return await self._listed(keys.muted(user, uid))
 
     async def blocked(self, user: str, uid: str) -> list[str]:
-        """The blocked URLs, normalised, in alphabetical order."""
+        """The blocked URLs as they were given, in alphabetical order."""
         return await self._listed(keys.blocked(user, uid))
 
     async def mute(self, user: str, uid: str, url: str, now: float) -> int:
         """Hide what this author or source has posted and will post. Read state is kept."""
-        return await self._write(user, uid, keys.muted, "SADD", url, now)
+        return await self._write(user, uid, keys.muted, url, now, on=True)
 
     async def unmute(self, user: str, uid: str, url: str, now: float) -> int:
         """Show it again, unless another rule hides it."""
-        return await self._write(user, uid, keys.muted, "SREM", url, now)
+        return await self._write(user, uid, keys.muted, url, now, on=False)
 
     async def block(self, user: str, uid: str, url: str, now: float) -> int:
         """Take out what this author or source has posted, for good, and keep out what they will post."""
-        return await self._write(user, uid, keys.blocked, "SADD", url, now)
+        return await self._write(user, uid, keys.blocked, url, now, on=True)
 
     async def unblock(self, user: str, uid: str, url: str, now: float) -> int:
         """Let in again what comes from now on."""
-        return await self._write(user, uid, keys.blocked, "SREM", url, now)
+        return await self._write(user, uid, keys.blocked, url, now, on=False)
 
     async def _listed(self, key: str) -> list[str]:
-        return sorted(url.decode() for url in await self._redis.command("SMEMBERS", key))
+        return sorted(url.decode() for url in await self._redis.command("HVALS", key))
 
     async def _write(
-        self, user: str, uid: str, key: Callable[[str, str], str], action: str, url: str, now: float
+        self, user: str, uid: str, key: Callable[[str, str], str], given: str, now: float, *, on: bool
     ) -> int:
-        url = normalise_profile(url)
-        reply = await self._redis.script(load("rule_write"), [keys.channels(user), key(user, uid)], [uid, action, url])
+        url = normalise_profile(given)
+        reply = await self._redis.script(
+            load("rule_write"), [keys.channels(user), key(user, uid)], [uid, url, given if on else ""]
+        )
         if reply < 0:
             raise await absent(self._redis, user, uid if uid != GLOBAL else None)
         count = 0
         for channel in await self._channels(user, uid):
-            for part in _touched(user, channel, key is keys.muted, action):
+            for part in _touched(user, channel, mute=key is keys.muted, on=on):
                 async for ids in members(self._redis, part):
                     matching = [item for item in await self._items.timeline_items(ids) if url in urls(item)]
                     count += await self._settle(user, channel, matching, now)
@@ -97,9 +99,9 @@ class Rules:
         return len(moved)
 
 
-def _touched(user: str, uid: str, mute: bool, action: str) -> list[str]:
+def _touched(user: str, uid: str, *, mute: bool, on: bool) -> list[str]:
     """The sets in which a change of a rule may find items to move: an unblocked author's items are gone already."""
     posts, hidden = keys.posts(user, uid), keys.hidden(user, uid)
     if mute:
-        return [posts] if action == "SADD" else [hidden]
-    return [posts, hidden] if action == "SADD" else []
+        return [posts] if on else [hidden]
+    return [posts, hidden] if on else []

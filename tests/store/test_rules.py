@@ -39,7 +39,7 @@ async def test_muted_items_are_neither_shown_nor_counted_and_come_back_as_they_w
     assert await world.rules.mute(ANN, "home", "http://Alice.example", NOW) == 2
     assert await world.ids("home") == ["2"]
     assert await world.unread("home") == 1
-    assert await world.rules.muted(ANN, "home") == [ALICE]
+    assert await world.rules.muted(ANN, "home") == ["http://Alice.example"]
     assert await world.rules.unmute(ANN, "home", ALICE, NOW) == 2
     assert await world.ids("home") == ["3", "2", "1"]
     assert await world.ids("home", view="read") == ["1"]

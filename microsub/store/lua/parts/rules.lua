@@ -1,9 +1,9 @@
--- ruled(sets_of_urls, urls): whether any of the rule sets holds any of the item's URLs (author's and sources').
+-- ruled(hashes_of_urls, urls): whether any of the rule hashes holds any of the item's URLs (author's and sources').
 local function ruled(keys, urls)
   if #urls == 0 then return false end
   for _, key in ipairs(keys) do
-    for _, found in ipairs(redis.call('SMISMEMBER', key, unpack(urls))) do
-      if found == 1 then return true end
+    for _, found in ipairs(redis.call('HMGET', key, unpack(urls))) do
+      if found then return true end
     end
   end
   return false
