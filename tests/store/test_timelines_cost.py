@@ -1,0 +1,47 @@
+"""What a page costs Redis doesn't depend on the size of the timeline."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from microsub.model.reader import Cursor, PageQuery
+from microsub.store import keys
+from microsub.store.port import Redis
+from tests.support.one_reader import ANN, NOW, OneReader
+
+SMALL, LARGE = 1_000, 150_000
+
+
+async def steps(world: OneReader, uid: str, query: PageQuery) -> dict[str, int]:
+    """How often each command ran, inside scripts too, for one page."""
+    await world.redis.command("CONFIG", "RESETSTAT")
+    assert len((await world.timelines.page(ANN, uid, query, NOW)).rows) == query.limit
+    stats = (await world.redis.command("INFO", "commandstats")).decode()
+    return {name: int(calls) for name, calls in re.findall(r"cmdstat_(z\w+):calls=(\d+)", stats)}
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        PageQuery(),
+        PageQuery(view="unread"),
+        PageQuery(after=Cursor("500.5", "500")),
+        PageQuery(before=Cursor("500.5", "500")),
+        PageQuery(after=Cursor("500", "999999999")),
+    ],
+    ids=["first", "unread", "after", "before", "item gone"],
+)
+async def test_a_page_of_a_huge_timeline_takes_the_steps_of_a_small_one(real_redis: Redis, query: PageQuery) -> None:
+    """Each command of a page is logarithmic, and there are as many for 150,000 items as for 1,000."""
+    world = OneReader(real_redis)
+    await world.begin()
+    for uid, size in (("home", SMALL), ("work", LARGE)):
+        for start in range(0, size, 10_000):
+            pairs = [part for one in range(start, min(start + 10_000, size)) for part in (one + 0.5, str(one))]
+            for key in (keys.posts(ANN, uid), keys.unread(ANN, uid)):
+                await real_redis.command("ZADD", key, *pairs)
+    small, large = await steps(world, "home", query), await steps(world, "work", query)
+    assert small == large
+    assert sum(large.values()) <= 6
