@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
+
+import orjson
 
 from microsub.api import arguments
 from microsub.api.call import Action, Call, FusedAction, Reply, Table
@@ -10,14 +14,36 @@ from microsub.api.params import Params, missing, wrong
 from microsub.model.reader import NAME, Channel, Credential, Grant, UnreadStyle
 from microsub.services.bundle import Services
 from microsub.services.reading import SourceCount
+from microsub.store.channels import ChannelNames
 
 
 async def listed(services: Services, params: Params, credential: Credential, now: float) -> tuple[Grant, Reply]:
     """All channels with what is unread in them."""
     del params
-    grant, channels = await services.reading.channels_with_token(credential, now)
-    style = await services.reading.unread_style(grant.user)
-    return grant, {"channels": [channel_to_wire(channel, style) for channel in channels]}
+    grant, names, counts = await services.reading.counts_with_token(credential, now)
+    template, styles = _template(names, await services.reading.unread_style(grant.user))
+    return grant, template % tuple(
+        [_SHOWN[style](count) for style, count in zip(styles, counts, strict=True) if style != "none"]
+        if styles
+        else counts
+    )
+
+
+@lru_cache(maxsize=4096)
+def _template(names: ChannelNames, inherited: UnreadStyle) -> tuple[bytes, tuple[UnreadStyle, ...]]:
+    """The list as JSON with a place for each count, and the styles of the counts; none where all are plain numbers."""
+    styles = tuple(channel.settings.unread or inherited for channel in names.channels)
+    parts = []
+    for channel, style in zip(names.channels, styles, strict=True):
+        head = orjson.dumps({"uid": channel.uid, "name": channel.name})[:-1].replace(b"%", b"%%")
+        parts.append(head + (b"}" if style == "none" else b',"unread":%b}' if style == "boolean" else b',"unread":%d}'))
+    return b'{"channels":[' + b",".join(parts) + b"]}", () if set(styles) == {"count"} else styles
+
+
+_SHOWN: dict[UnreadStyle, Callable[[int], int | bytes]] = {
+    "count": lambda count: count,
+    "boolean": lambda count: b"true" if count else b"false",
+}
 
 
 async def tree(call: Call) -> Reply:

@@ -10,7 +10,7 @@ from microsub.errors import NotFound
 from microsub.formats.identity import mask_credentials
 from microsub.model.reader import Channel, Credential, Cursor, Grant, PageQuery, PageRows, Subscription, UnreadStyle
 from microsub.services.splice import Splicer
-from microsub.store.channels import Channels
+from microsub.store.channels import ChannelNames, Channels
 from microsub.store.feeds import FeedRecord, Feeds
 from microsub.store.itemcache import ItemCache
 from microsub.store.items import Items
@@ -65,9 +65,9 @@ class Reading:
         """How this user's channels tell what is unread, where they don't say so themselves."""
         return await self._style(user)
 
-    async def channels_with_token(self, credential: Credential, now: float) -> tuple[Grant, list[Channel]]:
-        """All channels in order with their unread counts, in one round trip with the token's check."""
-        return await self._channels.list_with_token(credential, now)
+    async def counts_with_token(self, credential: Credential, now: float) -> tuple[Grant, ChannelNames, list[int]]:
+        """All channels in order and their unread counts, in one round trip with the token's check."""
+        return await self._channels.counts_with_token(credential, now)
 
     async def page_with_token(
         self, credential: Credential, uid: str, query: PageQuery, now: float

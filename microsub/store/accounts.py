@@ -20,7 +20,7 @@ from microsub.store.scripts import load
 
 LONGEST_TOKEN = 512
 NOTIFICATIONS_NAME = "Notifications"
-_OWN_FIELDS = frozenset({"me", "created", "disabled"})
+_OWN_FIELDS = frozenset({"me", "created", "disabled", "shape"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from microsub.errors import InvalidRequest
@@ -31,6 +32,19 @@ from microsub.store.subscriptions import Subscriptions
 
 LONGEST_NAME = 300
 _UIDS_TO_TRY = 1000
+_MOST_NAMES = 10_000
+"""Users whose channels a process remembers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChannelNames:
+    """The channels of a user in order, as they were when the shape was that; their counts are not to be used.
+
+    The same object stands for the same names and settings, so that what is made of them can be remembered by it.
+    """
+
+    shape: tuple[bytes, bytes]
+    channels: tuple[Channel, ...]
 
 
 class Channels:
@@ -38,6 +52,7 @@ class Channels:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
+        self._names: dict[str, ChannelNames] = {}
         self._subscriptions = Subscriptions(redis)
 
     async def list(self, user: str) -> builtins.list[Channel]:
@@ -45,21 +60,42 @@ class Channels:
 
         A user that doesn't exist has none.
         """
-        return _channels(await self._list(user, []))
+        return (await self._list(user))[1]
 
-    async def list_with_token(self, credential: Credential, now: float) -> tuple[Grant, builtins.list[Channel]]:
-        """`list` of the token's user, checking the token in the same round trip. Raises Unauthorized."""
+    async def counts_with_token(
+        self, credential: Credential, now: float
+    ) -> tuple[Grant, ChannelNames, builtins.list[int]]:
+        """What is unread in each channel of the token's user, exact and of one moment, beside the channels in order.
+
+        One round trip that checks the token too, and a second one where names or settings have changed. Raises
+        Unauthorized.
+        """
         user = credential.user
-        reply = await self._list(user, [keys.token(user, credential.digest)], now)
-        return grant(user, reply[1]), _channels(reply)
-
-    async def _list(self, user: str, token: Sequence[str], now: float = 0) -> builtins.list[Any]:
-        patterns = [keys.pattern(keys.channel, user), keys.pattern(keys.unread, user)]
-        script_keys = [keys.channels(user), keys.user(user), *token]
-        reply: builtins.list[Any] = await self._redis.script(load("channel_list"), script_keys, [*patterns, now])
+        script_keys = [keys.channels(user), keys.user(user), keys.token(user, credential.digest)]
+        reply = await self._redis.script(load("channel_counts"), script_keys, [keys.pattern(keys.unread, user), now])
         if reply[0]:
             raise unauthorized(reply[0].decode())
-        return reply
+        _, scopes, shape, uids, counts = reply
+        known = self._names.get(user)
+        if known is not None and known.shape == (shape, uids):
+            return grant(user, scopes), known, [*map(int, counts.split())]
+        shape, channels = await self._list(user)
+        known = ChannelNames((shape, " ".join(channel.uid for channel in channels).encode()), tuple(channels))
+        if len(self._names) >= _MOST_NAMES:
+            self._names.clear()
+        self._names[user] = known
+        # These counts are of the same moment as the names, a little later than the token's check.
+        return grant(user, scopes), known, [channel.unread for channel in channels]
+
+    async def list_with_token(self, credential: Credential, now: float) -> tuple[Grant, builtins.list[Channel]]:
+        """`list` of the token's user, checking the token too. Raises Unauthorized."""
+        granted, names, counts = await self.counts_with_token(credential, now)
+        return granted, [replace(one, unread=count) for one, count in zip(names.channels, counts, strict=True)]
+
+    async def _list(self, user: str) -> tuple[bytes, builtins.list[Channel]]:
+        patterns = [keys.pattern(keys.channel, user), keys.pattern(keys.unread, user)]
+        shape, *rows = await self._redis.script(load("channel_list"), [keys.channels(user), keys.user(user)], patterns)
+        return shape, _channels(rows)
 
     async def get(self, user: str, uid: str) -> Channel:
         """One channel. Raises NotFound, also for one that is removed."""
@@ -116,7 +152,7 @@ class Channels:
         return await self.get(user, uid)
 
     async def _change(self, user: str, uid: str, *pairs: Arg) -> None:
-        script_keys = [keys.channels(user), keys.channel(user, uid)]
+        script_keys = [keys.channels(user), keys.channel(user, uid), keys.user(user)]
         if not await self._redis.script(load("channel_change"), script_keys, [uid, *pairs]):
             raise await absent(self._redis, user, uid)
 
@@ -147,7 +183,7 @@ class Channels:
         others = [key(user, uid) for key in keys.CHANNEL_KEYS if key is not keys.channel_feeds]
         feeds: builtins.list[bytes] | int = await self._redis.script(
             load("channel_delete"),
-            [keys.channels(user), keys.removed_channels(user), keys.channel_feeds(user, uid), *others],
+            [keys.channels(user), keys.removed_channels(user), keys.user(user), keys.channel_feeds(user, uid), *others],
             [uid, only],
         )
         return feeds
@@ -214,7 +250,7 @@ class Channels:
 
 
 def _channels(reply: list[Any]) -> list[Channel]:
-    rows = zip(reply[2::4], reply[3::4], reply[4::4], reply[5::4], strict=True)
+    rows = zip(reply[0::4], reply[1::4], reply[2::4], reply[3::4], strict=True)
     return [Channel(uid.decode(), name.decode(), unread, read_settings(text)) for uid, name, text, unread in rows]
 
 

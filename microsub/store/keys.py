@@ -161,7 +161,9 @@ def host(host_name: str) -> str:
 
 
 def user(name: str) -> str:
-    """Hash: `me`, settings, `disabled` (Unix time). Lifetime: permanent. `store.accounts`."""
+    """Hash: `me`, settings, `created` and `disabled` (Unix time), `shape` (grows when a channel's name or settings
+    change). Lifetime: permanent. `store.accounts`, `store.channels`.
+    """
     return f"user:{{{name}}}"
 
 

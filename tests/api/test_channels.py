@@ -108,3 +108,11 @@ async def test_tree_counts_by_source(alice: Reader, server: Instance) -> None:
         {"uid": two.id, "url": OTHER, "name": "Two", "unread": 2},
     ]
     assert later["sources"] == []
+
+
+async def test_names_are_shown_as_they_are(alice: Reader) -> None:
+    """Signs that mean something to JSON, to formatting or to HTML are just text."""
+    for name in ("100 %d %s %%", 'say "hi" \\ bye', "<b>&amp;</b>", "日本 ☕"):
+        made = await alice.post(action="channels", name=name)
+        listed = await alice.get(action="channels")
+        assert {one["uid"]: one["name"] for one in listed["channels"]}[made["uid"]] == name

@@ -72,13 +72,13 @@ def counts_off_by_one() -> None:
     """The list of channels counts one item too many."""
     from microsub.store.channels import Channels
 
-    list_with_token = Channels.list_with_token
+    counts_with_token = Channels.counts_with_token
 
-    async def listed(self: Channels, *arguments: Any) -> Any:
-        grant, channels = await list_with_token(self, *arguments)
-        return grant, [replace(channel, unread=channel.unread + 1) for channel in channels]
+    async def counted(self: Channels, *arguments: Any) -> Any:
+        grant, names, counts = await counts_with_token(self, *arguments)
+        return grant, names, [count + 1 for count in counts]
 
-    Channels.list_with_token = listed  # type: ignore[method-assign]
+    Channels.counts_with_token = counted  # type: ignore[method-assign]
 
 
 @variant("replies.content-type", "replies.no-store")

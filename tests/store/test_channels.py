@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from microsub.errors import InvalidRequest, NotFound
-from microsub.model.reader import ChannelSettings, PageQuery, Subscription
+from microsub.model.reader import Channel, ChannelSettings, PageQuery, Subscription
 from microsub.store import keys
+from microsub.store.channels import Channels
 from microsub.store.port import Redis
 from microsub.store.timelines import Added
 from tests.support.one_reader import ANN, NOW, OneReader, item
@@ -164,3 +165,34 @@ async def test_writes_need_a_channel(world: OneReader) -> None:
     with pytest.raises(NotFound, match="no user 'bob'"):
         await channels.create("bob", "x", NOW)
     assert await channels.list("bob") == []
+
+
+async def test_remembered_names_never_outlive_a_change(world: OneReader) -> None:
+    """Whatever another process changes, the next list shows it, though names are remembered between lists."""
+    token = await world.accounts.create_token(ANN, ["read"], "", NOW)
+    credential = world.accounts.credential(token)
+    assert credential is not None
+    other, elsewhere = Channels(world.redis), world.channels
+
+    async def agree() -> list[Channel]:
+        listed = (await other.list_with_token(credential, NOW))[1]
+        assert listed == await elsewhere.list(ANN)
+        assert listed == (await other.list_with_token(credential, NOW))[1]
+        return listed
+
+    first = await agree()
+    await elsewhere.rename(ANN, "home", "Friends", NOW)
+    assert [one.name for one in await agree()] != [one.name for one in first]
+    await elsewhere.set_settings(ANN, "home", ChannelSettings(unread="boolean"), NOW)
+    assert "boolean" in {one.settings.unread for one in await agree()}
+    await elsewhere.order(ANN, ["work", "home"])
+    assert [one.uid for one in await agree()] == ["notifications", "work", "home"]
+    await world.add("home", item(1), item(2))
+    assert [one.unread for one in await agree()] == [0, 0, 2]
+    await elsewhere.delete(ANN, "work")
+    await elsewhere.create(ANN, "Another", NOW, "work")
+    assert [one.name for one in await agree()] == ["Notifications", "Friends", "Another"]
+    await elsewhere.disable(ANN, "work", NOW)
+    assert len(await agree()) == 2
+    await elsewhere.restore(ANN, "work")
+    assert len(await agree()) == 3

@@ -1,0 +1,18 @@
+-- What is unread in all channels of a user, with the check of the token: the other request that readers make all the
+-- time. It costs one command per channel; names and settings are those of the shape, which callers remember.
+--
+-- Atomic: the counts are of one moment, and the shape is the one of that moment. Writes nothing.
+--
+-- KEYS  1 channels  2 user  3 token
+-- ARGV  1 pattern: unread  2 now
+-- reply {'token'}, {'disabled'}, or {'', scopes, shape, 'uid uid …' by position, 'unread unread …'}
+local token = redis.call('HMGET', KEYS[3], 'scope', 'expires')
+if not token[1] or (token[2] and tonumber(token[2]) <= tonumber(ARGV[2])) then return { 'token' } end
+local user = redis.call('HMGET', KEYS[2], 'disabled', 'created', 'shape')
+if user[1] then return { 'disabled' } end
+local before, after = string.match(ARGV[1], '^(.*)%*(.*)$')
+local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
+local counts = {}
+for i, uid in ipairs(uids) do counts[i] = redis.call('ZCARD', before .. uid .. after) end
+local shape = (user[2] or '') .. ' ' .. (user[3] or '')
+return { '', token[1], shape, table.concat(uids, ' '), table.concat(counts, ' ') }
