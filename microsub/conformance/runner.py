@@ -19,7 +19,7 @@ from microsub.conformance.verdict import Failure, Result, Skip, Unready, shorten
 from microsub.conformance.world import Surroundings, World
 
 
-class CouldNotRun(Exception):  # noqa: N818
+class CouldNotRun(Exception):
     """There is no server to judge: it can't be reached, or it doesn't take the token."""
 
 

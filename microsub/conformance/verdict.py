@@ -15,7 +15,7 @@ SHOWN = 600
 """Characters of a found value that a report shows."""
 
 
-class Failure(Exception):  # noqa: N818 - a verdict, not a fault of the program
+class Failure(Exception):
     """The server does something else than what the requirement expects."""
 
     def __init__(self, expected: str, found: object) -> None:
@@ -24,11 +24,11 @@ class Failure(Exception):  # noqa: N818 - a verdict, not a fault of the program
         super().__init__(f"expected {expected}; found {self.found}")
 
 
-class Skip(Exception):  # noqa: N818
+class Skip(Exception):
     """The requirement can't be judged here, for a reason that isn't the server's fault."""
 
 
-class Unready(Exception):  # noqa: N818
+class Unready(Exception):
     """A situation that several requirements need could not be brought about: they can't be judged."""
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-import feedparser
 import pytest
 
 from microsub.formats.identity import host_of, identities, twin_identity
@@ -116,21 +113,3 @@ def test_hub_self_and_interval_are_found() -> None:
     assert golem.hub == "http://golem.superfeedr.com/"
     assert golem.self_url == "https://rss.golem.de/rss.php?feed=RSS2.0"
     assert read("urdu_UTF8.xml").ttl == 900
-
-
-def best_of(runs: int, action: Callable[[], object]) -> float:
-    times = []
-    for _ in range(runs):
-        started = time.process_time()
-        action()
-        times.append(time.process_time() - started)
-    return min(times)
-
-
-def test_reading_and_cleaning_is_faster_than_feedparser_alone() -> None:
-    """The eight feeds cost less than `feedparser.parse` with its own cleaning; about half, in fact."""
-    documents = [(CORPUS / name).read_bytes() for name in EXPECTED]
-    ours = best_of(5, lambda: [parse(body, "https://reader.example/", None) for body in documents])
-    theirs = best_of(5, lambda: [feedparser.parse(body) for body in documents])
-    print(f"feedparser / ours: {theirs / ours:.2f}")
-    assert theirs > 1.4 * ours
