@@ -1,7 +1,7 @@
 """Parsing, sanitising and normalising beside `feedparser.parse` with its defaults, in one run and one process.
 
-Our side does all of it: sniffing, parsing, cleaning, absolute URLs, text, post types. Theirs is what the library does by
-itself. `python -m benchmarks.against_feedparser FOLDER` takes the feeds of a folder; one HTML-heavy document is made
+Our side does all of it: sniffing, parsing, cleaning, absolute URLs, text, post types. Theirs is what the library does
+by itself. `python -m benchmarks.against_feedparser FOLDER` takes the feeds of a folder; one HTML-heavy document is made
 here.
 """
 
