@@ -19,6 +19,7 @@ from benchmarks.shelves import Shelf, fill
 from microsub.store.connect import connect
 from microsub.store.embedded import start_embedded
 from microsub.store.migrations import migrate
+from microsub.store.port import Redis
 
 START_SECONDS = 60
 SETTINGS = '{"users": {}, "settings": {"max_items": 0, "keep_read_days": 0, "keep_unread_days": 0}}\n'
@@ -68,17 +69,23 @@ async def _fill(url: str, sizes: Sequence[int]) -> tuple[tuple[Shelf, ...], str]
             began = time.perf_counter()
             shelves.append(await fill(redis, size, now))
             print(f"  filled a timeline of {size:,} items in {time.perf_counter() - began:.1f} s", file=sys.stderr)
-        # What loading left to rewrite shall not run while something is measured.
+        # What loading left to rewrite shall not be rewritten while something is measured.
+        await _rewritten(redis)
         await redis.command("BGREWRITEAOF")
-        while True:
-            info = (await redis.command("INFO")).decode()
-            if "aof_rewrite_in_progress:0" in info and "aof_rewrite_scheduled:0" in info:
-                break
-            await asyncio.sleep(0.2)
+        info = await _rewritten(redis)
         memory = next(line.partition(":")[2] for line in info.splitlines() if line.startswith("used_memory_human:"))
         return tuple(shelves), memory
     finally:
         await redis.aclose()
+
+
+async def _rewritten(redis: Redis) -> str:
+    """Wait until Redis rewrites nothing any more, and return what it says of itself."""
+    while True:
+        info: str = (await redis.command("INFO")).decode()
+        if "aof_rewrite_in_progress:0" in info and "aof_rewrite_scheduled:0" in info:
+            return info
+        await asyncio.sleep(0.1)
 
 
 @contextmanager
