@@ -135,7 +135,9 @@ class Retention:
         chance: Callable[[], float] = random.random,
     ) -> None:
         """Clean up again and again, until cancelled. Redis being away is logged and waited out."""
-        while True:
+        task = asyncio.current_task()
+        # A client library may swallow a cancellation that meets the end of a command; asyncio still counts it.
+        while task is None or not task.cancelling():
             # Several processes that were started together drift apart.
             await asyncio.sleep(between * (0.5 + chance()))
             try:
@@ -146,6 +148,7 @@ class Retention:
             else:
                 if report.channels:
                     _log.info("cleaned_up", items=sum(one.total for one in report.channels))
+        raise asyncio.CancelledError
 
     async def _channel(
         self, user: str, uid: str, followed: Mapping[str, float], now: float, dry_run: bool
