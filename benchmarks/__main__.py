@@ -28,6 +28,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="two short rounds instead of five")
     parser.add_argument("--items", default="1000,100000,1000000", help="lengths of timelines (default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE too")
+    parser.add_argument(
+        "--update", type=Path, nargs="+", default=[], metavar="PAGE", help="write the table between the marks of PAGE"
+    )
     options = parser.parse_args()
     sizes = sorted({int(size) for size in options.items.split(",")})
     if sizes[0] < 1000:
@@ -44,6 +47,9 @@ def main() -> int:
     if options.json:
         found = report.document(lines, machine, {name: cost[2] for name, cost in costs.items()})
         options.json.write_text(json.dumps(found, indent=1) + "\n")
+    for page in options.update:
+        figures = f"{_machine_line(machine)}\n\n{report.table(lines)}"
+        page.write_text(report.updated(page.read_text(), figures))
     missed = any(one.aim is not None and one.ratio < one.aim for one in lines)
     return int(missed or report.growth(lines).get("timeline page", 1) > 1.3)
 
@@ -116,7 +122,7 @@ def describe(there: World, rounds: int, seconds: float) -> dict[str, object]:
 
 def show(lines: Sequence[Line], machine: dict[str, object], costs: dict[str, tuple[int, int, float]]) -> None:
     """Print everything."""
-    print(", ".join(f"{name} {value}" for name, value in machine.items()))
+    print(_machine_line(machine))
     print()
     print(report.table(lines))
     print()
@@ -128,6 +134,11 @@ def show(lines: Sequence[Line], machine: dict[str, object], costs: dict[str, tup
     print()
     for name, (size, entries, milliseconds) in costs.items():
         print(f"one parse: {name}, {size:,} bytes, {entries} entries: {milliseconds:.1f} ms")
+
+
+def _machine_line(machine: dict[str, object]) -> str:
+    named = {name: value for name, value in machine.items() if name != "system"}
+    return f"{machine['system']}: " + ", ".join(f"{name} {value}" for name, value in named.items())
 
 
 if __name__ == "__main__":

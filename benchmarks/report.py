@@ -103,6 +103,18 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "| " + " | ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]) + " |"
 
 
+BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
+
+
+def updated(page: str, figures: str) -> str:
+    """A page of the documentation with new figures between its marks. Raises ValueError when it has none."""
+    head, begin, rest = page.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not begin or not end:
+        raise ValueError(f"found no '{BEGIN} … {END}'")
+    return f"{head}{BEGIN}\n{figures}\n{END}{tail}"
+
+
 def document(lines: Sequence[Line], machine: dict[str, Any], parsing: dict[str, float]) -> dict[str, Any]:
     """Everything as one JSON object."""
     return {

@@ -1,0 +1,66 @@
+"""The arithmetic and the texts of `make bench`, and its built-in load generator."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from benchmarks.generator import request_texts
+from benchmarks.load import Load
+from benchmarks.report import Line, Round, growth, line, table, updated
+
+
+def load(rate: float, counted: int = 0) -> Load:
+    return Load(rate=rate, p50=1.0, p99=2.0, requests=int(rate), counted=counted)
+
+
+def test_a_ratio_is_the_median_of_each_rounds_own_ratio() -> None:
+    """A round in which the whole machine was slow doesn't move the ratio."""
+    rounds = [Round(load(500), load(1000)), Round(load(40), load(100)), Round(load(450), load(1000))]
+    found = line("page", 1000, 36_000, rounds, 0.3, counts=False)
+    assert found.ratio == 0.45
+    assert (found.lowest, found.highest) == (0.4, 0.5)
+    assert found.rate == 450
+    assert found.changed is None
+
+
+def lines() -> list[Line]:
+    slow, fast = [Round(load(400), load(1000))], [Round(load(500), load(1000))]
+    return [
+        line("page", 1000, 36_000, fast, 0.3, counts=False),
+        line("page", 1_000_000, 36_000, slow, 0.45, counts=False),
+        line("mark", 1000, 27, [Round(load(500, 499), load(1000))], None, counts=True),
+        line("mark", 1_000_000, 27, slow, None, counts=True),
+    ]
+
+
+def test_growth_compares_the_longest_timeline_with_the_shortest() -> None:
+    """1.25 says that the long one costs a quarter more; with one length there is nothing to compare."""
+    assert growth(lines()) == {"page": 1.25, "mark": 1.25}
+    assert growth(lines()[:1]) == {}
+
+
+def test_the_table_says_which_aims_are_met() -> None:
+    """One row per case and length, all of the same width."""
+    text = table(lines())
+    assert len({len(row) for row in text.splitlines()}) == 1
+    assert "0.30 met" in text
+    assert "0.45 MISSED" in text
+
+
+def test_a_page_keeps_all_but_its_figures() -> None:
+    """What stands around the marks stays; a page without marks is left alone with an error."""
+    page = "a\n<!-- bench -->\nold\n<!-- /bench -->\nb\n"
+    assert updated(page, "new") == "a\n<!-- bench -->\nnew\n<!-- /bench -->\nb\n"
+    with pytest.raises(ValueError, match="bench"):
+        updated("a", "new")
+
+
+def test_bodies_are_sent_in_turn_from_where_the_last_round_stopped() -> None:
+    """After the last body comes the first again."""
+    texts = request_texts("http://127.0.0.1:1/x?y=z", ["A: b"], [b"one", b"two", b"six"], skip=4)
+    sent = [text.rpartition(b"\r\n\r\n")[2] for text in itertools.islice(texts, 4)]
+    assert sent == [b"two", b"six", b"one", b"two"]
+    (get,) = itertools.islice(request_texts("http://127.0.0.1:1/x?y=z", ["A: b"], None, 0), 1)
+    assert get == b"GET /x?y=z HTTP/1.1\r\nHost: 127.0.0.1:1\r\nA: b\r\n\r\n"
