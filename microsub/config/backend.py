@@ -102,7 +102,11 @@ class HostPolicy:
 
 @dataclass(frozen=True, slots=True)
 class FeedPolicy:
-    """Seconds between polls of one feed instead of the adaptive interval, and for which a copy counts as fresh."""
+    """Manners for one feed, in seconds; None means: as usual.
+
+    `interval` takes the place of the adaptive interval, `ttl` that of what the publisher says on how long a copy is
+    fresh (`max-age`, `Expires`, the document's own wishes): for so long it isn't asked for again.
+    """
 
     interval: float | None = None
     ttl: float | None = None

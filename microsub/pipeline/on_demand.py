@@ -107,8 +107,9 @@ class PollNow:
             return PollReport(feed_id, url, "gone", record.last_error or "the publisher asked not to be asked again")
         if not await self._feeds.subscriber_count(feed_id):
             return PollReport(feed_id, url, "unfollowed", "nobody follows it")
-        until = max(held_until(record) or 0.0, await self._schedule.held_until(host_of(record.url)) or 0.0)
-        pause = until - self._clock()
+        now = self._clock()
+        until = max(held_until(record, now) or 0.0, await self._schedule.held_until(host_of(record.url)) or 0.0)
+        pause = until - now
         if pause > 0:
             return PollReport(feed_id, url, "held", f"the publisher asked for a pause of {pause:.0f} s more")
         return None
@@ -123,7 +124,7 @@ class PollNow:
             if record is not None and (record.last_poll or 0.0) >= start - 0.001:
                 outcome = "gone" if record.gone else "failed" if record.last_error else "polled"
                 reports[feed_id] = PollReport(feed_id, mask_credentials(record.url), outcome, record.last_error or "")
-            elif record is None or record.gone or self._clock() < (held_until(record) or 0.0):
+            elif record is None or record.gone or held_until(record, self._clock()) is not None:
                 refusal = await self._refusal(feed_id, record)
                 reports |= {feed_id: refusal} if refusal is not None else {}
         return reports

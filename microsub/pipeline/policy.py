@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from microsub.config.backend import InstanceSettings
 from microsub.formats.identity import canonical_feed_url
@@ -15,16 +15,18 @@ DAY = 86_400.0
 class PollPolicy:
     """Bounds of the time between two polls of one feed, in seconds.
 
-    `least` and `most` bound the adaptive interval; `cap` bounds what publishers can wish for; `fixed` takes the place
-    of the adaptive interval; `first` is the interval of a feed that nothing is known of yet; `back_off` is the longest
-    wait after failures; `push` is the interval of a feed whose news arrive by themselves (WebSub).
+    `daily` is the interval of a feed that posts once a day, and of one that nothing is known of yet; `least` and `most`
+    bound the adaptive interval; `cap` bounds what publishers can wish for; `fixed` takes the place of the adaptive
+    interval, `ttl` that of the publisher's wishes; `back_off` is the longest wait after failures; `push` is the
+    interval of a feed whose news arrive by themselves (WebSub).
     """
 
     least: float = 300.0
     most: float = DAY
     cap: float = 2 * DAY
     fixed: float | None = None
-    first: float = HOUR
+    ttl: float | None = None
+    daily: float = 1.5 * HOUR
     back_off: float = DAY
     push: float = DAY
 
@@ -43,9 +45,8 @@ def poll_policy(settings: InstanceSettings, url: str) -> PollPolicy:
     own = settings.feeds.get(url)
     if own is None:
         own = next((value for key, value in settings.feeds.items() if canonical_feed_url(key) == url), None)
-    return PollPolicy(
-        least=polling.min_interval, most=polling.max_interval, fixed=None if own is None else own.interval
-    )
+    bounds = PollPolicy(least=polling.min_interval, most=polling.max_interval)
+    return bounds if own is None else replace(bounds, fixed=own.interval, ttl=own.ttl)
 
 
 def host_manners(settings: InstanceSettings, host: str) -> HostManners:

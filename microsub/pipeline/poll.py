@@ -123,8 +123,8 @@ class Poller:
         subscribers = await self._feeds.subscriber_count(feed_id)
         if not subscribers:
             return PollResult(feed_id, "unfollowed", None, host_of(feed.url))
-        pause = held_until(feed)
-        if pause is not None and pause > self._clock():
+        pause = held_until(feed, self._clock())
+        if pause is not None:
             return PollResult(feed_id, "held", pause, host_of(feed.url))
         if feed.last_success is not None:
             # Before the first success a part of the document may be all that is pending; delivering it alone would
@@ -178,7 +178,8 @@ class Poller:
                 return await self._settle(due, Failed(reply.reason, reply.detail, reply.retry_after), {}, None)
             case NotModified():
                 fields = {"etag": reply.etag, "last_modified": reply.last_modified}
-                return await self._settle(due, Answered(max_age=reply.max_age), fields, reply.moved_to, "not_modified")
+                answer = Answered(max_age=reply.max_age, not_modified=True)
+                return await self._settle(due, answer, fields, reply.moved_to, "not_modified")
             case Fetched():
                 return await self._take(due, reply)
 

@@ -1,13 +1,14 @@
 """Between the feed's record in the store and the schedule's values. Pure.
 
-`gap`, `last_change`, `ttl`, `hold_until` and `push` are the pipeline's own fields; the store keeps them as any other.
+`gap`, `last_change`, `ttl`, `max_age`, `hold_until` and `push` are the pipeline's own fields; the store keeps them as
+any other.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from microsub.pipeline.schedule import Answered, Failed, Gone, MovePlan, Outcome, PollHistory, PollPlan
+from microsub.pipeline.schedule import Answered, Failed, Gone, MovePlan, Outcome, PollHistory, PollPlan, held_now
 
 if TYPE_CHECKING:
     from microsub.store.feeds import FeedRecord
@@ -21,6 +22,7 @@ def history_of(feed: FeedRecord) -> PollHistory:
         last_change=_number(feed.extra.get("last_change")),
         failures=feed.failures,
         ttl=_number(feed.extra.get("ttl")),
+        max_age=_number(feed.extra.get("max_age")),
         push=feed.extra.get("push") == "1",
         moved_to=feed.moved_to,
         moved_seen=feed.moved_seen,
@@ -28,9 +30,10 @@ def history_of(feed: FeedRecord) -> PollHistory:
     )
 
 
-def held_until(feed: FeedRecord) -> float | None:
-    """Until when the publisher wants this URL left alone, as a Unix time that may be over; None: never said so."""
-    return _number(feed.extra.get("hold_until"))
+def held_until(feed: FeedRecord, now: float) -> float | None:
+    """Until when the publisher wants this URL left alone, as a Unix time after `now`; None: it may be asked."""
+    until = _number(feed.extra.get("hold_until"))
+    return until if held_now(until, now) else None
 
 
 def fields_of(
@@ -48,6 +51,7 @@ def fields_of(
         "gap": _text(plan.gap),
         "last_change": _text(plan.last_change),
         "failures": str(plan.failures),
+        "max_age": _text(plan.max_age),
         "hold_until": _text(plan.hold_until),
     }
     match outcome:

@@ -21,8 +21,10 @@ def test_hosts() -> None:
 
 
 def test_feeds() -> None:
-    """A feed's fixed interval is found under any spelling of its address; bounds are the instance's."""
+    """A feed's own manners are found under any spelling of its address; bounds are the instance's."""
     assert poll_policy(SETTINGS, "http://demo.test/feed").fixed == 5
-    assert poll_policy(SETTINGS, "http://ttl.test/").fixed is None
+    assert poll_policy(SETTINGS, "http://demo.test/feed").ttl is None
+    own = poll_policy(SETTINGS, "http://ttl.test/")
+    assert (own.least, own.most, own.fixed, own.ttl) == (600, 7200, None, 60)
     plain = poll_policy(SETTINGS, "http://else.test/")
-    assert (plain.least, plain.most, plain.fixed, plain.cap) == (600, 7200, None, 2 * 86400)
+    assert (plain.least, plain.most, plain.fixed, plain.ttl, plain.cap) == (600, 7200, None, None, 2 * 86400)

@@ -13,6 +13,8 @@ from microsub.pipeline.schedule import (
     PollHistory,
     PollPlan,
     guess_gap,
+    held_now,
+    interval_for,
     plan_move,
     plan_next,
 )
@@ -27,26 +29,70 @@ def wait(plan: PollPlan) -> float:
     return plan.next_poll - NOW
 
 
+CAP = 48 * HOUR / 1.25
+"""The base of the longest wait that a publisher can wish for: jitter comes on top of it."""
+
+SELDOM = 24 * HOUR / 1.25
+LIVELY = PollHistory(gap=DAY / 16, last_change=NOW - 60)
+DAILY = PollHistory(gap=DAY, last_change=NOW - 100)
+
 ANSWERS = {
-    "changes every hour": (PollHistory(gap=HOUR, last_change=NOW - HOUR), Answered(new=1), 450),
-    "changes daily": (PollHistory(gap=DAY, last_change=NOW - 100), Answered(), 3 * HOUR),
-    "changes all the time": (PollHistory(gap=60, last_change=NOW - 60), Answered(new=5), 300),
-    "changes monthly": (PollHistory(gap=30 * DAY, last_change=NOW - DAY), Answered(), 24 * HOUR / 1.25),
-    "was lively, silent for a week": (PollHistory(gap=HOUR, last_change=NOW - 7 * DAY), Answered(), 24 * HOUR / 1.25),
-    "was lively, silent for a day": (PollHistory(gap=HOUR, last_change=NOW - DAY), Answered(), 3 * HOUR),
-    "new, without dates": (PollHistory(), Answered(new=3), HOUR),
+    "posts daily": (DAILY, Answered(), 1.5 * HOUR),
+    "posts 16 times a day": (LIVELY, Answered(), 1.5 * HOUR / 4),
+    "posts all the time": (PollHistory(gap=60, last_change=NOW - 60), Answered(new=5), 300),
+    "posts every nine days": (PollHistory(gap=9 * DAY, last_change=NOW - DAY), Answered(), 4.5 * HOUR),
+    "was lively, silent for a day": (PollHistory(gap=HOUR, last_change=NOW - DAY), Answered(), 1.5 * HOUR),
+    "was lively, silent for 25 days": (PollHistory(gap=HOUR, last_change=NOW - 25 * DAY), Answered(), 7.5 * HOUR),
+    "was lively, silent for years": (PollHistory(gap=HOUR, last_change=NOW - 900 * DAY), Answered(), SELDOM),
+    "new, without dates": (PollHistory(), Answered(new=3), 1.5 * HOUR),
     "new, ten posts in ten days": (
         PollHistory(),
         Answered(new=10, dates=tuple(NOW - day * DAY for day in range(1, 11))),
-        3 * HOUR,
+        1.5 * HOUR,
     ),
-    "new, silent for years": (PollHistory(), Answered(new=9, dates=(NOW - 900 * DAY,)), 24 * HOUR / 1.25),
-    "max-age raises": (PollHistory(gap=HOUR, last_change=NOW), Answered(max_age=2 * HOUR), 2 * HOUR),
-    "max-age never lowers": (PollHistory(gap=DAY, last_change=NOW), Answered(max_age=60), 3 * HOUR),
-    "max-age of a year": (PollHistory(gap=HOUR, last_change=NOW), Answered(max_age=365 * DAY), 48 * HOUR / 1.25),
-    "ttl raises": (PollHistory(gap=HOUR, last_change=NOW), Answered(ttl=30 * HOUR), 30 * HOUR),
+    "new, silent for years": (PollHistory(), Answered(new=9, dates=(NOW - 900 * DAY,)), SELDOM),
+    "new, all dates in the future": (PollHistory(), Answered(new=9, dates=(NOW + 900 * DAY,)), 1.5 * HOUR),
+    "edits only": (PollHistory(gap=DAY, last_change=NOW - 4 * DAY), Answered(updated=20), 3 * HOUR),
+    "max-age raises": (LIVELY, Answered(max_age=2 * HOUR), 2 * HOUR),
+    "max-age never lowers": (DAILY, Answered(max_age=60), 1.5 * HOUR),
+    "no-cache never lowers": (DAILY, Answered(max_age=0), 1.5 * HOUR),
+    "max-age of 30 hours": (DAILY, Answered(max_age=30 * HOUR), 30 * HOUR),
+    "max-age of 48 hours": (DAILY, Answered(max_age=48 * HOUR), CAP),
+    "max-age of a year": (LIVELY, Answered(max_age=365 * DAY), CAP),
+    "max-age on a 304": (LIVELY, Answered(max_age=2 * HOUR, not_modified=True), 2 * HOUR),
+    "a 304 that doesn't mention it": (
+        PollHistory(gap=HOUR, last_change=NOW, max_age=2 * HOUR),
+        Answered(not_modified=True),
+        2 * HOUR,
+    ),
+    "a 304 that takes it back": (
+        PollHistory(gap=DAY, last_change=NOW, max_age=9 * HOUR),
+        Answered(max_age=0, not_modified=True),
+        1.5 * HOUR,
+    ),
+    "a 200 that doesn't mention it": (
+        PollHistory(gap=DAY, last_change=NOW, max_age=9 * HOUR),
+        Answered(),
+        1.5 * HOUR,
+    ),
+    "ttl raises": (LIVELY, Answered(ttl=30 * HOUR), 30 * HOUR),
+    "ttl never lowers": (DAILY, Answered(ttl=60), 1.5 * HOUR),
+    "ttl of a year": (LIVELY, Answered(ttl=365 * DAY), CAP),
     "a ttl is remembered": (PollHistory(gap=HOUR, last_change=NOW, ttl=5 * HOUR), Answered(), 5 * HOUR),
-    "WebSub": (PollHistory(gap=HOUR, last_change=NOW, push=True), Answered(), 24 * HOUR / 1.25),
+    "the longer of ttl and max-age": (LIVELY, Answered(ttl=5 * HOUR, max_age=6 * HOUR), 6 * HOUR),
+    "WebSub": (PollHistory(gap=HOUR, last_change=NOW, push=True), Answered(), SELDOM),
+    "WebSub, and the hub missed a post": (
+        PollHistory(gap=DAY, last_change=NOW - DAY, push=True),
+        Answered(new=1),
+        5400,
+    ),
+    "WebSub, and a wish for 30 hours": (
+        PollHistory(gap=HOUR, last_change=NOW, push=True),
+        Answered(max_age=30 * HOUR),
+        30 * HOUR,
+    ),
+    "the clock was set back by years": (PollHistory(gap=DAY, last_change=NOW + 900 * DAY), Answered(), 1.5 * HOUR),
+    "the clock was set ahead by years": (PollHistory(gap=DAY, last_change=NOW - 9000 * DAY), Answered(), SELDOM),
 }
 
 
@@ -79,21 +125,89 @@ def test_jitter_is_twenty_percent_at_least(history: PollHistory, outcome: Answer
     assert len(set(waits)) == 100
 
 
-def test_interval_settles_at_the_real_rate() -> None:
-    """A feed that changes every six hours ends near six eighths of an hour, wherever it began."""
-    for start in (None, 60.0, 30 * DAY):
-        history = PollHistory(gap=start, last_change=NOW)
-        for step in range(1, 40):
-            plan = plan_next(history, Answered(new=1), NOW + step * 6 * HOUR, 0.0)
-            history = PollHistory(gap=plan.gap, last_change=plan.last_change)
-        assert history.gap == pytest.approx(6 * HOUR, rel=0.05)
+def test_four_times_rarer_is_asked_half_as_often() -> None:
+    """The interval grows with the square root of the time between posts: what finds posts earliest on average."""
+    for gap in (HOUR, DAY, 9 * DAY):
+        assert interval_for(4 * gap) == pytest.approx(2 * interval_for(gap))
 
 
-def test_an_admins_interval_replaces_the_adaptive_one() -> None:
-    """A fixed interval of five seconds holds whatever the feed does; failures still back off from it."""
-    policy = PollPolicy(fixed=5)
-    assert wait(plan_next(PollHistory(gap=DAY, last_change=NOW), Answered(), NOW, 0.0, policy)) == 5
-    assert wait(plan_next(PollHistory(failures=3), Failed("connect", ""), NOW, 0.0, policy)) == 40
+@pytest.mark.parametrize("start", [None, 60.0, 30 * DAY])
+def test_interval_settles_at_the_real_rate(start: float | None) -> None:
+    """A feed that posts every six hours ends at the interval for six hours, wherever it began."""
+    history = PollHistory(gap=start, last_change=NOW)
+    plan = plan_next(history, Answered(new=1), NOW, 0.0)
+    for step in range(1, 40):
+        plan = plan_next(history, Answered(new=1), NOW + step * 6 * HOUR, 0.0)
+        history = PollHistory(gap=plan.gap, last_change=plan.last_change)
+    assert history.gap == pytest.approx(6 * HOUR, rel=0.05)
+    assert plan.interval == pytest.approx(interval_for(6 * HOUR), rel=0.03)
+
+
+def test_silence_is_asked_less_and_a_post_brings_back() -> None:
+    """A daily blog that pauses for a year is asked less and less; after the next posts, daily manners return."""
+    history, now, waits = PollHistory(gap=DAY, last_change=NOW), NOW, []
+    while now < NOW + 365 * DAY:
+        plan = plan_next(history, Answered(not_modified=True), now, 0.5)
+        waits.append(plan.next_poll - now)
+        history, now = PollHistory(gap=plan.gap, last_change=plan.last_change), plan.next_poll
+    assert waits == sorted(waits)
+    assert waits[0] < 2 * HOUR
+    assert waits[-1] > 20 * HOUR
+    for _ in range(8):
+        now += DAY
+        plan = plan_next(history, Answered(new=1), now, 0.0)
+        history = PollHistory(gap=plan.gap, last_change=plan.last_change)
+    assert plan.interval < 3 * HOUR
+
+
+def test_a_page_that_differs_at_every_look_is_not_hunted() -> None:
+    """Counters and advertisements in a document edit its entries all the time; the interval stays that of its posts."""
+    history, now = PollHistory(gap=DAY, last_change=NOW), NOW
+    for _ in range(50):
+        plan = plan_next(history, Answered(updated=20), now, 0.0)
+        assert plan.interval >= 1.5 * HOUR
+        history, now = PollHistory(gap=plan.gap, last_change=plan.last_change), plan.next_poll
+
+
+def test_an_archive_that_comes_anew_is_one_surprise() -> None:
+    """300 entries with new guids at once make the feed a little livelier, not a hundred times."""
+    plan = plan_next(DAILY, Answered(new=300), NOW, 0.0)
+    assert 0.8 * 5400 < plan.interval < 5400
+
+
+ADMINS = {
+    "a fixed interval of five seconds": (PollPolicy(fixed=5), DAILY, Answered(), 5),
+    "a fixed interval of two days": (PollPolicy(fixed=2 * DAY), LIVELY, Answered(), CAP),
+    "a fixed interval, WebSub": (PollPolicy(fixed=HOUR), PollHistory(push=True), Answered(), HOUR),
+    "a fixed interval, raised by a wish": (PollPolicy(fixed=60), DAILY, Answered(max_age=HOUR), HOUR),
+    "a fixed interval, with a time to live": (PollPolicy(fixed=60, ttl=0), DAILY, Answered(max_age=HOUR), 60),
+    "a time to live raises": (PollPolicy(ttl=10 * HOUR), DAILY, Answered(), 10 * HOUR),
+    "a time to live replaces longer wishes": (
+        PollPolicy(ttl=2 * HOUR),
+        DAILY,
+        Answered(max_age=DAY, ttl=DAY),
+        2 * HOUR,
+    ),
+    "a time to live replaces shorter wishes": (PollPolicy(ttl=5 * HOUR), DAILY, Answered(max_age=HOUR), 5 * HOUR),
+    "a time to live of nothing": (PollPolicy(ttl=0), DAILY, Answered(max_age=DAY, ttl=DAY), 1.5 * HOUR),
+    "at least ten hours": (PollPolicy(least=10 * HOUR), LIVELY, Answered(), 10 * HOUR),
+    "at most an hour": (PollPolicy(most=HOUR), DAILY, Answered(), HOUR / 1.25),
+    "at most an hour, and a wish": (PollPolicy(most=HOUR), DAILY, Answered(max_age=3 * HOUR), 3 * HOUR),
+    "least and most the same": (PollPolicy(least=HOUR, most=HOUR), DAILY, Answered(), HOUR / 1.25),
+}
+
+
+@pytest.mark.parametrize("case", ADMINS)
+def test_what_the_admin_says(case: str) -> None:
+    """`interval` takes the place of the adaptive one, `ttl` that of the publisher's wishes; bounds bound."""
+    policy, history, answer, base = ADMINS[case]
+    assert wait(plan_next(history, answer, NOW, 0.0, policy)) == pytest.approx(base)
+    assert wait(plan_next(history, answer, NOW, 1.0, policy)) == pytest.approx(base * 1.25)
+
+
+def test_failures_back_off_from_a_fixed_interval() -> None:
+    """Five seconds, doubled three times."""
+    assert wait(plan_next(PollHistory(failures=3), Failed("connect", ""), NOW, 0.0, PollPolicy(fixed=5))) == 40
 
 
 @pytest.mark.parametrize(
@@ -130,6 +244,43 @@ def test_retry_after_holds(retry_after: float, shortest: float) -> None:
     assert plan.hold_until == NOW + min(retry_after, LONGEST_HOLD)
 
 
+@pytest.mark.parametrize("random", [0.0, 0.5, 0.99])
+@pytest.mark.parametrize("retry_after", [400.0, 7200.0, 47 * HOUR])
+@pytest.mark.parametrize("failures", [0, 3, 100])
+def test_nobody_asks_before_retry_after(retry_after: float, failures: int, random: float) -> None:
+    """Whatever chance and the back-off say: neither earlier, nor all feeds of a host in the moment when it is over."""
+    plan = plan_next(PollHistory(failures=failures), Failed("throttled", "503", retry_after), NOW, random)
+    assert wait(plan) >= retry_after * (1 + 0.25 * random)
+    assert plan.hold_until == NOW + retry_after
+
+
+HOLDS = [
+    (None, False),
+    (NOW - 1, False),
+    (NOW, False),
+    (NOW + 1, True),
+    (NOW + LONGEST_HOLD, True),
+    (NOW + LONGEST_HOLD + HOUR, True),
+    (NOW + 365 * DAY, False),
+]
+
+
+@pytest.mark.parametrize(("until", "held"), HOLDS)
+def test_holds_end(until: float | None, held: bool) -> None:
+    """A hold is over at its time; one from a clock that was a year ahead counts for nothing."""
+    assert held_now(until, NOW) is held
+
+
+@pytest.mark.parametrize("outcome", [Failed("timeout", ""), Failed("throttled", "", 60), Gone("410")])
+def test_a_failure_teaches_nothing(outcome: Failed | Gone) -> None:
+    """What was learnt of the feed stays as it was, for the day when it answers again."""
+    history = PollHistory(interval=HOUR, gap=DAY, last_change=NOW - DAY, max_age=60)
+    plan = plan_next(history, outcome, NOW, 0.5)
+    assert (plan.interval, plan.gap, plan.last_change) == (HOUR, DAY, NOW - DAY)
+    if isinstance(outcome, Failed):
+        assert plan.max_age == 60
+
+
 def test_gone_stops() -> None:
     """After a 410 there is no next poll."""
     assert plan_next(PollHistory(interval=HOUR), Gone("410"), NOW, 0.5).next_poll is None
@@ -148,6 +299,8 @@ MOVES = {
     "often, then over a day": ([(0, "b"), (1, "b"), (2, "b"), (3, "b"), (25, "b")], True),
     "the target changed": ([(0, "b"), (12, "b"), (24, "c")], False),
     "the old address answered meanwhile": ([(0, "b"), (12, None), (24, "b"), (30, "b")], False),
+    "the clock was ahead at first": ([(9000, "b"), (0, "b"), (12, "b"), (23, "b")], False),
+    "the clock was ahead at first, then a day": ([(9000, "b"), (0, "b"), (12, "b"), (24, "b")], True),
 }
 
 
