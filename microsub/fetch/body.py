@@ -9,6 +9,10 @@ from microsub.fetch.values import HopError
 
 _PIECE = 64 * 1024
 
+# Every chunk of a chunked body costs some fifty microseconds. One byte each would cost minutes of everybody's time.
+_MANY_CRUMBS = 20_000
+_CRUMB = 4
+
 
 class _Decoder(Protocol):
     def feed(self, data: bytes, room: int) -> bytes: ...
@@ -95,12 +99,26 @@ class Body:
         self._limit = limit
         self._received = 0
         self._length = 0
+        self._parts = 0
         self._pieces: list[bytes] = []
         self._decoder = _decoder(content_encoding)
 
+    @property
+    def length(self) -> int:
+        """Bytes so far, decompressed."""
+        return self._length
+
+    @property
+    def parts(self) -> int:
+        """How many pieces have arrived."""
+        return self._parts
+
     def feed(self, data: bytes) -> None:
-        """Take what arrived. Raises HopError: `too_large` at the first byte over the limit, `encoding`."""
+        """Take what arrived. Raises HopError: `too_large` at the first byte over the limit, `encoding`, `protocol`."""
         self._received += len(data)
+        self._parts += 1
+        if self._parts > _MANY_CRUMBS and self._received < _CRUMB * self._parts:
+            raise HopError("protocol", f"the body comes in crumbs: {self._received} bytes in {self._parts} chunks")
         piece = self._decoder.feed(data, self._limit + 1 - self._length)
         self._length += len(piece)
         if self._length > self._limit or self._received > self._limit:
@@ -121,7 +139,5 @@ def _decoder(content_encoding: str | None) -> _Decoder:
         return _Identity()
     coding = codings[0].removeprefix("x-")
     if len(codings) > 1 or coding not in {"gzip", "deflate"}:
-        raise HopError(
-            "encoding", f"the server sent the Content-Encoding '{content_encoding}', which we didn't ask for"
-        )
+        raise HopError("encoding", f"the server sent the Content-Encoding '{coding[:40]}', which we didn't ask for")
     return _Inflate(coding)

@@ -15,6 +15,7 @@ import httpx
 from microsub.fetch import headers
 from microsub.fetch.body import Body
 from microsub.fetch.network import Guard, Resolver, ThreadedResolver
+from microsub.fetch.room import Room, Share
 from microsub.fetch.targets import Target, follow, target_of
 from microsub.fetch.transport import GuardedTransport
 from microsub.fetch.values import (
@@ -32,6 +33,12 @@ from microsub.formats.identity import mask_credentials
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PERMANENT = frozenset({301, 308})
 _DOCUMENTS = frozenset({200, 203})
+_YIELD_EVERY = 64
+"""Pieces of a body between two looks at what else there is to do: many may lie ready in one read from the network."""
+
+_LONGEST_WAIT_FOR_ROOM = 60.0
+_MAX_VALIDATOR = 2048
+_MAX_DETAIL = 300
 
 
 class Fetcher:
@@ -45,22 +52,24 @@ class Fetcher:
         ssl_context: ssl.SSLContext | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         clock: Callable[[], float] = time.time,
+        room: Room | None = None,
     ) -> None:
         self._settings = settings
+        self._room = room if room is not None else Room()
         self._clock = clock
         guard = Guard(resolver if resolver is not None else ThreadedResolver(), settings.allow_private_networks)
         self._transport = (
             transport
             if transport is not None
-            else GuardedTransport(guard, proxy=settings.proxy, ssl_context=ssl_context)
+            else GuardedTransport(guard, proxy=settings.proxy, ssl_context=ssl_context, head=settings.limits.head)
         )
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
         """GET a document, following redirects. Never raises for what publishers, networks or users' URLs do."""
         status: list[int] = []
         try:
-            async with asyncio.timeout(self._settings.limits.total):
-                return await self._follow(request, status)
+            async with asyncio.timeout(self._settings.limits.total) as clock:
+                return await self._follow(request, status, clock)
         except TimeoutError:
             seconds = self._settings.limits.total
             return self._failed(request, "timeout", f"the document was not complete after {seconds:g} s", status)
@@ -71,7 +80,7 @@ class Fetcher:
         """Close connections."""
         await self._transport.aclose()
 
-    async def _follow(self, request: FetchRequest, status: list[int]) -> FetchResult:
+    async def _follow(self, request: FetchRequest, status: list[int], clock: asyncio.Timeout) -> FetchResult:
         target = target_of(request.url)
         permanent = True
         for _ in range(self._settings.limits.redirects + 1):
@@ -81,7 +90,7 @@ class Fetcher:
                 location = headers.first(reply.headers.raw, b"location")
                 if reply.status_code not in _REDIRECTS or location is None:
                     moved_to = target.with_credentials() if permanent and target != target_of(request.url) else None
-                    return await self._conclude(request, target, reply, moved_to, permanent)
+                    return await self._conclude(request, target, reply, moved_to, permanent, clock)
             finally:
                 await reply.aclose()
             permanent = permanent and reply.status_code in _PERMANENT
@@ -108,12 +117,18 @@ class Fetcher:
         return httpx.Request("GET", target.url, headers=fields, extensions={"timeout": waits})
 
     async def _conclude(
-        self, request: FetchRequest, target: Target, reply: httpx.Response, moved_to: str | None, permanent: bool
+        self,
+        request: FetchRequest,
+        target: Target,
+        reply: httpx.Response,
+        moved_to: str | None,
+        permanent: bool,
+        clock: asyncio.Timeout,
     ) -> FetchResult:
         now = self._clock()
         raw = reply.headers.raw
         fields = headers.readable(raw)
-        etag, last_modified = headers.first(raw, b"etag"), headers.first(raw, b"last-modified")
+        etag, last_modified = _validator(raw, b"etag"), _validator(raw, b"last-modified")
         if reply.status_code == 304 and (request.etag or request.last_modified):
             return NotModified(
                 request.url,
@@ -124,24 +139,51 @@ class Fetcher:
             )
         if reply.status_code not in _DOCUMENTS:
             return self._refused(request, reply.status_code, fields, permanent)
+        body, room = await self._read(reply, fields, clock)
         return Fetched(
             url=request.url,
             final_url=target.url,
             status=reply.status_code,
             headers=fields,
-            body=await self._read(reply, fields),
+            body=body,
             content_type=fields.get("content-type"),
             etag=etag,
             last_modified=last_modified,
             max_age=headers.max_age(fields, now),
             moved_to=moved_to,
+            room=room,
         )
 
-    async def _read(self, reply: httpx.Response, fields: dict[str, str]) -> bytes:
+    async def _read(self, reply: httpx.Response, fields: dict[str, str], clock: asyncio.Timeout) -> tuple[bytes, Share]:
         body = Body(fields.get("content-encoding"), self._settings.limits.body)
-        async for part in reply.aiter_raw():
-            body.feed(part)
-        return body.finish()
+        room = self._room.share()
+        try:
+            async for part in reply.aiter_raw():
+                before = body.length
+                body.feed(part)
+                await self._wait_for_room(room, body.length - before, clock)
+                if body.parts % _YIELD_EVERY == 0:
+                    await asyncio.sleep(0)
+            room.settle()
+            return body.finish(), room
+        except BaseException:
+            room.close()
+            raise
+
+    async def _wait_for_room(self, room: Share, size: int, clock: asyncio.Timeout) -> None:
+        """Take room for what has arrived. Waiting is our affair: it doesn't count against the publisher's time."""
+        if room.fits(size):
+            await room.grow(size)
+            return
+        end, start = clock.when(), time.monotonic()
+        clock.reschedule(None)
+        try:
+            async with asyncio.timeout(_LONGEST_WAIT_FOR_ROOM):
+                await room.grow(size)
+        except TimeoutError:
+            raise HopError("timeout", "there was no memory free for this document; it will be tried again") from None
+        finally:
+            clock.reschedule(None if end is None else end + time.monotonic() - start)
 
     def _refused(self, request: FetchRequest, status: int, fields: dict[str, str], permanent: bool) -> FetchFailed:
         wait = headers.retry_after(fields.get("retry-after"), self._clock())
@@ -155,4 +197,10 @@ class Fetcher:
         return FetchFailed(mask_credentials(request.url), reason, detail, status, wait)
 
     def _failed(self, request: FetchRequest, reason: Reason, detail: str, status: list[int]) -> FetchFailed:
-        return FetchFailed(mask_credentials(request.url), reason, detail, status[0] if status else None)
+        return FetchFailed(mask_credentials(request.url), reason, detail[:_MAX_DETAIL], status[0] if status else None)
+
+
+def _validator(raw: headers.RawHeaders, name: bytes) -> str | None:
+    """A validator worth keeping and sending back; what is longer than any real one is none."""
+    value = headers.first(raw, name)
+    return value if value is not None and len(value) <= _MAX_VALIDATOR else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -105,11 +106,59 @@ class Guard:
         return found
 
 
+class HeadBound(httpcore.AsyncNetworkStream):
+    """A connection on which a reply's headers must be complete within `limit` bytes.
+
+    httpcore bounds one header block, but reads any number of 1xx replies before the final one.
+    """
+
+    def __init__(self, stream: httpcore.AsyncNetworkStream, limit: int) -> None:
+        self._stream = stream
+        self._left: int | None = limit
+
+    def head_is_complete(self) -> None:
+        """From now on the bytes are the body's, which has its own limit."""
+        self._left = None
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+        """Read some bytes. Raises HopError (`protocol`) where the headers don't end."""
+        if self._left is None:
+            return await self._stream.read(max_bytes, timeout)
+        if self._left <= 0:
+            raise HopError("protocol", "the headers don't end")
+        data = await self._stream.read(min(max_bytes, self._left), timeout)
+        self._left -= len(data)
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        """Send bytes."""
+        await self._stream.write(buffer, timeout)
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._stream.aclose()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - httpcore's interface
+    ) -> httpcore.AsyncNetworkStream:
+        """The same with TLS."""
+        secure = await self._stream.start_tls(ssl_context, server_hostname, timeout)
+        return HeadBound(secure, self._left or 0)
+
+    def get_extra_info(self, info: str) -> Any:
+        """What the connection knows of itself."""
+        return self._stream.get_extra_info(info)
+
+
 class GuardedBackend(httpcore.AsyncNetworkBackend):
     """The network as httpcore sees it, with the guard in front of every connection."""
 
-    def __init__(self, guard: Guard) -> None:
+    def __init__(self, guard: Guard, head: int) -> None:
         self._guard = guard
+        self._head = head
         self._plain = httpcore.AnyIOBackend()
 
     async def connect_tcp(
@@ -127,13 +176,14 @@ class GuardedBackend(httpcore.AsyncNetworkBackend):
             last = place == len(addresses) - 1
             left = max(0.1, deadline - time.monotonic())
             try:
-                return await self._plain.connect_tcp(
+                plain = await self._plain.connect_tcp(
                     str(address),
                     port,
                     timeout=left if last else min(left, _EARLY_ATTEMPT_SECONDS),
                     local_address=local_address,
                     socket_options=socket_options,
                 )
+                return HeadBound(plain, self._head)
             except (httpcore.ConnectError, httpcore.ConnectTimeout):
                 if last:
                     raise

@@ -13,17 +13,24 @@ from contextlib import contextmanager
 import httpcore
 import httpx
 
-from microsub.fetch.network import Guard, GuardedBackend
-from microsub.fetch.values import HopError
+from microsub.fetch.network import Guard, GuardedBackend, HeadBound
+from microsub.fetch.values import HEAD_BYTES, HopError
 
 
 class GuardedTransport(httpx.AsyncBaseTransport):
     """Direct connections through a `GuardedBackend`, or an outgoing proxy behind the guard's check of the target."""
 
-    def __init__(self, guard: Guard, *, proxy: str | None = None, ssl_context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        *,
+        proxy: str | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        head: int = HEAD_BYTES,
+    ) -> None:
         self._guard = guard
         self._ssl = ssl_context if ssl_context is not None else httpx.create_ssl_context()
-        self._backend = GuardedBackend(guard)
+        self._backend = GuardedBackend(guard, head)
         self._proxy = None if proxy is None else _proxy_pool(proxy, self._ssl)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
@@ -52,6 +59,9 @@ class GuardedTransport(httpx.AsyncBaseTransport):
             if connection is not None:
                 await connection.aclose()
             raise
+        stream = reply.extensions.get("network_stream")
+        if isinstance(stream, HeadBound):
+            stream.head_is_complete()
         return httpx.Response(reply.status, headers=reply.headers, stream=_Stream(reply, connection))
 
     async def aclose(self) -> None:

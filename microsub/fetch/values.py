@@ -20,6 +20,8 @@ FEED_ACCEPT = (
 )
 PAGE_ACCEPT = "text/html, application/xhtml+xml;q=0.9, */*;q=0.1"
 
+HEAD_BYTES = 128 * 1024
+
 Reason = Literal[
     "timeout",
     "connect",
@@ -40,12 +42,16 @@ REASONS: frozenset[str] = frozenset(get_args(Reason))
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """Bounds of one fetch, redirects included: `total` and `idle` in seconds, `body` in bytes after decompression."""
+    """Bounds of one fetch, redirects included: `total` and `idle` in seconds, `body` in bytes after decompression.
+
+    `head` bounds, in bytes, what may arrive before the headers are complete, 1xx replies included.
+    """
 
     total: float = 30.0
     idle: float = 10.0
     redirects: int = 5
     body: int = 10 * 1024 * 1024
+    head: int = HEAD_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +87,8 @@ class Fetched:
     `url` is the request's; `final_url` where the document was found, without credentials, the base for what it links
     to; `headers` have lower-case names, several values joined with a comma; `max_age` is how many seconds longer the
     publisher calls it fresh, or None; `moved_to` is the new address when every hop was a 301 or 308.
+
+    `room` is what the body takes of the process's room for bodies, given back when the document is dropped.
     """
 
     url: str
@@ -93,6 +101,7 @@ class Fetched:
     last_modified: str | None
     max_age: float | None
     moved_to: str | None = None
+    room: object = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ _PROMISE = re.compile(
 )
 _XML = re.compile(r"\A\s*<\?xml[^>]*\?>")
 MAX_PAGE = 2 * 1024 * 1024
+MAX_TAGS = 100_000
 
 
 def to_jf2(text: str, url: str) -> RawFeed:
@@ -33,6 +34,8 @@ def to_jf2(text: str, url: str) -> RawFeed:
     """
     if not _PROMISE.search(text):
         raise ParseError(url, "this page has no h-feed and no h-entry")
+    if text.count("<", 0, MAX_PAGE) > MAX_TAGS:
+        raise ParseError(url, f"this page has more than {MAX_TAGS} tags")
     if too_deep(text):
         raise ParseError(url, "this page nests its elements too deeply to be read")
     # XHTML is HTML here; its declaration only makes Beautiful Soup warn that it might not be.

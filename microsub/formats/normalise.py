@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urljoin
 
 from microsub.errors import ParseError
 from microsub.formats.media import kind_of
@@ -18,6 +19,14 @@ from microsub.model.jf2 import Card, Content, Entry, Feed
 MAX_ENTRIES = 300
 MAX_LIST = 100
 MAX_NAME = 1000
+MAX_BODY = 500_000
+"""Characters of one body, about a novel's tenth part; what is longer is cut."""
+
+MAX_BODIES = 3_000_000
+"""Characters of all bodies of a document; those of its last entries are cut to `SHORT_BODY` when they are used up."""
+
+SHORT_BODY = 5000
+MAX_BASE = 500
 
 
 def normalise(raw: RawFeed) -> Feed:
@@ -29,9 +38,13 @@ def normalise(raw: RawFeed) -> Feed:
     fallback = _feed_author(feed)
     alone = not (feed.author and feed.author.url) and len({e.entry.author.name for e in chosen if e.entry.author}) <= 1
     entries = []
+    room = MAX_BODIES
     for raw_entry in chosen:
         author = _author(raw_entry.entry.author, fallback, alone)
-        entries.append(finish(raw_entry, author))
+        _shorten(raw_entry, min(MAX_BODY, max(room, SHORT_BODY)))
+        entry = finish(raw_entry, author)
+        room -= len((entry.content and entry.content.html) or "")
+        entries.append(entry)
     return replace(feed, author=feed.author and _safe_card(feed.author), entries=tuple(entries))
 
 
@@ -46,10 +59,21 @@ def _newest(entries: list[RawEntry]) -> list[RawEntry]:
     return [raw for index, raw in enumerate(entries) if index in keep]
 
 
+def _shorten(raw: RawEntry, limit: int) -> None:
+    """Cut what is too long to be read, and take the root of a base address that would make every link too long."""
+    raw.html, raw.text = raw.html and raw.html[:limit], raw.text and raw.text[:limit]
+    raw.summary_html = raw.summary_html and raw.summary_html[:limit]
+    if len(raw.base) > MAX_BASE:
+        raw.base = urljoin(raw.base, "/")
+
+
 def content_of(html: str | None, text: str | None, base: str) -> Content | None:
     """A body both ways, from whichever the publisher gave; None where nothing of it remains."""
     if html:
         cleaned = clean_html(html, base)
+        if len(cleaned) > 2 * MAX_BODY:
+            # Thousands of short relative links make a small body large; its words are what is left of it.
+            return content_of(None, html_to_text(cleaned)[:MAX_BODY], base)
         return Content(cleaned, html_to_text(cleaned)) if cleaned else None
     if text and text.strip():
         return Content(text_to_html(text.strip()), text.strip())

@@ -34,7 +34,10 @@ def to_jf2(text: str, url: str) -> RawFeed:
 
     Raises ParseError when there is neither a feed nor an entry in it.
     """
-    entries, channel, version = xmlfeed.read(text)
+    try:
+        entries, channel, version = xmlfeed.read(text)
+    except xmlfeed.TooManyElements:
+        raise ParseError(url, f"the document has more than {xmlfeed.MAX_ELEMENTS} elements") from None
     if not version and not entries and not channel:
         raise ParseError(url, "this looks like XML, but not like RSS, RDF or Atom")
     feed = _feed(channel, version, url)

@@ -30,6 +30,12 @@ _REPAIR = re.compile(rf"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|{_REFERENCE
 # Bodies may be long. In anything else a megabyte is an attack on the patterns that look for dates and addresses.
 _LONG = frozenset({"content", "description", "summary", "subtitle", "info", "rights", "fullitem", "body"})
 MAX_SHORT = 4000
+MAX_ELEMENTS = 200_000
+"""A feed of ten thousand entries has half as many. Each costs some thirty microseconds."""
+
+
+class TooManyElements(Exception):
+    """The document has more than `MAX_ELEMENTS`."""
 
 
 def read(text: str) -> tuple[list[Node], Node, str]:
@@ -56,6 +62,13 @@ class _Bounded:
     resolve_relative_uris = False
     sanitize_html = False
     elementstack: list[list[Any]]
+    _elements = 0
+
+    def unknown_starttag(self, tag: str, attrs: Any) -> Any:
+        self._elements += 1
+        if self._elements > MAX_ELEMENTS:
+            raise TooManyElements
+        return super().unknown_starttag(tag, attrs)  # type: ignore[misc]
 
     def pop(self, element: str, strip_whitespace: int = 1) -> Any:
         if element not in _LONG and self.elementstack and self.elementstack[-1][0] == element:
