@@ -149,6 +149,9 @@ def _type(node: dict[str, object]) -> str:
         return f"[{name}](#{name.lower()})" if "properties" in described else _type(described)
     if "enum" in node:
         return " or ".join(f"`{json.dumps(value)}`" for value in node["enum"])  # type: ignore[attr-defined]
+    entries = node.get("additionalProperties")
+    if isinstance(entries, dict):
+        return f"object of {_type(entries)}"
     kind = node.get("type", "any")
     return " or ".join(kind) if isinstance(kind, list) else str(kind)
 

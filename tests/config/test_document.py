@@ -290,7 +290,7 @@ def test_the_schema_declares_the_defaults() -> None:
     for name in LIMIT_NAMES:
         assert shipped["limits"]["properties"][name]["default"] == getattr(DEFAULT_LIMITS, name)
         assert shipped["channelSettings"]["properties"][name]["$ref"].endswith(name)
-    for name, rule in shipped["instanceSettings"]["properties"]["polling"]["properties"].items():
+    for name, rule in shipped["polling"]["properties"].items():
         assert rule["default"] == getattr(Polling(), name)
 
 
