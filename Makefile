@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup serve demo test check bench docs lock clean
+.PHONY: help setup serve demo test check bench simulate docs lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -42,6 +42,9 @@ check: $(VENV)/.dev ## format, lint, types, layers, tests with coverage: what CI
 
 bench: $(VENV)/.dev ## measure against static bytes through the same stack
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+simulate: $(VENV)/.dev ## a month of polling 10,000 invented feeds, against a fixed schedule
+	@$(BIN)/python -m benchmarks.politeness $(ARGS)
 
 docs: $(VENV)/.dev ## write the generated reference pages anew
 	@$(BIN)/python scripts/reference.py

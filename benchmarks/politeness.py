@@ -1,4 +1,4 @@
-"""`python -m benchmarks.politeness`: thirty days of polling in a minute, against a fixed hourly schedule.
+"""`python -m benchmarks.politeness`: thirty days of polling in a minute, against a fixed schedule.
 
 Ten thousand feeds of different habits meet the product's own planning functions; chance is seeded, the clock virtual.
 """
@@ -11,11 +11,12 @@ import os
 import sys
 import time
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import report
 from benchmarks.publishers import DAY, HABITS, HOSTER, habit_of, hosts_of
 from benchmarks.simulation import Tally, adaptive, fixed, play
 from microsub.pipeline.policy import PollPolicy
@@ -25,11 +26,12 @@ _CHUNK = 200
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much is simulated."""
+    """How much is simulated. `every` is the fixed schedule's interval in minutes."""
 
     feeds: int = 10_000
     days: int = 30
     seed: int = 1
+    every: float = 60
 
     @property
     def seconds(self) -> float:
@@ -53,19 +55,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--feeds", type=int, default=usual.feeds, help="default: %(default)s")
     parser.add_argument("--days", type=int, default=usual.days, help="default: %(default)s")
     parser.add_argument("--seed", type=int, default=usual.seed, help="default: %(default)s")
+    parser.add_argument(
+        "--every", type=float, default=usual.every, metavar="MINUTES", help="the fixed schedule (default: %(default)s)"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="default: %(default)s")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE too")
+    parser.add_argument("--update", type=Path, metavar="PAGE", help="write the tables between the marks of PAGE")
     options = parser.parse_args(arguments)
     if options.feeds < len(HABITS) or options.days < 3:
         parser.error(f"{len(HABITS)} feeds and 3 days are the least")
-    size = Size(options.feeds, options.days, options.seed)
+    size = Size(options.feeds, options.days, options.seed, options.every)
     begun = time.perf_counter()
     found = compare(size, options.processes)
     print("\n".join(table(found)))
-    print(
-        f"\n{size.feeds} feeds, {size.days} days, seed {size.seed}; {time.perf_counter() - begun:.0f} s",
-        file=sys.stderr,
-    )
+    told = f"{size.feeds:,} feeds, {size.days} days, seed {size.seed}"
+    print(f"\n{told}; {time.perf_counter() - begun:.0f} s", file=sys.stderr)
+    if options.update:
+        figures = "\n".join([f"{told}.", "", *table(found)])
+        options.update.write_text(report.updated(options.update.read_text(), figures))
     if options.json:
         options.json.write_text(json.dumps(document(found), indent=1) + "\n")
     return 0
@@ -95,7 +102,7 @@ def _job(numbers: Sequence[int], size: Size) -> tuple[Tally, Tally]:
     end = size.seconds
     return (
         play(hosts_of(numbers, size.feeds, end, size.seed), adaptive(PollPolicy()), end, push=True),
-        play(hosts_of(numbers, size.feeds, end, size.seed), fixed, end, push=False),
+        play(hosts_of(numbers, size.feeds, end, size.seed), fixed(size.every * 60), end, push=False),
     )
 
 
@@ -151,38 +158,46 @@ def active(tally: Tally) -> list[float]:
 def table(found: Compared) -> list[str]:
     """The figures as two Markdown tables."""
     ours, theirs, days = found.adaptive, found.fixed, found.size.days
-    lines = ["| | adaptive | every 60 minutes |", "|---|--:|--:|"]
-    for name, ask in (
+    lines = [f"| | adaptive | every {found.size.every:g} minutes |", "|---|--:|--:|"]
+    for name, ask in _rows(days):
+        lines.append(f"| {name} | {ask(ours)} | {ask(theirs)} |")
+    lines += [
+        "",
+        "| habit | feeds | requests per feed and day | fixed | posts late by, median / p90 / p99 | fixed |",
+        "|---|--:|--:|--:|--:|--:|",
+    ]
+    for habit in HABITS:
+        cells = [habit.name, f"{ours.feeds[habit.name]:,}"]
+        for tell in (_rate, _late_by):
+            cells += [tell(ours, habit.name, days), tell(theirs, habit.name, days)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return lines
+
+
+def _rows(days: int) -> tuple[tuple[str, Callable[[Tally], str]], ...]:
+    return (
         ("requests per day", lambda tally: f"{tally.total / days:,.0f}"),
         ("of these conditional", lambda tally: f"{tally.conditional / tally.total:.1%}"),
         ("answered with 304", lambda tally: f"{tally.not_modified / tally.total:.1%}"),
         ("answered with 503 or 410", lambda tally: f"{tally.failures / days:,.0f} a day"),
-        ("posts of active feeds, late by (median / p90 / p99)", lambda tally: _lateness(active(tally))),
+        ("posts of active feeds, late by, median / p90 / p99", lambda tally: _lateness(active(tally))),
         ("busiest host, requests on its busiest day", lambda tally: f"{tally.busiest_day:,}"),
         ("busiest host, requests in its busiest minute", lambda tally: f"{tally.busiest_minute}"),
         ("shortest time from request to request, one host", lambda tally: f"{tally.closest:.2f} s"),
         ("requests after a 410", lambda tally: f"{tally.after_gone:,}"),
         ("requests before a `Retry-After` was over", lambda tally: f"{tally.too_early:,}"),
-    ):
-        lines.append(f"| {name} | {ask(ours)} | {ask(theirs)} |")
-    lines += [
-        "",
-        "| habit | feeds | requests per feed and day | fixed | posts late by (median / p90 / p99) | fixed |",
-        "|---|--:|--:|--:|--:|--:|",
-    ]
-    for habit in HABITS:
-        cells = [f"{habit.name}", f"{ours.feeds[habit.name]:,}"]
-        for ask in (_rate(habit.name, days), lambda tally, name=habit.name: _lateness(tally.late.get(name, ()))):
-            cells += [ask(ours), ask(theirs)]
-        lines.append("| " + " | ".join(cells) + " |")
-    return lines
+    )
 
 
-def _rate(habit: str, days: int):
-    return lambda tally: f"{tally.requests[habit] / max(1, tally.feeds[habit]) / days:.1f}"
+def _rate(tally: Tally, habit: str, days: int) -> str:
+    return f"{tally.requests[habit] / max(1, tally.feeds[habit]) / days:.1f}"
 
 
-def _lateness(late: Iterable[float]) -> str:
+def _late_by(tally: Tally, habit: str, _days: int) -> str:
+    return _lateness(tally.late.get(habit, ()))
+
+
+def _lateness(late: Sequence[float]) -> str:
     return " / ".join(map(_span, quantiles(late))) if late else "–"
 
 

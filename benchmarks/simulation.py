@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from heapq import heapify, heapreplace
 from random import Random
 
-from benchmarks.publishers import DAY, HOUR, MINUTE, WINDOW, Host, Publisher
+from benchmarks.publishers import DAY, MINUTE, WINDOW, Host, Publisher
 from microsub.pipeline.policy import HostManners, PollPolicy
 from microsub.pipeline.schedule import Answered, Failed, Gone, Outcome, PollHistory, plan_move, plan_next
 from microsub.store.schedule import FEEDS_FOR_A_HOLD, LONGEST_HOLD
@@ -116,9 +116,15 @@ def adaptive(policy: PollPolicy) -> Plan:
     return plan
 
 
-def fixed(_feed: Polled, _outcome: Outcome, _redirected: bool, now: float, _rng: Random) -> tuple[float, None]:
-    """The yardstick: everything once an hour, whatever the answers are. Validators and host queues it has too."""
-    return now + HOUR, None
+def fixed(interval: float) -> Plan:
+    """The yardstick: every feed `interval` seconds after its last poll, whatever the answers are. It sends validators
+    and has the same host queues.
+    """
+
+    def plan(_feed: Polled, _outcome: Outcome, _redirected: bool, now: float, _rng: Random) -> tuple[float, None]:
+        return now + interval, None
+
+    return plan
 
 
 def play(hosts: Sequence[Host], plan: Plan, end: float, *, push: bool) -> Tally:

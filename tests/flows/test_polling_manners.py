@@ -126,6 +126,25 @@ async def test_max_age_puts_the_next_poll_off(redis: Redis) -> None:
             assert 38 * HOUR < result.next_poll - it.clock() <= 48 * HOUR
 
 
+async def test_a_304_without_max_age_lets_the_last_one_stand(redis: Redis) -> None:
+    """What came with the document is remembered in the feed's record, until a reply says something else."""
+    async with publisher() as site, world(redis) as it:
+        later = {1: [("Cache-Control", "max-age=36000")], 3: [("Cache-Control", "no-cache")]}
+
+        def reply(_asked: object) -> Answer:
+            headers = [("ETag", '"1"'), *later.get(len(site.asked), [])]
+            return Answer(rss(dated(2)), 304 if len(site.asked) > 1 else 200, headers)
+
+        site.serve("/feed", reply)
+        feed = await it.follow(site.url("/feed", "blog.test"))
+        waits = []
+        for _ in range(3):
+            result = await it.poll(feed)
+            waits.append((result.next_poll or 0) - it.clock() >= 36000)
+            await it.feeds.update(feed.id, {"last_change": str(it.clock()), "gap": "86400"})
+        assert waits == [True, True, False]
+
+
 async def test_nobody_follows(redis: Redis) -> None:
     """A feed without followers leaves the schedule unasked; the next follower brings it back."""
     async with publisher() as site, world(redis) as it:
