@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import structlog.testing
 
+from microsub.config.backend import FeedPolicy
 from microsub.formats.identity import host_of
 from microsub.store.port import Redis
-from tests.support.polling import dated, rss, world
+from tests.support.polling import FAST, dated, rss, world
 from tests.support.web import Answer, publisher
 
 HOUR = 3600.0
@@ -143,6 +146,19 @@ async def test_a_304_without_max_age_lets_the_last_one_stand(redis: Redis) -> No
             waits.append((result.next_poll or 0) - it.clock() >= 36000)
             await it.feeds.update(feed.id, {"last_change": str(it.clock()), "gap": "86400"})
         assert waits == [True, True, False]
+
+
+async def test_an_admins_word_on_freshness_replaces_the_publishers(redis: Redis) -> None:
+    """A feed's `ttl` in the settings counts instead of a `max-age` of two days."""
+    async with publisher() as site:
+        url = site.url("/feed", "blog.test")
+        site.serve("/feed", Answer(rss(dated(2)), headers=[("Cache-Control", "max-age=172800")]))
+        for policy, hours in ((FeedPolicy(ttl=10 * HOUR), (10, 12.5)), (FeedPolicy(interval=60, ttl=0), (0.01, 0.03))):
+            async with world(redis, settings=replace(FAST, feeds={url: policy})) as it:
+                feed = await it.follow(url)
+                await it.feeds.update(feed.id, {"last_change": str(it.clock()), "gap": "3600"})
+                wait = ((await it.poll(feed)).next_poll or 0) - it.clock()
+                assert hours[0] * HOUR <= wait <= hours[1] * HOUR
 
 
 async def test_nobody_follows(redis: Redis) -> None:
