@@ -142,7 +142,9 @@ class ConfigError(MicrosubError):
 
 
 class FetchError(MicrosubError):
-    """A document could not be had. `url` has its credentials masked; `reason` is one of `fetch.REASONS`."""
+    """A document could not be had. `url` has its credentials masked; `reason` is one of `fetch.REASONS`, or
+    `offline`: nobody was to be asked, and there is no copy.
+    """
 
     def __init__(self, url: str, reason: str, detail: str) -> None:
         super().__init__(f"{url}: {detail}")

@@ -1,6 +1,6 @@
 """The one door out to the web: a GET with limits, validators and every hop checked (design: ingest, Limits and guards).
 
-The feed cache (time to live, one request for many askers) will stand in front of `Fetcher.fetch`, with its signature.
+The feed cache (`microsub.cache`: time to live, one request for many askers) stands in front of `Fetcher.fetch`.
 """
 
 from __future__ import annotations

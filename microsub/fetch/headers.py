@@ -29,10 +29,11 @@ def first(raw: RawHeaders, name: bytes) -> str | None:
 
 
 def user_agent(software: str, about: str, subscribers: int) -> str:
-    """Who asks, where to read about it, and for how many people."""
-    if not subscribers:
-        return f"{software} (+{about})"
-    return f"{software} (+{about}; {subscribers} subscriber{'' if subscribers == 1 else 's'})"
+    """Who asks, where to read about it (may be empty), and for how many people."""
+    told = [f"+{about}"] if about else []
+    if subscribers:
+        told.append(f"{subscribers} subscriber{'' if subscribers == 1 else 's'}")
+    return f"{software} ({'; '.join(told)})" if told else software
 
 
 def retry_after(value: str | None, now: float) -> float | None:

@@ -14,9 +14,12 @@ from microsub import __version__
 
 Network = IPv4Network | IPv6Network
 
+# Feeds first, then pages, which may hold or name one; plain JSON last: where a page has such a form, it is for
+# programs.
 FEED_ACCEPT = (
     "application/atom+xml, application/rss+xml, application/feed+json, application/rdf+xml;q=0.9, "
-    "application/xml;q=0.8, text/xml;q=0.8, application/json;q=0.7, text/html;q=0.6, */*;q=0.1"
+    "application/xml;q=0.8, text/xml;q=0.8, text/html;q=0.6, application/xhtml+xml;q=0.6, application/json;q=0.5, "
+    "*/*;q=0.1"
 )
 PAGE_ACCEPT = "text/html, application/xhtml+xml;q=0.9, */*;q=0.1"
 
@@ -58,8 +61,9 @@ class FetchLimits:
 class FetchSettings:
     """How this instance goes out.
 
-    `about` is the URL that the User-Agent names; `allow_private_networks` lists the networks that may be reached though
-    they aren't public; `proxy` is an http or https URL of an outgoing proxy, itself exempt from the address check.
+    `about` is the URL that the User-Agent names beside `user_agent`, or empty; `allow_private_networks` lists the
+    networks that may be reached though they aren't public; `proxy` is an http or https URL of an outgoing proxy,
+    itself exempt from the address check.
     """
 
     user_agent: str = f"microsub-server/{__version__}"
@@ -71,13 +75,18 @@ class FetchSettings:
 
 @dataclass(frozen=True, slots=True)
 class FetchRequest:
-    """One GET. Validators are latin-1 text and go back byte for byte; `subscribers` is told to the publisher."""
+    """One GET. Validators are latin-1 text and go back byte for byte; `subscribers` is told to the publisher.
+
+    `since` is for fetchers that keep copies (`cache.CachingFetcher`): who has looked at the document until that Unix
+    time is answered with a copy only if it came later, and otherwise by the publisher. None: any fresh copy will do.
+    """
 
     url: str
     etag: str | None = None
     last_modified: str | None = None
     accept: str = FEED_ACCEPT
     subscribers: int = 0
+    since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,23 @@ def feed_subscribers(feed_id: str) -> str:
     return f"feed:{{{feed_id}}}:subscribers"
 
 
+def feed_copy(digest: str) -> str:
+    """String: the feed cache's copy of a document (`cache.codec`), by the SHA-256 of its URL. Lifetime: as long as it
+    is of use, an hour at least in the server. `store.feedcopies`.
+    """
+    return f"copy:{digest}"
+
+
+def feed_copies() -> str:
+    """Sorted set: URL of every copy by Unix time of its end. Lifetime: permanent, trimmed. `store.feedcopies`."""
+    return "copies"
+
+
+def feed_copy_lock(digest: str) -> str:
+    """String: token of whoever asks that URL's publisher just now. Lifetime: the lease. `store.feedcopies`."""
+    return f"copy-lock:{digest}"
+
+
 # --- the schedule ------------------------------------------------------------------------------------------------
 
 

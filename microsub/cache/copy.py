@@ -1,0 +1,216 @@
+"""A stored copy of a document, and every decision about it. Pure: the time is an argument.
+
+Freshness follows RFC 9111 as far as a polite reader of feeds should go: `max-age` and `Expires` lengthen the time for
+which nobody is asked, and never shorten it below the asker's own time to live.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+import secrets
+import zlib
+from dataclasses import dataclass, field, replace
+
+from microsub.fetch import Fetched, FetchFailed, NotModified
+from microsub.formats.encoding import decode
+from microsub.formats.parse import sniff
+
+DEFAULT_TTL = 300.0
+LONGEST_FRESH = 48 * 3600.0
+"""Seconds for which a publisher's word that nothing will change is taken, at most."""
+
+LONGEST_PAUSE = 7 * 86400.0
+"""A `Retry-After` beyond this is a mistake."""
+
+SKEW = 60.0
+"""Seconds by which clocks may differ. What seems to come from further in the future is as good as old: the clock has
+jumped, and nobody knows how old it is.
+"""
+
+FAILURE_KEPT = 60.0
+"""Seconds for which a failure is remembered where nothing else is, for those who waited for its outcome."""
+
+PARSE = "parse"
+"""The reason of a `Failure` that is a document which can't be read."""
+
+GONE = "gone"
+
+_NO_STORE = re.compile(r"(?i)(?:\A|[\s,])no-store(?:\Z|[\s,;=])")
+_KIND_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What a publisher served. Times are Unix seconds.
+
+    `checked_at` is when the publisher last said that it holds, `fetched_at` when these bytes came. `max_age` is the
+    publisher's own time to live, in seconds from `checked_at`, or None; `no_store` says that it must not be kept
+    beyond the asker's. `body` and `feed` (the parsed feed, by `cache.feedjson`) are compressed; `digest` is the
+    SHA-256 of the body as hex; `link` is the joined HTTP `Link` header.
+    """
+
+    final_url: str
+    content_type: str | None
+    link: str | None
+    etag: str | None
+    last_modified: str | None
+    digest: str
+    packed_body: bytes = field(repr=False)
+    packed_feed: bytes | None = field(repr=False)
+    is_feed: bool
+    fetched_at: float
+    checked_at: float
+    max_age: float | None
+    no_store: bool
+    moved_to: str | None
+
+    @property
+    def body(self) -> bytes:
+        """The bytes as they were served."""
+        return zlib.decompress(self.packed_body)
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What last went wrong, after the document was last known to hold.
+
+    `reason` is one of `fetch.REASONS` or `parse`; `retry_at` is the Unix time before which the publisher doesn't want
+    to be asked.
+    """
+
+    reason: str
+    detail: str
+    status: int | None
+    at: float
+    retry_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """What is stored for one URL. `revision` differs with every write, whatever the clock says."""
+
+    url: str
+    document: Document | None = None
+    failure: Failure | None = None
+    revision: str = field(default_factory=lambda: secrets.token_hex(6))
+
+
+# --- how good it is ------------------------------------------------------------------------------------------------
+
+
+def age_of(document: Document, now: float) -> float:
+    """Seconds since the publisher last said that it holds."""
+    return max(0.0, now - document.checked_at)
+
+
+def lifetime_of(document: Document, ttl: float) -> float:
+    """Seconds from `checked_at` for which nobody needs to be asked, for an asker with that time to live."""
+    if document.no_store:
+        return ttl
+    return max(ttl, min(document.max_age or 0.0, LONGEST_FRESH))
+
+
+def is_fresh(document: Document, ttl: float, now: float) -> bool:
+    """Whether the document will do without a question to the publisher."""
+    age = now - document.checked_at
+    return -SKEW <= age < lifetime_of(document, ttl)
+
+
+def usable(copy: Copy | None, ttl: float, keep: float, now: float) -> Document | None:
+    """The document that may be shown beside an error, or offline; None where there is none any more.
+
+    One that its publisher wants stored nowhere lives as long as it is fresh; others `keep` seconds after the last
+    check, or as long as they are fresh.
+    """
+    document = None if copy is None else copy.document
+    if document is None or is_fresh(document, ttl, now):
+        return document
+    return None if document.no_store or now - document.checked_at > keep else document
+
+
+def is_paused(failure: Failure, now: float) -> bool:
+    """Whether the publisher has asked for silence until later."""
+    return failure.retry_at is not None and failure.at - SKEW <= now < failure.retry_at
+
+
+def seconds_to_live(copy: Copy, ttl: float, keep: float, now: float) -> float:
+    """How long the copy can be of use from `now` on; `inf` where that has no end."""
+    left = 0.0
+    if copy.document is not None:
+        fresh = lifetime_of(copy.document, ttl)
+        left = copy.document.checked_at - now + (fresh if copy.document.no_store else max(keep, fresh))
+    if copy.failure is not None:
+        end = max(copy.failure.at + FAILURE_KEPT, copy.failure.retry_at or 0.0)
+        if copy.failure.reason == GONE:
+            end = copy.failure.at + keep
+        left = max(left, end - now)
+    return max(left, 0.0) if math.isfinite(left) else math.inf
+
+
+def last_touched(copy: Copy) -> float:
+    """The last time at which something was heard of the URL."""
+    document = copy.document.checked_at if copy.document else 0.0
+    failure = copy.failure.at if copy.failure else 0.0
+    return max(document, failure)
+
+
+# --- what becomes of it --------------------------------------------------------------------------------------------
+
+
+def digest_of(body: bytes) -> str:
+    """By what bodies are compared."""
+    return hashlib.sha256(body).hexdigest()
+
+
+def is_feed(body: bytes, content_type: str | None) -> bool:
+    """Whether a document begins like a feed (not like a web page, which may hold one): a cheap look."""
+    return sniff(decode(body[:_KIND_BYTES], content_type), content_type) in {"syndication", "json"}
+
+
+def taken(url: str, old: Document | None, reply: Fetched, feed: bytes | None, now: float) -> Copy:
+    """The copy after a 200. `feed` is the packed feed, where the document was parsed."""
+    digest = digest_of(reply.body)
+    same = old if old is not None and old.digest == digest else None
+    document = Document(
+        final_url=reply.final_url,
+        content_type=reply.content_type,
+        link=reply.headers.get("link"),
+        etag=reply.etag,
+        last_modified=reply.last_modified,
+        digest=digest,
+        packed_body=same.packed_body if same else zlib.compress(reply.body, 1),
+        packed_feed=feed,
+        is_feed=is_feed(reply.body, reply.content_type),
+        fetched_at=now,
+        checked_at=now,
+        max_age=reply.max_age,
+        no_store=bool(_NO_STORE.search(reply.headers.get("cache-control", ""))),
+        moved_to=reply.moved_to,
+    )
+    return Copy(url, document)
+
+
+def refreshed(url: str, document: Document, reply: NotModified, now: float) -> Copy:
+    """The copy after a 304: its age begins anew, and what the reply says of freshness and validators holds."""
+    changed = replace(
+        document,
+        etag=reply.etag,
+        last_modified=reply.last_modified,
+        checked_at=now,
+        max_age=document.max_age if reply.max_age is None else reply.max_age,
+        moved_to=reply.moved_to,
+    )
+    return Copy(url, changed)
+
+
+def failed(url: str, document: Document | None, reply: FetchFailed, now: float) -> Copy:
+    """The copy after a failed fetch: the document stays as it is."""
+    pause = None if reply.retry_after is None else now + min(reply.retry_after, LONGEST_PAUSE)
+    return Copy(url, document, Failure(reply.reason, reply.detail, reply.status, now, pause))
+
+
+def broken(url: str, document: Document | None, detail: str, now: float) -> Copy:
+    """The copy after a document that can't be read: the stored one stays, with its validators."""
+    return Copy(url, document, Failure(PARSE, detail, None, now))

@@ -1,0 +1,304 @@
+"""Who asks for a URL gets its stored copy, or one request is made on behalf of all who ask at that time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+import structlog
+
+from microsub.cache import codec
+from microsub.cache.copy import (
+    DEFAULT_TTL,
+    GONE,
+    PARSE,
+    Copy,
+    Document,
+    Failure,
+    broken,
+    digest_of,
+    failed,
+    is_fresh,
+    is_paused,
+    last_touched,
+    refreshed,
+    seconds_to_live,
+    taken,
+    usable,
+)
+from microsub.cache.flights import Flights
+from microsub.cache.storage import Storage, UrlLock
+from microsub.errors import ParseError
+from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
+from microsub.formats.identity import canonical_feed_url, mask_credentials
+
+log = structlog.get_logger(__name__)
+
+Source = Literal["network", "not_modified", "cache"]
+
+LOCK_PATIENCE = 60.0
+"""Seconds to wait for another process's request; then it counts as hung, and a request of our own is made."""
+
+_FIRST_LOOK, _LONGEST_LOOK = 0.01, 0.2
+_INLINE_BYTES = 256 * 1024
+
+
+class Fetching(Protocol):
+    """The client: `fetch.Fetcher`, or anything that answers like it."""
+
+    async def fetch(self, request: FetchRequest) -> FetchResult:
+        """GET a document; failures are values."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One question. `ttl` is the asker's time to live in seconds; `force` skips it.
+
+    A poller gives `since`: only a copy that was checked after that Unix time is news to it; and its own validators,
+    which are sent in place of the copy's, because a 304 must refer to what *it* has worked through.
+    """
+
+    url: str
+    ttl: float = DEFAULT_TTL
+    force: bool = False
+    offline: bool = False
+    since: float | None = None
+    etag: str | None = None
+    last_modified: str | None = None
+    subscribers: int = 0
+
+    @property
+    def has_validators(self) -> bool:
+        """Whether the asker knows the document already."""
+        return bool(self.etag or self.last_modified)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The answer: the document that there is, and what went wrong last, if it did.
+
+    `reply` is what the publisher said, where this very asker's request was made.
+    """
+
+    document: Document | None
+    failure: Failure | None
+    source: Source
+    reply: FetchResult | None = None
+
+
+Judge = Callable[[Fetched, Document | None], Awaitable[bytes | None]]
+"""Looks at a changed document before it replaces the stored one; returns the packed feed, if it has parsed it.
+
+Raises ParseError where the document shall not replace anything.
+"""
+
+
+class Desk:
+    """Copies in a storage, and the requests that renew them.
+
+    `keep` is how many seconds after its last check a document is still shown beside an error; `clock` gives Unix
+    seconds.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        fetcher: Fetching,
+        *,
+        keep: float = math.inf,
+        lock_patience: float = LOCK_PATIENCE,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._storage = storage
+        self._fetcher = fetcher
+        self._keep = keep
+        self._patience = lock_patience
+        self._clock = clock
+        self._flights = Flights()
+
+    async def find(self, ask: Ask, judge: Judge) -> Found:
+        """The document at `ask.url`, asked for only where no copy will do. Never raises for what publishers do."""
+        key = canonical_feed_url(ask.url)
+        copy = await self._read(key)
+        if ask.offline:
+            return Found(self._usable(copy, ask), None, "cache")
+        while (found := self._at_hand(copy, ask)) is None:
+            flight = self._flights.board(key)
+            if flight is None:
+                return await self._lead(key, copy, ask, judge)
+            outcome = await self._flights.wait(flight)
+            if outcome is not None:
+                return self._shared(outcome, ask)
+            copy = await self._read(key)
+        return found
+
+    async def improve(self, url: str, document: Document, feed: bytes) -> None:
+        """Keep the parsed form of a stored document, if it still is the stored one."""
+        key = canonical_feed_url(url)
+        copy = await self._read(key)
+        if copy is not None and copy.document is not None and copy.document.digest == document.digest:
+            await self._write(replace(copy, document=replace(copy.document, packed_feed=feed)), document.max_age or 0.0)
+
+    async def remove(self, url: str) -> None:
+        """Forget the copy of `url`."""
+        await self._storage.remove(canonical_feed_url(url))
+
+    async def purge(self, older_than: float) -> int:
+        """Forget all copies of which nothing was heard for that many seconds, and damaged ones; how many."""
+        removed = 0
+        for url in await self._storage.urls():
+            copy = await self._read(url)
+            if copy is None or self._clock() - last_touched(copy) > older_than:
+                await self._storage.remove(url)
+                removed += 1
+        await self._storage.tidy()
+        return removed
+
+    # --- without a request
+
+    def _usable(self, copy: Copy | None, ask: Ask) -> Document | None:
+        return usable(copy, ask.ttl, self._keep, self._clock())
+
+    def _shared(self, copy: Copy, ask: Ask) -> Found:
+        """What a request on behalf of somebody else came to."""
+        return Found(self._usable(copy, ask), copy.failure, "cache")
+
+    def _at_hand(self, copy: Copy | None, ask: Ask) -> Found | None:
+        """The answer that needs no request, if there is one."""
+        if copy is None:
+            return None
+        now = self._clock()
+        document, failure = self._usable(copy, ask), copy.failure
+        news = document is not None and (ask.since is None or document.checked_at > ask.since)
+        if document is not None and news and not ask.force and is_fresh(document, ask.ttl, now):
+            return Found(document, None, "cache")
+        if failure is not None and is_paused(failure, now):
+            return Found(document, failure, "cache")
+        if failure is not None and failure.reason == GONE and not ask.force:
+            return Found(document, failure, "cache")
+        return None
+
+    # --- with a request
+
+    async def _lead(self, key: str, seen: Copy | None, ask: Ask, judge: Judge) -> Found:
+        """Make the request, if no other process makes it at this moment, and tell those who wait for it."""
+        outcome: Copy | None = None
+        try:
+            async with self._locked(key):
+                copy = await self._read(key)
+                if copy is not None and (seen is None or copy.revision != seen.revision):
+                    # Another process has asked meanwhile: by the revision, whatever either clock says.
+                    outcome = copy
+                    return self._shared(copy, ask)
+                found, outcome = await self._request(key, copy, ask, judge)
+                return found
+        finally:
+            self._flights.land(key, outcome)
+
+    async def _request(self, key: str, copy: Copy | None, ask: Ask, judge: Judge) -> tuple[Found, Copy | None]:
+        document = self._usable(copy, ask)
+        known = (document.etag, document.last_modified) if document else (None, None)
+        sent = (ask.etag, ask.last_modified) if ask.has_validators else known
+        url = key if ask.url[:5].lower() == "feed:" else ask.url
+        reply = await self._fetcher.fetch(FetchRequest(url, *sent, subscribers=ask.subscribers))
+        now = self._clock()
+        match reply:
+            case FetchFailed():
+                new = failed(key, document, reply, now)
+            case NotModified() if document is not None and sent == known:
+                new = refreshed(key, document, reply, now)
+            case NotModified():
+                # It refers to what the asker has, and the copy is another one, or there is none.
+                return Found(None, None, "not_modified", reply), None
+            case Fetched():
+                new = await self._judged(key, document, reply, judge, now)
+        await self._write(new, ask.ttl)
+        source: Source = "not_modified" if isinstance(reply, NotModified) else "network"
+        if new.failure is not None:
+            source = "cache" if document else "network"
+        return Found(new.document, new.failure, source, reply), new
+
+    async def _judged(self, key: str, old: Document | None, reply: Fetched, judge: Judge, now: float) -> Copy:
+        try:
+            if old is not None and old.digest == digest_of(reply.body):
+                feed = old.packed_feed
+            else:
+                feed = await judge(reply, old)
+        except ParseError as error:
+            return broken(key, old, error.detail, now)
+        if len(reply.body) < _INLINE_BYTES:
+            return taken(key, old, reply, feed, now)
+        return await asyncio.to_thread(taken, key, old, reply, feed, now)
+
+    # --- the storage
+
+    async def _read(self, key: str) -> Copy | None:
+        """The stored copy. What can't be had or read counts as absent."""
+        try:
+            data = await self._storage.get(key)
+            return None if data is None else codec.decode(data, key)
+        except codec.DamagedCopy as error:
+            log.warning("a stored copy is damaged", url=mask_credentials(key), problem=str(error))
+        except Exception as error:  # whatever a foreign mapping raises
+            log.warning("a stored copy could not be read", url=mask_credentials(key), problem=_text(error))
+        return None
+
+    async def _write(self, copy: Copy, ttl: float) -> None:
+        """Store `copy`. Where that fails the answer is as good, and the next asker has to ask again."""
+        try:
+            seconds = seconds_to_live(copy, ttl, self._keep, self._clock())
+            await self._storage.put(copy.url, codec.encode(copy), seconds)
+        except Exception as error:  # whatever a foreign mapping raises
+            log.warning("a copy could not be stored", url=mask_credentials(copy.url), problem=_text(error))
+
+    @contextlib.asynccontextmanager
+    async def _locked(self, key: str) -> AsyncIterator[None]:
+        """Hold the lock of that URL among processes, where the storage offers one, and keep it while the block runs."""
+        lock = self._storage.lock(key)
+        if lock is None or not await self._acquire(lock, key):
+            yield
+            return
+        keeper = None if lock.lease is None else asyncio.create_task(_renew(lock, lock.lease / 3))
+        try:
+            yield
+        finally:
+            if keeper is not None:
+                keeper.cancel()
+            try:
+                await lock.release()
+            except Exception as error:  # it ends by itself
+                log.warning("a lock could not be released", url=mask_credentials(key), problem=_text(error))
+
+    async def _acquire(self, lock: UrlLock, key: str) -> bool:
+        deadline, pause = time.monotonic() + self._patience, _FIRST_LOOK
+        try:
+            while not await lock.acquire():
+                if time.monotonic() > deadline:
+                    log.warning("another process seems to hang in a request", url=mask_credentials(key))
+                    return False
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_LOOK)
+        except Exception as error:  # without a lock there may be a request too many, but there is an answer
+            log.warning("a lock could not be taken", url=mask_credentials(key), problem=_text(error))
+            return False
+        return True
+
+
+async def _renew(lock: UrlLock, every: float) -> None:
+    while True:
+        await asyncio.sleep(every)
+        with contextlib.suppress(Exception):
+            await lock.renew()
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+__all__ = ["PARSE", "Ask", "Desk", "Fetching", "Found", "Judge", "Source"]

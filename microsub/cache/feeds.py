@@ -1,0 +1,198 @@
+"""The feed cache: a URL in, the parsed feed out, and its publisher asked no more than is polite.
+
+Everything that a program needs is here and in `microsub.cache.blocking`, its face without `await`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from microsub.cache import feedjson
+from microsub.cache.copy import DEFAULT_TTL, PARSE, Document, Failure, age_of
+from microsub.cache.desk import Ask, Desk, Fetching, Found, Source
+from microsub.cache.storage import Mapping as Bytes
+from microsub.cache.storage import MappingStorage, Opener, Storage
+from microsub.errors import FetchError, ParseError
+from microsub.fetch import Fetched, Fetcher, FetchSettings
+from microsub.formats.identity import canonical_feed_url, host_of, mask_credentials
+from microsub.formats.parse import parse as parse_feed
+from microsub.model.jf2 import Feed
+
+OFFLINE = "offline"
+"""The reason of the FetchError for a URL that there is no copy of, when nobody may be asked."""
+
+Parse = Callable[[bytes, str, str | None], Feed]
+
+
+@dataclass(frozen=True, slots=True)
+class CachedFeed:
+    """A feed, and where it comes from.
+
+    `age` is how many seconds ago the publisher last said that it holds. `source` is `network` for a document that
+    came with this call, `not_modified` where the publisher was asked and the stored one holds, and `cache` where
+    nobody was asked, or in vain: then `error` says why. `final_url` is where the document was found, behind
+    redirects; `fetched_at` the Unix time when these bytes came.
+    """
+
+    url: str
+    feed: Feed
+    age: float
+    source: Source
+    error: FetchError | ParseError | None
+    final_url: str
+    fetched_at: float
+    etag: str | None = None
+    last_modified: str | None = None
+
+
+class FeedCache:
+    """Feeds by URL. One instance serves any number of tasks, event loops and threads.
+
+    `storage` is any mutable mapping of text to bytes, a function that opens one, or a `Storage`; by default the
+    memory of this object. `ttl` is how many seconds nothing is requested for, `ttls` the same for single URLs; a
+    publisher's `max-age` or `Expires` lengthens it. `keep`: seconds after its last check for which a copy may still
+    be shown. `user_agent` names your program to publishers, best with a URL; or give a whole `fetcher`, which stays
+    yours to close. `parse` takes body, URL and Content-Type, and raises ParseError; `clock` gives Unix seconds.
+    """
+
+    def __init__(
+        self,
+        storage: Storage | Bytes | Opener | None = None,
+        *,
+        ttl: float = DEFAULT_TTL,
+        ttls: Mapping[str, float] | None = None,
+        keep: float = math.inf,
+        user_agent: str | None = None,
+        fetcher: Fetching | None = None,
+        parse: Parse = parse_feed,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._storage = as_storage({} if storage is None else storage)
+        self._own: Fetcher | None = None
+        if fetcher is None:
+            fetcher = self._own = Fetcher(
+                FetchSettings() if user_agent is None else FetchSettings(user_agent, about="")
+            )
+        self._desk = Desk(self._storage, fetcher, keep=keep, clock=clock)
+        self._ttl = ttl
+        self._ttls = {canonical_feed_url(url): seconds for url, seconds in (ttls or {}).items()}
+        self._parse = parse
+        self._clock = clock
+
+    async def __aenter__(self) -> FeedCache:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def fetch(self, url: str, force: bool = False, offline: bool = False, ttl: float | None = None) -> CachedFeed:
+        """The feed at `url`, an http(s) URL, international ones included.
+
+        A copy younger than its time to live is the answer; else the publisher is asked, with the validators of the
+        copy. `force` asks even so, with the same validators; `offline` asks nobody; `ttl` (seconds) stands in for
+        this cache's. What fails leaves the copy as it is and stands beside it as `error`. Without a copy it is
+        raised: FetchError (with `offline`, of the reason `offline`) or ParseError. A publisher who asked for a pause
+        (`Retry-After`) isn't asked before it is over, and one who said that the feed is gone (410) not without
+        `force`.
+        """
+        own = self._ttls.get(canonical_feed_url(url), self._ttl) if ttl is None else ttl
+        found = await self._desk.find(Ask(url, own, force, offline), self._judge)
+        error = None if found.failure is None else _error(url, found.failure)
+        if found.document is None:
+            raise error or FetchError(mask_credentials(url), OFFLINE, "there is no stored copy")
+        return self._result(url, found, await self._feed(url, found.document), error)
+
+    async def fetch_many(
+        self,
+        urls: Iterable[str],
+        force: bool = False,
+        offline: bool = False,
+        ttl: float | None = None,
+        at_once: int = 20,
+    ) -> AsyncIterator[tuple[str, CachedFeed | FetchError | ParseError]]:
+        """All of `urls`, as they come: each with its feed, or the error that `fetch` raises.
+
+        `at_once` requests are under way together, never two to one host.
+        """
+        hosts: dict[str, asyncio.Semaphore] = {}
+        turn = asyncio.Semaphore(at_once)
+
+        async def one(url: str) -> tuple[str, CachedFeed | FetchError | ParseError]:
+            # Those who queue for a busy host must not take the places of others.
+            async with hosts.setdefault(host_of(url), asyncio.Semaphore(1)), turn:
+                try:
+                    return url, await self.fetch(url, force, offline, ttl)
+                except (FetchError, ParseError) as error:
+                    return url, error
+
+        tasks = [asyncio.ensure_future(one(url)) for url in dict.fromkeys(urls)]
+        try:
+            for done in asyncio.as_completed(tasks):
+                yield await done
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def remove(self, url: str) -> None:
+        """Forget what is known of `url`, its validators, failures and pauses included."""
+        await self._desk.remove(url)
+
+    async def purge(self, older_than: float) -> int:
+        """Forget all URLs of which nothing was heard for `older_than` seconds, and damaged copies; how many."""
+        return await self._desk.purge(older_than)
+
+    async def aclose(self) -> None:
+        """Let go of connections and threads. A mapping, storage or fetcher that was given stays open."""
+        if self._own is not None:
+            await self._own.aclose()
+        if isinstance(self._storage, MappingStorage):
+            await self._storage.aclose()
+
+    async def _judge(self, reply: Fetched, _old: Document | None) -> bytes | None:
+        return feedjson.pack(await asyncio.to_thread(self._parse, reply.body, reply.final_url, reply.content_type))
+
+    async def _feed(self, url: str, document: Document) -> Feed:
+        """The parsed form of a stored document: as it was kept, or parsed now where another version kept it."""
+        kept = None if document.packed_feed is None else feedjson.unpack(document.packed_feed)
+        if kept is not None:
+            return kept
+        feed = await asyncio.to_thread(self._parse, document.body, document.final_url, document.content_type)
+        packed = feedjson.pack(feed)
+        if packed is not None:
+            await self._desk.improve(url, document, packed)
+        return feed
+
+    def _result(self, url: str, found: Found, feed: Feed, error: FetchError | ParseError | None) -> CachedFeed:
+        document = found.document
+        assert document is not None
+        return CachedFeed(
+            url=url,
+            feed=feed,
+            age=age_of(document, self._clock()),
+            source=found.source,
+            error=error,
+            final_url=document.final_url,
+            fetched_at=document.fetched_at,
+            etag=document.etag,
+            last_modified=document.last_modified,
+        )
+
+
+def as_storage(storage: Storage | Bytes | Opener) -> Storage:
+    """What was given, in the one form that the cache works with."""
+    return storage if hasattr(storage, "urls") else MappingStorage(storage)  # type: ignore[return-value]
+
+
+def _error(url: str, failure: Failure) -> FetchError | ParseError:
+    where = mask_credentials(url)
+    if failure.reason == PARSE:
+        return ParseError(where, failure.detail)
+    return FetchError(where, failure.reason, failure.detail)
+
+
+__all__ = ["OFFLINE", "CachedFeed", "FeedCache", "Parse", "as_storage"]

@@ -1,0 +1,437 @@
+"""The feed cache over every storage: when it asks, what it answers, what it keeps."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+import structlog.testing
+
+from microsub.cache import CachedFeed, FetchError, ParseError
+from microsub.fetch import Fetched, FetchRequest, FetchResult, NotModified
+from microsub.formats.parse import parse
+from tests.support.feed_cache import NOON, URL, Clock, Place, document, site
+from tests.support.waiting import wait_until
+
+HOUR = 3600.0
+
+
+def names(found: CachedFeed) -> list[str | None]:
+    return [entry.name for entry in found.feed.entries]
+
+
+async def test_the_feed_comes_parsed(place: Place) -> None:
+    """The first answer comes from the network, the second is equal and comes from the copy."""
+    web, clock = site(document(3)), Clock()
+    cache = place.cache(fetcher=web, clock=clock)
+    first = await cache.fetch(URL)
+    assert (first.source, first.age, first.error, first.url) == ("network", 0.0, None, URL)
+    assert names(first) == ["Post 3", "Post 2", "Post 1"]
+    clock.now += 10
+    second = await place.cache(fetcher=web, clock=clock).fetch(URL)
+    assert (second.source, second.age, second.fetched_at) == ("cache", 10.0, NOON)
+    assert second.feed == first.feed == parse(document(3), URL, "application/rss+xml")
+    assert len(web.asked) == 1
+
+
+async def test_nothing_is_requested_within_the_time_to_live(place: Place) -> None:
+    """300 seconds by default, or as the cache, a single URL or a call says."""
+    web, clock = site(etag=None), Clock()
+    cache = place.cache(fetcher=web, clock=clock)
+    for after, requests in ((0, 1), (299, 1), (300, 2)):
+        clock.now = NOON + after
+        await cache.fetch(URL)
+        assert len(web.asked) == requests
+    own = place.cache(fetcher=web, clock=clock, ttl=50, ttls={"https://BLOG.example/feed#x": 1000})
+    clock.now += 999
+    assert (await own.fetch(URL)).source == "cache"
+    assert (await own.fetch(URL, ttl=999)).source == "network"
+    assert (await own.fetch(URL, ttl=0)).source == "network"
+
+
+async def test_both_validators_go_back_byte_for_byte(place: Place) -> None:
+    """However strange they look; a 304 makes the copy young again."""
+    tag, date = 'W/"b\xe4r, \\"x\\""', "Mon, 01 Jan 2024  00:00:00 GMT"
+    web, clock = site(etag=tag, last_modified=date), Clock()
+    cache = place.cache(fetcher=web, clock=clock)
+    first = await cache.fetch(URL)
+    clock.now += 301
+    again = await cache.fetch(URL)
+    assert (web.asked[1].etag, web.asked[1].last_modified) == (tag, date)
+    assert (again.source, again.age, again.fetched_at, again.feed) == ("not_modified", 0.0, NOON, first.feed)
+    clock.now += 299
+    assert (await cache.fetch(URL)).age == 299
+    assert len(web.asked) == 2
+
+
+async def test_one_validator_goes_back_alone(place: Place) -> None:
+    """Nothing is invented where the publisher gave only one."""
+    for tag, date in (('"1"', None), (None, "Mon, 01 Jan 2024 00:00:00 GMT")):
+        web, clock = site(etag=tag, last_modified=date), Clock()
+        cache = place.cache(fetcher=web, clock=clock)
+        await cache.remove(URL)
+        await cache.fetch(URL)
+        await cache.fetch(URL, force=True)
+        assert [(request.etag, request.last_modified) for request in web.asked] == [(None, None), (tag, date)]
+
+
+async def test_force_skips_the_time_to_live_alone(place: Place) -> None:
+    """The publisher is asked at once, and with the validators."""
+    web = site(etag='"7"')
+    cache = place.cache(fetcher=web, clock=Clock())
+    await cache.fetch(URL)
+    assert (await cache.fetch(URL, force=True)).source == "not_modified"
+    assert web.asked[1].etag == '"7"'
+
+
+async def test_what_the_publisher_calls_fresh_is_fresh(place: Place) -> None:
+    """`max-age` and `Expires` lengthen the time to live, up to two days; they never shorten it. Also on a 304."""
+    for max_age, fresh, stale in ((1000.0, 999, 1000), (9e9, 48 * HOUR - 1, 48 * HOUR), (0.0, 299, 300)):
+        web, clock = site(max_age=max_age), Clock()
+        cache = place.cache(fetcher=web, clock=clock)
+        await cache.remove(URL)
+        for source in ("network", "not_modified"):
+            assert (await cache.fetch(URL)).source == source
+            clock.now += fresh
+            assert (await cache.fetch(URL)).source == "cache"
+            clock.now += stale - fresh
+
+
+async def test_a_304_that_says_nothing_of_freshness_keeps_what_was_said(place: Place) -> None:
+    """RFC 9111, 4.3.4: what the 304 doesn't have stays."""
+    web, clock = site(max_age=1000.0), Clock()
+    cache = place.cache(fetcher=web, clock=clock)
+    await cache.fetch(URL)
+    web.answer = lambda request: NotModified(request.url, request.etag, request.last_modified, None)
+    clock.now += 1001
+    await cache.fetch(URL)
+    clock.now += 999
+    assert (await cache.fetch(URL)).source == "cache"
+
+
+async def test_no_store_is_kept_for_the_time_to_live(place: Place) -> None:
+    """And no longer: not beside an error, not offline, not for its validators."""
+    web, clock = site(cache_control="private, No-Store, max-age=9999", max_age=0.0), Clock()
+    cache = place.cache(fetcher=web, clock=clock)
+    await cache.fetch(URL)
+    clock.now += 299
+    assert (await cache.fetch(URL, offline=True)).source == "cache"
+    clock.now += 1
+    with pytest.raises(FetchError):
+        await cache.fetch(URL, offline=True)
+    await cache.fetch(URL)
+    assert web.asked[1].etag is None
+    web.fail()
+    clock.now += 300
+    with pytest.raises(FetchError, match="connect"):
+        await cache.fetch(URL)
+
+
+async def test_a_failure_leaves_the_copy(place: Place) -> None:
+    """It comes back with the error beside it and its true age, and its validators are sent next time."""
+    web, clock = site(), Clock()
+    cache = place.cache(fetcher=web, clock=clock)
+    first = await cache.fetch(URL)
+    web.fail("timeout")
+    clock.now += 400
+    for _ in range(2):
+        found = await cache.fetch(URL)
+        assert isinstance(found.error, FetchError)
+        assert found.error.reason == "timeout"
+        assert (found.source, found.age, found.feed) == ("cache", 400.0, first.feed)
+    web.serve(document())
+    again = await cache.fetch(URL)
+    assert (again.source, again.error, web.asked[-1].etag) == ("not_modified", None, '"1"')
+
+
+async def test_a_broken_document_leaves_the_copy(place: Place) -> None:
+    """With its validators; a later good one replaces it."""
+    web, clock = site(), Clock()
+    cache = place.cache(fetcher=web, clock=clock)
+    first = await cache.fetch(URL)
+    web.serve(b"Maintenance", etag='"bad"')
+    found = await cache.fetch(URL, force=True)
+    assert isinstance(found.error, ParseError)
+    assert (found.source, found.feed, found.etag) == ("cache", first.feed, '"1"')
+    web.serve(document(5), etag='"2"')
+    again = await cache.fetch(URL, force=True)
+    assert (again.source, again.error, len(again.feed.entries)) == ("network", None, 5)
+    assert [request.etag for request in web.asked] == [None, '"1"', '"1"']
+
+
+async def test_errors_are_raised_where_there_is_no_copy(place: Place) -> None:
+    """FetchError, ParseError, and FetchError when nobody may be asked; credentials are masked."""
+    web = site()
+    cache = place.cache(fetcher=web, clock=Clock())
+    with pytest.raises(FetchError) as offline:
+        await cache.fetch("https://ann:sesame@blog.example/feed", offline=True)
+    assert offline.value.reason == "offline"
+    assert "sesame" not in str(offline.value)
+    assert web.asked == []
+    web.fail("dns")
+    with pytest.raises(FetchError) as caught:
+        await cache.fetch(URL)
+    assert caught.value.reason == "dns"
+    web.serve(b"nothing", etag=None)
+    with pytest.raises(ParseError):
+        await cache.fetch(URL)
+
+
+async def test_offline_asks_nobody(place: Place) -> None:
+    """The copy is shown, however old."""
+    web, clock = site(), Clock()
+    cache = place.cache(fetcher=web, clock=clock)
+    await cache.fetch(URL)
+    clock.now += 1e7
+    found = await cache.fetch(URL, offline=True)
+    assert (found.source, found.age, found.error, len(web.asked)) == ("cache", 1e7, None, 1)
+
+
+async def test_a_pause_that_the_publisher_asked_for_is_kept(place: Place) -> None:
+    """`Retry-After` holds for everybody and for `force`; it is over when it is over, or when the clock goes back."""
+    web, clock = site(), Clock()
+    cache = place.cache(fetcher=web, clock=clock)
+    await cache.fetch(URL)
+    web.fail("throttled", status=429, retry_after=1000)
+    clock.now += 300
+    await cache.fetch(URL)
+    clock.now += 999
+    found = await cache.fetch(URL, force=True)
+    assert (found.source, isinstance(found.error, FetchError), len(web.asked)) == ("cache", True, 2)
+    clock.now += 1
+    await cache.fetch(URL)
+    assert len(web.asked) == 3
+    clock.now -= 5000
+    await cache.fetch(URL, force=True)
+    assert len(web.asked) == 4
+
+
+async def test_what_is_gone_is_not_asked_again(place: Place) -> None:
+    """A 410 holds until somebody insists."""
+    web = site()
+    web.fail("gone", status=410)
+    cache = place.cache(fetcher=web, clock=Clock())
+    for _ in range(2):
+        with pytest.raises(FetchError, match="gone"):
+            await cache.fetch(URL)
+    assert len(web.asked) == 1
+    web.serve(document())
+    assert (await cache.fetch(URL, force=True)).source == "network"
+
+
+async def test_unchanged_bytes_are_not_parsed(place: Place) -> None:
+    """A 200 with the same body costs a hash; validators and age are new."""
+    parsed = []
+
+    def counting(body: bytes, url: str, content_type: str | None) -> object:
+        parsed.append(url)
+        return parse(body, url, content_type)
+
+    web, clock = site(etag='"1"'), Clock()
+    cache = place.cache(fetcher=web, clock=clock, parse=counting)
+    await cache.fetch(URL)
+    web.serve(document(), etag='"2"')
+    clock.now += 301
+    found = await cache.fetch(URL)
+    assert (found.source, found.age, found.etag, len(parsed)) == ("network", 0.0, '"2"', 1)
+    web.serve(document(9), etag='"3"')
+    assert len((await cache.fetch(URL, force=True)).feed.entries) == 9
+    assert len(parsed) == 2
+
+
+async def test_a_clock_that_jumps(place: Place) -> None:
+    """Back or forth: at most one conditional request more, and no copy is fresh for ever."""
+    web, clock = site(), Clock()
+    cache = place.cache(fetcher=web, clock=clock)
+    await cache.fetch(URL)
+    clock.now -= 30 * 86400
+    assert (await cache.fetch(URL)).source == "not_modified"
+    assert (await cache.fetch(URL)).source == "cache"
+    clock.now += 60 * 86400
+    assert (await cache.fetch(URL)).source == "not_modified"
+    clock.now -= 30
+    assert ((await cache.fetch(URL)).source, (await cache.fetch(URL)).age) == ("cache", 0.0)
+    assert all(request.etag for request in web.asked[1:])
+
+
+@pytest.mark.parametrize("damage", ["empty", "noise", "cut", "flipped", "other version", "other url", "pickle"])
+async def test_damaged_copies_count_as_absent(place: Place, damage: str) -> None:
+    """They are logged, replaced, and never raise or reach anybody."""
+    web, clock = site(), Clock()
+    cache = place.cache(fetcher=web, clock=clock)
+    await cache.fetch(URL)
+    raw = place.raw()
+    good = raw[URL]
+    raw[URL] = {
+        "empty": b"",
+        "noise": bytes(range(256)) * 9,
+        "cut": good[:-1],
+        "flipped": good[:300] + bytes([good[300] ^ 1]) + good[301:],
+        "other version": good.replace(b"microsub-copy 1 ", b"microsub-copy 9 ", 1),
+        "other url": good.replace(b"blog.example", b"evil.example"),
+        "pickle": b"cos\nsystem\n(S'false'\ntR.",
+    }[damage]
+    with structlog.testing.capture_logs() as lines:
+        with pytest.raises(FetchError, match="no stored copy"):
+            await cache.fetch(URL, offline=True)
+        found = await cache.fetch(URL)
+    assert (found.source, web.asked[1].etag, len(lines)) == ("network", None, 3)
+    assert all("damaged" in line["event"] for line in lines)
+    assert (await cache.fetch(URL)).source == "cache"
+
+
+async def test_purge_forgets_the_old_and_the_damaged(place: Place) -> None:
+    """What was checked lately stays, whenever it was fetched; what was removed is fetched anew, unconditionally."""
+    web, clock = site(), Clock()
+    cache = place.cache(fetcher=web, clock=clock)
+    old, checked, bad = "https://a.example/", "https://b.example/", "https://c.example/"
+    for url in (old, checked, bad):
+        await cache.fetch(url)
+    clock.now += HOUR
+    await cache.fetch(checked)
+    place.raw()[bad] = b"?"
+    assert await cache.purge(HOUR / 2) == 2
+    assert list(place.raw()) == [checked]
+    assert await cache.purge(HOUR) == 0
+    await cache.fetch(old)
+    assert web.asked[-1].etag is None
+    await cache.remove(old)
+    await cache.remove(old)
+    assert await cache.purge(-1) == 1
+    assert list(place.raw()) == []
+
+
+async def test_many_forms_of_one_address_share_a_copy(place: Place) -> None:
+    """International hosts and paths, case, default port, fragment: one request; it is made to what was given."""
+    web = site()
+    cache = place.cache(fetcher=web, clock=Clock())
+    forms = (
+        "https://bücher.example/straße?q=ü",
+        "https://xn--bcher-kva.example/stra%C3%9Fe?q=%C3%BC",
+        "HTTPS://BÜCHER.example:443/straße?q=ü#top",
+        "feed:https://bücher.example/straße?q=ü",
+    )
+    for url in forms:
+        assert (await cache.fetch(url)).url == url
+    assert [request.url for request in web.asked] == [forms[0]]
+    assert len(place.raw()) == 1
+    assert (await cache.fetch("https://emoji.example/😀/\udc80")).source == "network"
+
+
+async def test_tasks_share_one_request(place: Place) -> None:
+    """Of many that ask at once one asks the publisher; force makes no difference; success and failure are shared."""
+    web = site()
+    cache = place.cache(fetcher=web, clock=Clock())
+    for answer in ("good", "bad"):
+        web.gate = asyncio.Event()
+        tasks = [asyncio.ensure_future(cache.fetch(URL, force=number % 2 == 0)) for number in range(20)]
+        await wait_until(lambda: web.asked)
+        if answer == "bad":
+            web.fail()
+        asyncio.get_running_loop().call_later(0.05, web.gate.set)
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert len(web.asked) == 1
+        if answer == "good":
+            assert sorted(found.source for found in results) == ["cache"] * 19 + ["network"]  # type: ignore[union-attr]
+        else:
+            assert {type(found) for found in results} == {FetchError}
+        web.asked.clear()
+        await cache.remove(URL)
+
+
+async def test_who_gives_up_takes_nobody_along(place: Place) -> None:
+    """When the one who asked is cancelled, the next asks; when one who waits is, the others go on."""
+    web = site()
+    web.gate = asyncio.Event()
+    cache = place.cache(fetcher=web, clock=Clock())
+    tasks = [asyncio.ensure_future(cache.fetch(URL)) for _ in range(5)]
+    await wait_until(lambda: web.asked)
+    asker = next(task for task in tasks if task is web.askers[0])
+    waiting = next(task for task in tasks if task is not asker)
+    asker.cancel()
+    waiting.cancel()
+    await wait_until(lambda: len(web.asked) == 2)
+    web.gate.set()
+    results = dict(zip(tasks, await asyncio.gather(*tasks, return_exceptions=True), strict=True))
+    gave_up = {task for task, found in results.items() if isinstance(found, asyncio.CancelledError)}
+    assert gave_up == {asker, waiting}
+    assert len(web.asked) == 2
+
+
+def test_threads_share_one_request(place: Place) -> None:
+    """The synchronous face, used by sixteen threads at once."""
+    web = site()
+    web.threads_gate = threading.Event()
+    sources: list[str] = []
+    with place.blocking(fetcher=web) as cache:
+        threads = [threading.Thread(target=lambda: sources.append(cache.fetch(URL).source)) for _ in range(16)]
+        for thread in threads:
+            thread.start()
+        web.threads_gate.set()
+        for thread in threads:
+            thread.join()
+        assert sorted(sources) == ["cache"] * 15 + ["network"]
+        assert len(web.asked) == 1
+        web.serve(document(3), etag='"2"')
+        assert len(cache.fetch(URL, force=True).feed.entries) == 3
+        assert cache.purge(1000) == 0
+        cache.remove(URL)
+        with pytest.raises(FetchError):
+            cache.fetch(URL, offline=True)
+
+
+def test_threads_with_different_feeds(place: Place) -> None:
+    """A storage that knows nothing of threads is not hurt by them: every copy is whole."""
+    web = site()
+    urls = [f"https://{number}.example/feed" for number in range(40)]
+    with place.blocking(fetcher=web) as cache:
+        found = dict(cache.fetch_many(urls + urls))
+        assert {url: each.source for url, each in found.items()} == dict.fromkeys(urls, "network")  # type: ignore[union-attr]
+        assert sorted(place.raw()) == sorted(urls)
+        assert {cache.fetch(url).source for url in urls} == {"cache"}
+
+
+async def test_many_at_once_but_one_per_host(place: Place) -> None:
+    """`fetch_many` yields feeds and errors as they come, and each host has one request at a time."""
+    web = site()
+    busy: dict[str, int] = {}
+    good = web.answer
+
+    class Watching:
+        async def fetch(self, request: FetchRequest) -> FetchResult:
+            host = request.url.split("/")[2]
+            busy[host] = busy.get(host, 0) + 1
+            assert busy[host] == 1
+            await asyncio.sleep(0.001)
+            busy[host] -= 1
+            if "bad" in request.url:
+                return Fetched(request.url, request.url, 200, {}, b"?", None, None, None, None)
+            return good(request)
+
+    cache = place.cache(fetcher=Watching(), clock=Clock())
+    urls = [f"https://{host}.example/{path}" for host in "abc" for path in ("1", "2", "bad")]
+    outcomes = {url: outcome async for url, outcome in cache.fetch_many(urls, at_once=3)}
+    assert {url for url, outcome in outcomes.items() if isinstance(outcome, ParseError)} == {
+        url for url in urls if "bad" in url
+    }
+    assert len(outcomes) == 9
+
+
+async def test_a_storage_that_fails_is_in_nobodys_way() -> None:
+    """What a mapping raises is logged; the answer comes from the network."""
+    from microsub.cache import FeedCache
+
+    class Broken(dict[str, bytes]):
+        def get(self, *_: object) -> bytes:
+            raise OSError("no disk")
+
+        def __setitem__(self, *_: object) -> None:
+            raise OSError("disk full")
+
+    web = site()
+    with structlog.testing.capture_logs() as lines:
+        async with FeedCache(Broken(), fetcher=web, clock=Clock()) as cache:
+            assert (await cache.fetch(URL)).source == "network"
+            assert (await cache.fetch(URL)).source == "network"
+    assert {line["problem"] for line in lines} == {"OSError: no disk", "OSError: disk full"}

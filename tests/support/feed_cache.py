@@ -1,0 +1,143 @@
+"""Storages for the feed cache, each with a way to get at its bytes; a publisher that is a function; a clock."""
+
+from __future__ import annotations
+
+import asyncio
+import shelve
+import threading
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import redis as redis_py
+
+from microsub.cache import BlockingFeedCache, DirectoryMapping, FeedCache
+from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
+from microsub.store.feedcopies import FeedCopies
+from microsub.store.feedmapping import RedisMapping
+from microsub.store.multiplexer import Multiplexed
+from tests.support.polling import dated, rss
+
+URL = "https://blog.example/feed"
+NOON = 1_700_000_000.0
+
+STORAGES = ("dict", "shelve", "directory", "redis", "redis mapping")
+SHARED = ("directory", "redis", "redis mapping")
+"""Those that several processes may use at once."""
+
+
+@dataclass
+class Clock:
+    """Unix time that a test sets."""
+
+    now: float = NOON
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def document(count: int = 2, title: str = "Harbour") -> bytes:
+    return rss(dated(count), title=title)
+
+
+@dataclass
+class Site:
+    """A fetcher that answers as told; `asked` is the log. With `gate`, every answer waits for it."""
+
+    answer: Callable[[FetchRequest], FetchResult]
+    asked: list[FetchRequest] = field(default_factory=list)
+    askers: list[asyncio.Task[object] | None] = field(default_factory=list)
+    gate: asyncio.Event | None = None
+    threads_gate: threading.Event | None = None
+
+    async def fetch(self, request: FetchRequest) -> FetchResult:
+        self.asked.append(request)
+        self.askers.append(asyncio.current_task())
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.threads_gate is not None:
+            await asyncio.to_thread(self.threads_gate.wait, 20)
+        return self.answer(request)
+
+    def serve(self, body: bytes, *, etag: str | None = '"1"', last_modified: str | None = None, **headers: Any) -> None:
+        """A document with validators, answered with 304 when they come back."""
+        fields = {name.replace("_", "-"): value for name, value in headers.items() if isinstance(value, str)}
+        max_age = headers.get("max_age")
+
+        def answer(request: FetchRequest) -> FetchResult:
+            if (request.etag or request.last_modified) and (request.etag, request.last_modified) == (
+                etag,
+                last_modified,
+            ):
+                return NotModified(request.url, etag, last_modified, max_age)
+            kind = "application/rss+xml"
+            return Fetched(request.url, request.url, 200, fields, body, kind, etag, last_modified, max_age)
+
+        self.answer = answer
+
+    def fail(self, reason: str = "connect", *, status: int | None = None, retry_after: float | None = None) -> None:
+        def answer(request: FetchRequest) -> FetchResult:
+            return FetchFailed(request.url, reason, f"it failed: {reason}", status, retry_after)  # type: ignore[arg-type]
+
+        self.answer = answer
+
+
+def site(body: bytes | None = None, **more: Any) -> Site:
+    made = Site(lambda request: FetchFailed(request.url, "connect", "nothing there"))
+    made.serve(document() if body is None else body, **more)
+    return made
+
+
+@dataclass
+class Place:
+    """One storage. Every `handle()` is another handle on the same data, as another process would have it."""
+
+    kind: str
+    folder: Path
+    redis_url: str = ""
+    closing: list[Callable[[], object]] = field(default_factory=list)
+    kept: dict[str, bytes] = field(default_factory=dict)
+
+    def handle(self) -> Any:
+        match self.kind:
+            case "dict":
+                return self.kept
+            case "shelve":
+                # One handle: a shelf belongs to one process.
+                if not self.closing:
+                    self.shelf = shelve.open(str(self.folder / "shelf"))  # noqa: SIM115
+                    self.closing.append(self.shelf.close)
+                return self.shelf
+            case "directory":
+                return DirectoryMapping(self.folder / "copies")
+            case "redis":
+                return FeedCopies(Multiplexed(self.redis_url))
+            case "redis mapping":
+                client = redis_py.Redis.from_url(self.redis_url)
+                self.closing.append(client.close)
+                return RedisMapping(client)
+        raise AssertionError(self.kind)
+
+    def raw(self) -> MutableMapping[str, bytes]:
+        """The stored bytes, past the cache."""
+        if self.kind != "redis":
+            return self.handle()
+        return Place("redis mapping", self.folder, self.redis_url, self.closing).handle()
+
+    def close(self) -> None:
+        for close in self.closing:
+            close()
+
+    @contextmanager
+    def blocking(self, **options: Any) -> Iterator[BlockingFeedCache]:
+        """The synchronous face over a handle of its own."""
+        handle = self.handle()
+        with BlockingFeedCache(handle, **options) as cache:
+            yield cache
+            if isinstance(handle, FeedCopies):
+                cache._run(handle._redis.aclose())
+
+    def cache(self, **options: Any) -> FeedCache:
+        return FeedCache(self.handle(), **options)
