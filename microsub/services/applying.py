@@ -29,7 +29,6 @@ from microsub.config.changes import (
     UserRemoved,
     UserSettingsChanged,
 )
-from microsub.errors import NotFound
 from microsub.formats.identity import canonical_feed_url
 from microsub.model.reader import GLOBAL, Channel, ChannelSettings, Subscription
 from microsub.store.accounts import User
@@ -264,23 +263,6 @@ class Applier:
         else:
             act = self._rules.block if adding else self._rules.unblock
         await act(change.user, change.uid, change.url, now)
-
-    # --- what is over
-
-    async def forget(self, before: float) -> list[tuple[str, str]]:
-        """Delete channels that were removed before that Unix time; returns (user, uid) of each."""
-        forgotten = []
-        for user in await self._accounts.users():
-            for uid, at in (await self._channels.removed(user.name)).items():
-                if at < before:
-                    try:
-                        feeds = await self._channels.delete(user.name, uid)
-                    except NotFound:
-                        continue
-                    for feed_id in feeds:
-                        await self._feeds.unsubscribe(feed_id, user.name, uid)
-                    forgotten.append((user.name, uid))
-        return forgotten
 
 
 def _limits(settings: ChannelSettings) -> tuple[Limits, Mapping[str, Any]]:

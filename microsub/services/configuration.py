@@ -39,9 +39,6 @@ log = structlog.get_logger(__name__)
 
 Outcome = Literal["applied", "unchanged", "invalid", "missing", "outdated", "busy"]
 
-RESTORABLE = 30 * 86_400.0
-"""Seconds for which what was removed from backend.json can be restored."""
-
 
 class AppliedPort(Protocol):
     """What is needed of `store.applied.Applied` besides settings."""
@@ -57,8 +54,7 @@ class AppliedPort(Protocol):
 class Timing:
     """Seconds: how long a lease holds, and how often it is asked for; how long a file that can't be read may still be
     in the middle of being written; how long to wait after an API change for more of them, and at most; how often to
-    look for changes that other processes made through the API; how long to wait after Redis was away; how often to
-    look for removed channels whose time is over.
+    look for changes that other processes made through the API; how long to wait after Redis was away.
     """
 
     lease: float = 30.0
@@ -68,7 +64,6 @@ class Timing:
     longest_quiet: float = 10.0
     compare: float = 5.0
     after_failure: float = 1.0
-    forget: float = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +319,7 @@ class Configuration:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Keep both in step until `stop` is set. Redis being away is logged and waited for."""
-        tasks = [asyncio.create_task(self._follow_file(stop)), asyncio.create_task(self._forget_again(stop))]
+        tasks = [asyncio.create_task(self._follow_file(stop))]
         if self._writes_back:
             tasks.append(asyncio.create_task(self._follow_api(stop)))
         try:
@@ -368,19 +363,6 @@ class Configuration:
         while self._touched.is_set() and not stop.is_set() and time.monotonic() < latest:
             self._touched.clear()
             await _first(stop, self._touched, self._timing.quiet)
-
-    async def _forget_again(self, stop: asyncio.Event) -> None:
-        while not stop.is_set():
-            with contextlib.suppress(StoreError):
-                await self.forget_removed()
-            await _pause(stop, self._timing.forget)
-
-    async def forget_removed(self) -> int:
-        """Delete the channels that were removed from the file longer ago than they can be restored."""
-        forgotten = await self._applier.forget(self._clock() - RESTORABLE)
-        for user, uid in forgotten:
-            log.info("removed channel deleted", user=user, channel=uid)
-        return len(forgotten)
 
 
 async def _pause(stop: asyncio.Event, seconds: float) -> None:

@@ -112,19 +112,6 @@ async def test_an_emptied_file_destroys_nothing(configured: Configured) -> None:
     assert len(await configured.accounts.tokens("alice")) == 1
 
 
-async def test_removed_channels_are_deleted_after_their_time(configured: Configured) -> None:
-    """For 30 days nothing is lost; then the channel goes for good."""
-    configured.save(alice(channel("home", A), channel("news", B)))
-    await configured.configuration.look()
-    configured.save(alice(channel("home", A)))
-    await configured.configuration.look()
-    configured.clock.now = NOW + 29 * 86_400
-    assert await configured.configuration.forget_removed() == 0
-    configured.clock.now = NOW + 31 * 86_400
-    assert await configured.configuration.forget_removed() == 1
-    assert await configured.channels.removed("alice") == {}
-
-
 async def test_names_settings_rules_and_order_follow_the_file(configured: Configured) -> None:
     """Every kind of edit arrives."""
     configured.save(alice(channel("one", A), channel("two"), channel("three")))
