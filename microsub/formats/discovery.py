@@ -1,55 +1,41 @@
 """Which feeds a document names, or is (https://indieweb.org/feed_discovery, https://blog.whatwg.org/feed-autodiscovery).
 
-Sources, best first: HTTP `Link` (RFC 8288), `rel=alternate` of every feed type, `rel=feed`, an h-feed on the page
-itself. Feeds of comments come last, whoever names them.
+Sources, best first: HTTP `Link` (RFC 8288), `rel=alternate` of every feed type, `rel=feed`, what is known of the site
+or of the program that made the page, an h-feed on the page itself, and, where there is none of these, links in the text
+that look like feeds. Feeds of comments come last, whoever names them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from urllib.parse import urljoin, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser
 
 from microsub.errors import ParseError
 from microsub.formats import html
+from microsub.formats.depth import too_deep
 from microsub.formats.encoding import decode
+from microsub.formats.feedlinks import FeedLink, declared, from_header, mentioned
 from microsub.formats.parse import parse, sniff
-from microsub.formats.urls import canonical_feed_url, normalise_url, safe_url
+from microsub.formats.sites import feeds_by_address, feeds_of_site, wordpress_feed
+from microsub.formats.urls import host_of, normalise_profile, normalise_url, safe_url
 from microsub.model.jf2 import Feed
 
-MAX_LINKS = 50
+__all__ = ["FeedLink", "better_feeds", "common_paths", "discover", "feeds_by_address"]
 
-_TYPES = {
-    "application/rss+xml": "rss",
-    "application/atom+xml": "atom",
-    "application/rdf+xml": "rdf",
-    "application/feed+json": "jsonfeed",
-    "text/mf2+html": "h-feed",
-}
-# Types that say little: only with a name that says more. WordPress offers its whole API as application/json.
-_VAGUE = {"application/json": "jsonfeed", "application/xml": "rss", "text/xml": "rss"}
-_FEEDLIKE = re.compile(r"(?i)feed|\brss|atom")
+MAX_LINKS = 50
+_MOST_ELEMENTS = 2000
+_MOST_MENTIONED = 10
+
 _COMMENTS = re.compile(
     r"(?i)comment|kommentar|comentario|comentário|commenti\b|reacties|комментари|コメント|评论|評論|التعليقات|yorum"
 )
 _COMMENTS_PATH = re.compile(r"(?i)/(?:comments?|replies)(?:[/.]|\Z)|[?&](?:feed=comments|withcomments)")
-_LINK = re.compile(r"""<([^>]*)>((?:\s*;\s*[\w!#$&+.^`|~*-]+(?:\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^\s;,"]*))?)*)""")
-_PARAMETER = re.compile(r""";\s*([\w!#$&+.^`|~*-]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*)))?""")
+_NO_NAME = re.compile(r"(?i)(?:rss|atom|rdf|xml|json|feeds?|subscribe|syndication|[\W\d]){1,20}")
 _PATHS = ("feed", "feed/", "feed.xml", "rss", "rss.xml", "atom.xml", "index.xml", "feed.atom", "feed.json", "feed.rss")
-
-
-@dataclass(frozen=True, slots=True)
-class FeedLink:
-    """A feed that one could follow. `format` is as in `jf2.Feed`, by declaration where the feed wasn't read."""
-
-    url: str
-    format: str
-    title: str | None = None
-    photo: str | None = None
-    description: str | None = None
 
 
 def discover(body: bytes, url: str, content_type: str | None, link_header: str | None) -> list[FeedLink]:
@@ -58,14 +44,34 @@ def discover(body: bytes, url: str, content_type: str | None, link_header: str |
     `link_header` is the joined value of the HTTP `Link` header. What isn't on the page (`common_paths`) is left to the
     caller, who can fetch.
     """
+    header = _from_header(link_header, url)
     try:
         text = decode(body, content_type)
         kind = sniff(text, content_type)
         if kind in {"json", "syndication"}:
             return [_itself(parse(body, url, content_type))]
-        return _from_page(text if kind == "html" else "", url, link_header)
+        return _from_page(text, url, header) if kind == "html" else _distinct([*header, *feeds_by_address(url)])
     except ParseError:
-        return _distinct(_from_header(link_header, url))
+        return _distinct(header)
+
+
+def better_feeds(body: bytes, url: str, content_type: str | None, link_header: str | None) -> list[FeedLink]:
+    """The feeds to follow instead of a page, best first; empty for a feed, and for a page that is best followed itself.
+
+    That is one whose author marked up an h-feed with posts. Classic `hfeed` and `hentry` don't count: themes carry them
+    whatever is on the page. Feeds of comments are left out. Never raises.
+    """
+    text = decode(body, content_type)
+    if sniff(text, content_type) != "html":
+        return []
+    found = _from_header(link_header, url)
+    if not too_deep(text):
+        tree = LexborHTMLParser(text[: html.MAX_PAGE])
+        if tree.css_first(".h-feed .h-entry, .h-feed .h-event, .h-feed .h-cite, .h-feed .h-review, .h-feed .h-recipe"):
+            return []
+        found += _named_on(tree, text, url, near=True)
+    here = normalise_profile(url)
+    return [link for link in _distinct(found) if not _is_comments(link) and normalise_profile(link.url) != here]
 
 
 def common_paths(url: str) -> list[str]:
@@ -85,60 +91,73 @@ def _itself(feed: Feed) -> FeedLink:
     return FeedLink(feed.url, feed.format, feed.name, feed.photo, feed.description)
 
 
-def _from_page(text: str, url: str, link_header: str | None) -> list[FeedLink]:
-    tree = LexborHTMLParser(text)
-    base = url
-    if (tag := tree.css_first("base[href]")) is not None:
-        base = safe_url(tag.attributes.get("href"), url) or url
-    title = _text(tree, "title")
+def _from_page(text: str, url: str, header: list[FeedLink]) -> list[FeedLink]:
+    tree = LexborHTMLParser(text[: html.MAX_PAGE] if not too_deep(text) else "")
+    base = _base(tree, url)
+    title = _attribute(tree, 'meta[property="og:title"]', "content") or _text(tree, "title")
     photo = _icon(tree, base)
-    about = _attribute(tree, 'meta[name="description"]', "content")
-    found = [*_from_header(link_header, url), *_declared(tree, base), *_itself_as_page(text, url)]
-    return _distinct(
-        [FeedLink(f.url, f.format, f.title or title, f.photo or photo, f.description or about) for f in found]
-    )
+    about = _attribute(tree, 'meta[name="description"], meta[property="og:description"]', "content")
+    found = _distinct([*header, *_named_on(tree, text, url), *_itself_as_page(text, url)])
+    return [
+        replace(f, title=_title(f.title, title), photo=f.photo or photo, description=f.description or about)
+        for f in found
+    ]
+
+
+def _title(own: str | None, page: str | None) -> str | None:
+    """A name to know the feed by: its own, unless that says no more than that it is a feed."""
+    if not own or not page:
+        return own or page
+    return f"{page} ({own})" if _NO_NAME.fullmatch(own) else own
 
 
 def _from_header(header: str | None, url: str) -> list[FeedLink]:
-    found = []
-    for target, parameters in _LINK.findall(header or ""):
-        values: dict[str, str] = {}
-        for name, quoted, token in _PARAMETER.findall(parameters):
-            values.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) or token)
-        if link := _link(target, values.get("rel", ""), values.get("type", ""), values.get("title"), url):
-            found.append(link)
-    return found
+    links = from_header(header)
+    found = [declared(link.target, link.rel, link.type, link.title, url) for link in links]
+    found += [wordpress_feed(link.target, link.rel, url) for link in links]
+    return [link for link in found if link]
+
+
+def _named_on(tree: LexborHTMLParser, text: str, url: str, *, near: bool = False) -> list[FeedLink]:
+    """What a page declares, what its site is known for, and, without either, what its text links to, other sites' feeds
+    last, or, if `near`, not at all: a blogroll's first entry isn't what a reader wants who follows the page.
+    """
+    base = _base(tree, url)
+    if named := [*_declared(tree, base), *feeds_of_site(url, text[: html.MAX_PAGE], tree)]:
+        return named
+    mentions = list(_mentioned(tree, base))
+    ours = [link for link in mentions if _same_site(link.url, url)]
+    return ours if near else [*ours, *(link for link in mentions if link not in ours)]
 
 
 def _declared(tree: LexborHTMLParser, base: str) -> Iterator[FeedLink]:
-    """`rel=alternate` in document order, then `rel=feed`."""
+    """`rel=alternate` in document order, then `rel=feed`, then what a WordPress page says of its site."""
     later = []
-    for node in tree.css("link[rel][href], a[rel][href]"):
+    for node in tree.css("link[rel][href], a[rel][href]")[:_MOST_ELEMENTS]:
         attributes = node.attributes
-        rel = attributes.get("rel") or ""
-        link = _link(attributes.get("href") or "", rel, attributes.get("type") or "", attributes.get("title"), base)
-        if link and "feed" in rel.lower().split():
-            later.append(link)
-        elif link:
+        target, rel = attributes.get("href") or "", attributes.get("rel") or ""
+        link = declared(target, rel, attributes.get("type") or "", attributes.get("title"), base)
+        if link and "feed" not in rel.lower().split():
             yield link
+        elif link or (link := wordpress_feed(target, rel, base)):
+            later.append(link)
     yield from later
 
 
-def _link(target: str, rel: str, kind: str, title: str | None, base: str) -> FeedLink | None:
-    """A link as a feed, or None where it is none."""
-    rels = rel.lower().split()
-    url = safe_url(target, base)
-    kind = kind.partition(";")[0].strip().lower()
-    if url is None or "stylesheet" in rels or not {"alternate", "feed"} & set(rels):
-        return None
-    title = " ".join(title.split()) if title else None
-    if kind in _TYPES:
-        return FeedLink(url, _TYPES[kind], title)
-    if "feed" in rels:
-        return FeedLink(url, _VAGUE.get(kind, "h-feed"), title)
-    if kind in _VAGUE and "oembed" not in target and _FEEDLIKE.search(f"{target} {title or ''}"):
-        return FeedLink(url, _VAGUE[kind], title)
-    return None
+def _mentioned(tree: LexborHTMLParser, base: str) -> Iterator[FeedLink]:
+    """Links to feeds that a page has for its readers only."""
+    found = (
+        mentioned(node.attributes.get("href") or "", node.text(), base) for node in tree.css("a[href]")[:_MOST_ELEMENTS]
+    )
+    for count, link in enumerate(link for link in found if link):
+        if count < _MOST_MENTIONED:
+            yield link
+
+
+def _same_site(one: str, other: str) -> bool:
+    """Whether two URLs have one host, or one's host lies under the other's; `www.` doesn't count."""
+    a, b = (host_of(url).removeprefix("www.") for url in (one, other))
+    return a == b or a.endswith(f".{b}") or b.endswith(f".{a}")
 
 
 def _itself_as_page(text: str, url: str) -> list[FeedLink]:
@@ -152,16 +171,31 @@ def _itself_as_page(text: str, url: str) -> list[FeedLink]:
     return [_itself(raw.feed)]
 
 
-def _distinct(links: list[FeedLink]) -> list[FeedLink]:
-    """Each feed once, those of comments last."""
+def _distinct(links: Iterable[FeedLink]) -> list[FeedLink]:
+    """Each feed once, those of comments last. Of two that differ in the scheme, or in a slash at the end, the place is
+    the first one's; https wins, and what one lacks the other gives.
+    """
     found: dict[str, FeedLink] = {}
     for link in links:
-        found.setdefault(canonical_feed_url(link.url), link)
+        key = normalise_profile(link.url.partition("#")[0])
+        first = found.setdefault(key, link)
+        url = link.url if first.url.startswith("http:") and link.url.startswith("https:") else first.url
+        found[key] = FeedLink(
+            url,
+            first.format,
+            first.title or link.title,
+            first.photo or link.photo,
+            first.description or link.description,
+        )
     return sorted(found.values(), key=_is_comments)[:MAX_LINKS]
 
 
 def _is_comments(link: FeedLink) -> bool:
     return bool(_COMMENTS_PATH.search(link.url) or _COMMENTS.search(link.title or ""))
+
+
+def _base(tree: LexborHTMLParser, url: str) -> str:
+    return safe_url(_attribute(tree, "base[href]", "href"), url) or url
 
 
 def _icon(tree: LexborHTMLParser, base: str) -> str | None:

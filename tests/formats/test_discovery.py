@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from microsub.formats.discovery import FeedLink, common_paths, discover
+import time
+
+from microsub.formats.discovery import FeedLink, better_feeds, common_paths, discover
 
 URL = "https://blog.example/about"
 
@@ -42,7 +44,11 @@ def test_a_page_names_its_feeds_best_first() -> None:
     assert [link.format for link in links] == ["atom", "rss", "atom", "jsonfeed", "h-feed", "h-feed", "rss"]
     assert links[0].title == 'A, "B"'
     assert links[1] == FeedLink(
-        "https://blog.example/en/feed.xml", "rss", "RSS", "https://blog.example/icon.png", "Words about things"
+        "https://blog.example/en/feed.xml",
+        "rss",
+        "The blog (RSS)",
+        "https://blog.example/icon.png",
+        "Words about things",
     )
     assert links[2].title == "The blog"
     assert links[5].title == "Latest"
@@ -65,6 +71,23 @@ def test_what_says_nothing_names_nothing() -> None:
     for body in (b"", b"\x89PNG\r\n", b"<rss", b"{", b"<html>"):
         assert discover(body, URL, "image/png", None) == []
         assert urls(discover(body, URL, None, "</f>; rel=feed")) == ["https://blog.example/f"]
+
+
+def test_hostile_pages_take_no_time() -> None:
+    """Tags that never end, thousands of links, deep nesting: a second at most each, and no error."""
+    pieces = (b"<link rel=alternate ", b'"feedUrl":', b"https://api.w.org/", b"&quot;feedUrl&quot;:&quot;https:")
+    hostile = [b"<!doctype html><p>" + piece * (2_000_000 // len(piece)) for piece in pieces]
+    hostile += [
+        b"<div>" * 300_000,
+        b"<a href=/feed.xml>x</a>" * 80_000,
+        b"<link rel=alternate type=text/rss href=/?%d>" * 9,
+    ]
+    start = time.perf_counter()
+    for body in hostile:
+        for url in ("https://podcasts.apple.com/id1", "https://www.youtube.com/@x", URL):
+            discover(body, url, "text/html", "<" * 10_000)
+            better_feeds(body, url, "text/html", "; rel=" * 10_000)
+    assert time.perf_counter() - start < 3 * 2 * len(hostile)
 
 
 def test_common_paths_lie_beside_the_page_and_at_the_root() -> None:

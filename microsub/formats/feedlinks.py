@@ -1,0 +1,117 @@
+"""One link as a feed: in HTTP (RFC 8288), in `<link>`, and in `<a>`, as sites really write them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from microsub.formats.urls import safe_url
+
+# The types that are meant, and those that sites write instead.
+_TYPE = re.compile(
+    r"(?:application|text)/(?:x[.-])?(?:(rss)|(atom)|(rdf)|(feed[+]json|json[+]feed|feed-json))(?:[+.-]?xml|[+.-]feed)?"
+)
+_FORMATS = ("rss", "atom", "rdf", "jsonfeed")
+_PAGE_TYPE = "text/mf2+html"
+# Types that say little: only with a name that says more. WordPress offers its whole API as application/json.
+_VAGUE = {
+    "application/json": "jsonfeed", "text/json": "jsonfeed",
+    "application/xml": "rss", "text/xml": "rss", "application/x-xml": "rss", "text/plain": "rss", "text/html": "rss",
+    "": "rss",
+}  # fmt: skip
+_FEEDLIKE = re.compile(r"(?i)feed|\brss|atom(?:\b|\.xml)")
+_NO_FEED = re.compile(r"(?i)oembed|sitemap|opensearch|feedback|wp-json|activity[+]json")
+_FEED_RELS = frozenset({"alternate", "feed"})
+# Misspellings, what came before `alternate` (`service.feed`), and feeds that say `self` on the page.
+_ODD_RELS = frozenset(
+    {"alternative", "alternates", "alternat", "service.feed", "rss", "atom", "self", "home", "syndication"}
+)
+_ADDRESS = re.compile(
+    r"(?i)(?:/(?:feeds?|rss|atom|rdf)/?|[./](?:rss|atom|rdf)|/(?:[\w-]*(?:feed|rss|atom)[\w-]*|index)\.(?:xml|rdf|json|rss|atom|php)"
+    r"|[?&](?:feed|format|type)=(?:rss2?|atom|json))\Z"
+)
+_ADDRESS_FORMATS = (
+    (re.compile(r"(?i)atom"), "atom"),
+    (re.compile(r"(?i)rdf"), "rdf"),
+    (re.compile(r"(?i)json"), "jsonfeed"),
+)
+
+_LINK = re.compile(r"""<([^<>]*)>((?:\s*;\s*[\w!#$&+.^`|~*-]+(?:\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^\s;,"]*))?)*)""")
+_PARAMETER = re.compile(r""";\s*([\w!#$&+.^`|~*-]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*)))?""")
+
+
+@dataclass(frozen=True, slots=True)
+class FeedLink:
+    """A feed that one could follow. `format` is as in `jf2.Feed`, by declaration where the feed wasn't read."""
+
+    url: str
+    format: str
+    title: str | None = None
+    photo: str | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpLink:
+    """One member of an HTTP `Link` header; `target` may be relative."""
+
+    target: str
+    rel: str
+    type: str = ""
+    title: str | None = None
+
+
+def from_header(header: str | None) -> list[HttpLink]:
+    """The members of a joined `Link` header; of repeated parameters the first counts (RFC 8288, 3.3)."""
+    found = []
+    for target, parameters in _LINK.findall(header or ""):
+        values: dict[str, str] = {}
+        for name, quoted, token in _PARAMETER.findall(parameters):
+            values.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) or token)
+        found.append(HttpLink(target, values.get("rel", ""), values.get("type", ""), values.get("title")))
+    return found
+
+
+def declared(target: str, rel: str, kind: str, title: str | None, base: str) -> FeedLink | None:
+    """The feed that a link with that `rel` and type declares, or None where it declares none.
+
+    Types and relations that are written wrongly count as what they mean, as long as the other half of the link makes
+    sense of them.
+    """
+    rels = set(rel.lower().split())
+    url = safe_url(target, base)
+    if url is None or "stylesheet" in rels or not rels & (_FEED_RELS | _ODD_RELS):
+        return None
+    kind = kind.partition(";")[0].strip().lower()
+    title = " ".join(title.split()) or None if title else None
+    if match := _TYPE.fullmatch(kind):
+        return FeedLink(url, next(name for name, group in zip(_FORMATS, match.groups(), strict=True) if group), title)
+    if kind == _PAGE_TYPE:
+        return FeedLink(url, "h-feed", title)
+    if "feed" in rels:
+        return FeedLink(url, "h-feed" if kind in {"", "text/html"} else _VAGUE.get(kind, "h-feed"), title)
+    if "alternate" in rels and kind in _VAGUE and _says_feed(target, kind, title):
+        return FeedLink(url, _VAGUE[kind] if "json" in kind else _by_address(url), title)
+    return None
+
+
+def mentioned(target: str, text: str, base: str) -> FeedLink | None:
+    """The feed that an ordinary link leads to, going by its address; None for all other links."""
+    url = safe_url(target, base)
+    if url is None or not _ADDRESS.search(url.partition("#")[0]) or _NO_FEED.search(url):
+        return None
+    return FeedLink(url, _by_address(url), " ".join(text.split())[:200] or None)
+
+
+def _says_feed(target: str, kind: str, title: str | None) -> bool:
+    """Whether a link of a type that says little is a feed by its name, or, without a useful type, by its address."""
+    if _NO_FEED.search(target) or (title and _NO_FEED.search(title)):
+        return False
+    if kind in {"", "text/html", "text/plain"}:
+        return bool(_ADDRESS.search(target.partition("#")[0]))
+    return bool(_FEEDLIKE.search(f"{target} {title or ''}"))
+
+
+def _by_address(url: str) -> str:
+    path = url.partition("://")[2].partition("/")[2]
+    return next((name for pattern, name in _ADDRESS_FORMATS if pattern.search(path)), "rss")
