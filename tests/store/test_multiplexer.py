@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 
 from microsub.errors import ConfigError, StoreFull, StoreUnavailable
 from microsub.store.connect import connect
-from microsub.store.multiplexer import Multiplexed
+from microsub.store.multiplexer import AT_ONCE, Multiplexed
 from microsub.store.port import Script
 from tests.support.fake_server import serving
 from tests.support.waiting import wait_until
@@ -68,8 +68,8 @@ async def test_all_callers_share_one_connection(redis, outside):
     assert int(outside.info("stats")["total_connections_received"]) == before + 1
 
 
-async def test_calls_of_one_turn_are_written_together(redis, outside):
-    """What gathers during a turn of the event loop is one write, so far more commands than reads at the server."""
+async def test_many_calls_of_one_turn_are_written_together(redis, outside):
+    """While Redis has enough to do, what gathers during a turn of the event loop is one write."""
     await redis.command("PING")
 
     def reads() -> int:
@@ -77,7 +77,7 @@ async def test_calls_of_one_turn_are_written_together(redis, outside):
 
     before = reads()
     await asyncio.gather(*(redis.command("INCR", "n") for _ in range(100)))
-    assert reads() - before < 10
+    assert reads() - before < AT_ONCE + 5
 
 
 async def test_a_large_value_passes_both_ways(redis):
