@@ -68,10 +68,13 @@ class _Editor:
                 self.channel(entries[channel.uid], declared, channel)
             elif channel.uid != ALWAYS_THERE or channel.feeds:
                 entries[channel.uid] = self.new_channel(channel)
-        order = [channel.uid for channel in file.channels if channel.uid in uids or channel.uid == ALWAYS_THERE]
-        movable = [uid for uid in uids if uid in order and uid != ALWAYS_THERE]
-        order = permuted(order, movable)
-        order = inserted(order, uids, [uid for uid in uids if uid in entries and uid not in order])
+        order = [channel.uid for channel in file.channels if channel.uid in uids and channel.uid != ALWAYS_THERE]
+        order = permuted(order, [uid for uid in uids if uid in order])
+        order = inserted(order, uids, [uid for uid in uids if uid in entries and uid not in (*order, ALWAYS_THERE)])
+        if ALWAYS_THERE in entries:
+            # Readers always show it first; where it stands in the file is its owner's taste and says nothing.
+            declared_at = next((at for at, each in enumerate(file.channels) if each.uid == ALWAYS_THERE), 0)
+            order.insert(declared_at, ALWAYS_THERE)
         if order or "channels" in raw:
             raw["channels"] = [entries[uid] for uid in order]
 

@@ -233,3 +233,17 @@ def test_write_back_makes_the_file_say_what_is_there(file: Backend, current: Cur
 def test_the_canonical_document_means_the_same(backend: Backend) -> None:
     """What is remembered as applied is what was applied."""
     assert from_document(to_document(backend)) == backend
+
+
+def test_notifications_stay_where_the_file_has_them() -> None:
+    """Where `notifications` stands in the file says nothing, so writing back leaves it there, also beside new channels."""
+    listed = [{"uid": uid, "name": uid} for uid in ("u", "w", "notifications")]
+    text = json.dumps({"users": {"bo": {"channels": listed}}}).encode()
+    document = parse(text, "b.json", {})
+    made = [ChannelConfig(uid, uid) for uid in ("notifications", "v", "u")]
+    current = Current({"bo": UserConfig("bo", "", tuple(made))})
+    raw = edited(document, current)
+    assert raw is not None
+    new = parse(rewrite(document.source, raw).encode(), "b.json", {})
+    assert [channel.uid for channel in new.backend.users["bo"].channels] == ["v", "u", "notifications"]
+    assert edited(new, current) is None
