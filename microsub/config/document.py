@@ -63,7 +63,7 @@ def examine(body: bytes, file: str, environ: Mapping[str, str]) -> Report:
     document = source.root.value
     old = legacy.is_legacy(document)
     raw = legacy.upgrade(document, findings) if old else document
-    expanded = expand(raw, environ, lambda path, name: _missing(findings, path if not old else (), name))
+    expanded = expand(raw, environ, lambda path, name: _missing(findings, path if not old else (), name, environ))
     if not (old and findings.problems):
         warnings = list(findings.warnings)
         validate(expanded, findings)
@@ -76,9 +76,9 @@ def examine(body: bytes, file: str, environ: Mapping[str, str]) -> Report:
     return Report(file, (), warned, usable)
 
 
-def _missing(findings: Findings, path: jsontext.Path, name: str) -> None:
-    shown = f"'${{{name}}}'"
-    findings.wrong(path, f"{shown}, which is not set", f"an environment variable of the name {name or '…'}")
+def _missing(findings: Findings, path: jsontext.Path, name: str, environ: Mapping[str, str]) -> None:
+    why = "whose value is not UTF-8" if name in environ else "which is not set"
+    findings.wrong(path, f"'${{{name}}}', {why}", f"an environment variable of the name {name or '…'}")
 
 
 def parse(body: bytes, file: str, environ: Mapping[str, str]) -> Document:

@@ -15,7 +15,7 @@ _VARIABLE = re.compile(r"(\$?)\$\{([^}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 Missing = Callable[[Path, str], None]
-"""Told of each variable that isn't set: where, and its name."""
+"""Told of each variable that isn't set, or not to text: where, and its name."""
 
 
 def expand(value: Any, environ: Mapping[str, str], missing: Missing, path: Path = ()) -> Any:
@@ -36,12 +36,17 @@ def expand_text(text: str, environ: Mapping[str, str], missing: Callable[[str], 
         escaped, name = match.groups()
         if escaped:
             return match.group()[1:]
-        if not _NAME.match(name) or name not in environ:
+        if not _NAME.match(name) or not _is_text(environ.get(name)):
             missing(name)
             return match.group()
         return environ[name]
 
     return _VARIABLE.sub(replace, text)
+
+
+def _is_text(value: str | None) -> bool:
+    """Python keeps bytes of the environment that are no UTF-8 as halves of surrogate pairs, which nothing can store."""
+    return value is not None and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
 def escape(text: str) -> str:

@@ -54,7 +54,7 @@ class AppliedPort(Protocol):
 class Timing:
     """Seconds: how long a lease holds, and how often it is asked for; how long a file that can't be read may still be
     in the middle of being written; how long to wait after an API change for more of them, and at most; how often to
-    look for changes that other processes made through the API; how long to wait after Redis was away.
+    look for changes that other processes made through the API; how long to wait after Redis was away, and after a bug.
     """
 
     lease: float = 30.0
@@ -64,6 +64,7 @@ class Timing:
     longest_quiet: float = 10.0
     compare: float = 5.0
     after_failure: float = 1.0
+    after_bug: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +319,9 @@ class Configuration:
     # --- all the time ------------------------------------------------------------------------------------------------
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Keep both in step until `stop` is set. Redis being away is logged and waited for."""
+        """Keep both in step until `stop` is set. Redis being away is logged and waited for; after a bug, which is
+        logged as one, the next edit of the file or the next change through the API is tried again.
+        """
         tasks = [asyncio.create_task(self._follow_file(stop))]
         if self._writes_back:
             tasks.append(asyncio.create_task(self._follow_api(stop)))
@@ -342,6 +345,11 @@ class Configuration:
             except StoreError as error:
                 log.warning("the configuration waits for Redis", reason=str(error))
                 await _pause(stop, self._timing.after_failure)
+            except Exception:
+                log.exception(
+                    "backend.json was not applied, because of a bug; its next edit will be", file=str(self.path)
+                )
+                return
 
     async def _follow_api(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
@@ -353,6 +361,9 @@ class Configuration:
             except StoreError as error:
                 log.warning("the configuration waits for Redis", reason=str(error))
                 await _pause(stop, self._timing.after_failure)
+            except Exception:
+                log.exception("API changes were not written back, because of a bug", file=str(self.path))
+                await _pause(stop, self._timing.after_bug)
         with contextlib.suppress(StoreError):
             await self.write_back()
 

@@ -8,6 +8,7 @@ number of processes may clean up at the same time, and whatever a reader does me
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Protocol
 
 import structlog
 
-from microsub.errors import StoreError
+from microsub.errors import NotFound, StoreError
 from microsub.store.accounts import Accounts
 from microsub.store.channels import Channels
 from microsub.store.lookup import ItemLookup
@@ -121,7 +122,9 @@ class Retention:
             followed = await self._channels.all_subscriptions(user.name)
             for uid, subscriptions in followed.items():
                 times = {one.feed: one.followed_at for one in subscriptions}
-                report.append(await self._channel(user.name, uid, times, now, dry_run))
+                # A channel that is deleted meanwhile needs no cleanup.
+                with contextlib.suppress(NotFound):
+                    report.append(await self._channel(user.name, uid, times, now, dry_run))
             for uid, removed_at in (await self._channels.removed(user.name)).items():
                 due = removed_at <= now - RESTORABLE
                 if due and (dry_run or await self._channels.delete_removed(user.name, uid)):
@@ -134,7 +137,9 @@ class Retention:
         between: float = BETWEEN_RUNS,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """Clean up again and again, until cancelled. Redis being away is logged and waited out."""
+        """Clean up again and again, until cancelled. Redis being away is logged and waited out, and so is a bug: a
+        disk that fills up because cleanup ended unnoticed would be worse.
+        """
         task = asyncio.current_task()
         # A client library may swallow a cancellation that meets the end of a command; asyncio still counts it.
         while task is None or not task.cancelling():
@@ -145,6 +150,8 @@ class Retention:
                 await self.forget_vanished(clock(), chance())
             except StoreError as error:
                 _log.warning("cleanup_failed", error=str(error))
+            except Exception:
+                _log.exception("cleanup_broke_off")
             else:
                 if report.channels:
                     _log.info("cleaned_up", items=sum(one.total for one in report.channels))

@@ -290,6 +290,16 @@ async def test_variables_are_expanded_and_a_changed_one_counts(redis: Redis, tmp
     assert "PASSWORD" in str(missing.configuration.status.problems[0])
 
 
+async def test_a_variable_that_is_no_text_is_refused(redis: Redis, tmp_path: Path) -> None:
+    """Nothing could store it; the message says which one it is."""
+    server = Configured(redis, tmp_path / "backend.json", environ={"NAME": "caf\udce9"})
+    server.save(alice({"uid": "home", "name": "${NAME}"}))
+    assert await server.configuration.look() == "invalid"
+    (problem,) = server.configuration.status.problems
+    assert "users.alice.channels[0].name" in str(problem)
+    assert "'${NAME}', whose value is not UTF-8" in str(problem)
+
+
 async def test_the_file_of_the_go_server_is_applied_as_it_is(configured: Configured) -> None:
     """Its user is named after the site, its channels keep their uids."""
     configured.save(

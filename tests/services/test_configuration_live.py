@@ -84,6 +84,22 @@ async def test_edits_take_effect_within_two_seconds(configured: Configured) -> N
         assert time.monotonic() - started < 6
 
 
+async def test_a_bug_does_not_end_the_watch(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is logged as one, and the next edit takes effect."""
+
+    async def broken(*_: object) -> None:
+        monkeypatch.undo()
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(configured.applier, "apply", broken)
+    with structlog.testing.capture_logs() as lines:
+        configured.save(named("One"))
+        async with running(configured):
+            await wait_until(lambda: any(line["log_level"] == "error" for line in lines))
+            configured.save(named("Two"))
+            await wait_until(has(configured, "Two"))
+
+
 async def test_an_edit_behind_a_symbolic_link_is_seen(configured: Configured, tmp_path: Path) -> None:
     """The file may be linked from elsewhere, and the link may turn to another file."""
     (tmp_path / "one").mkdir()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import pytest
+import structlog
 
 from microsub.model.reader import TimelineItem
 from microsub.services.retention import DAY, RESTORABLE, Retention
@@ -151,6 +154,47 @@ async def test_reports_can_be_read(world: Cleaned) -> None:
     await world.timelines.mark_read(ANN, "home", ["1"], NOW - 8 * DAY)
     assert (await world.retention.plan(NOW)).as_text().startswith("ann/home: 1 read, ")
     assert "1 items would leave" in (await world.retention.plan(NOW)).as_text()
+
+
+async def test_a_channel_deleted_during_cleanup_stops_nothing(world: Cleaned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other channels are cleaned up all the same."""
+    await world.follow("work", "1", NOW - 300 * DAY)
+    for uid in ("home", "work"):
+        await world.channels.unfollow(ANN, uid, "1")
+        await world.follow(uid, "1", NOW - 300 * DAY)
+        await world.add(uid, aged(1, 200))
+    look_up = world.items.fields
+
+    async def deleted_meanwhile(ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
+        monkeypatch.undo()
+        await world.channels.delete(ANN, "home")
+        return await look_up(ids, names)
+
+    monkeypatch.setattr(world.items, "fields", deleted_meanwhile)
+    await world.retention.run(NOW)
+    assert await world.ids("work") == []
+
+
+async def test_a_bug_does_not_end_cleanup(world: Cleaned, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is logged, and the next round comes."""
+    await world.add("home", item(1, NOW))
+    await world.timelines.mark_read(ANN, "home", ["1"], NOW)
+
+    async def broken() -> NoReturn:
+        monkeypatch.undo()
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(world.accounts, "users", broken)
+    with structlog.testing.capture_logs() as lines:
+        task = asyncio.create_task(world.retention.run_for_ever(lambda: NOW + 8 * DAY, between=0.01))
+
+        async def cleaned() -> bool:
+            return await world.ids("home") == []
+
+        await wait_until(cleaned)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == ["cleanup_broke_off"]
 
 
 async def test_it_runs_until_cancelled(world: Cleaned) -> None:
