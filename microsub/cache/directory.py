@@ -96,6 +96,8 @@ class DirectoryMapping(MutableMapping[str, bytes]):
 class DirectoryLock:
     """A lock on a file, which the system gives back when its process ends, however it ends."""
 
+    lease: float | None = None
+
     def __init__(self, path: Path) -> None:
         self._path = path
         # Taken in one thread of a pool and given back in another.
@@ -109,6 +111,9 @@ class DirectoryLock:
         except filelock.Timeout:
             return False
         return True
+
+    def renew(self) -> None:
+        """Nothing to do: it doesn't run out."""
 
     def release(self) -> None:
         """Give it back."""

@@ -69,14 +69,23 @@ class Storage(Protocol):
 
 
 class KeyLock(Protocol):
-    """What a mapping's own `lock(key)` returns."""
+    """What a mapping's own `lock(key)` returns: `UrlLock`, blocking."""
+
+    @property
+    def lease(self) -> float | None:
+        """See `UrlLock.lease`."""
+        ...
 
     def acquire(self) -> bool:
         """Take it if it is free; don't wait."""
         ...
 
+    def renew(self) -> None:
+        """Begin the lease anew, if it is still ours."""
+        ...
+
     def release(self) -> None:
-        """Give it back."""
+        """Give it back, if it is still ours."""
         ...
 
 
@@ -161,16 +170,15 @@ class MappingStorage:
 class _ThreadedLock:
     """A mapping's lock, worked on off the event loop."""
 
-    lease: float | None = None
-
     def __init__(self, lock: KeyLock) -> None:
         self._lock = lock
+        self.lease = lock.lease
 
     async def acquire(self) -> bool:
         return await asyncio.to_thread(self._lock.acquire)
 
     async def renew(self) -> None:
-        return
+        await asyncio.to_thread(self._lock.renew)
 
     async def release(self) -> None:
         await asyncio.to_thread(self._lock.release)

@@ -15,8 +15,8 @@ from microsub.store.scripts import load
 LONGEST_KEPT = 30 * 86400.0
 """Seconds for which a copy without an end is kept: nothing of a cache stays for ever."""
 
-LEASE = 45.0
-"""Seconds after which a process that died in a request is replaced; longer than a request may take."""
+LEASE = 10.0
+"""Seconds after which a process that died in a request is replaced; one that lives renews its lease."""
 
 _RENEW = load("lease_renew")
 _RELEASE = load("lease_release")

@@ -16,6 +16,7 @@ from microsub.store import keys
 from microsub.store.feedcopies import LEASE, LONGEST_KEPT
 from microsub.store.scripts import load
 
+_RENEW = load("lease_renew")
 _RELEASE = load("lease_release")
 
 
@@ -65,17 +66,22 @@ class RedisMapping(MutableMapping[str, bytes]):
 
 
 class RedisMappingLock:
-    """Ends by itself after its lease, which is longer than a request may take."""
+    """Ends by itself after `lease` seconds, unless it is renewed."""
 
     def __init__(self, client: redis.Redis, key: str, lease: float) -> None:
         self._client = client
         self._key = key
         self._token = secrets.token_hex(8)
+        self.lease: float | None = lease
         self._milliseconds = math.ceil(lease * 1000)
 
     def acquire(self) -> bool:
         """Take it if it is free."""
         return bool(self._client.set(self._key, self._token, nx=True, px=self._milliseconds))
+
+    def renew(self) -> None:
+        """Begin the lease anew, if it is still ours."""
+        self._client.eval(_RENEW.text, 1, self._key, self._token, str(self._milliseconds))
 
     def release(self) -> None:
         """Give it back, if it is still ours."""

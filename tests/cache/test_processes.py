@@ -1,0 +1,267 @@
+"""The feed cache among real processes: one request for all of them, and no process that dies leaves half a copy."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import redis as redis_py
+
+from microsub.cache import BlockingFeedCache, DirectoryMapping, FeedCache
+from microsub.store import keys
+from microsub.store.feedcopies import FeedCopies
+from microsub.store.feedmapping import RedisMapping
+from microsub.store.port import Redis
+from tests.support import feed_cache_process
+from tests.support.feed_cache import URL, Clock, Place, document, site
+from tests.support.waiting import wait_until
+from tests.support.web import Answer, Asked, publisher
+
+ROOT = Path(__file__).parents[2]
+
+
+class Process:
+    """One that waits for the word to begin."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self.input, self.output = process.stdin, process.stdout
+
+    def go(self) -> None:
+        self.input.write(b"go\n")
+
+    async def line(self) -> str:
+        return (await self.output.readline()).decode().strip()
+
+    async def rest(self) -> list[str]:
+        text = (await self.output.read()).decode()
+        await self.process.wait()
+        return text.split()
+
+
+@asynccontextmanager
+async def processes(place: Place, count: int, task: str, *urls: str) -> AsyncIterator[list[Process]]:
+    """Processes that are ready; killed at the end."""
+    arguments = [
+        sys.executable,
+        "-m",
+        feed_cache_process.__name__,
+        place.kind,
+        str(place.folder),
+        place.redis_url,
+        task,
+    ]
+    started = [
+        await asyncio.create_subprocess_exec(
+            *arguments,
+            *urls,
+            cwd=ROOT,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        for _ in range(count)
+    ]
+    made = [Process(process) for process in started]
+    try:
+        for process in made:
+            assert await process.line() == "ready"
+        yield made
+    finally:
+        for process in started:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+
+def held(answer: Answer, until: asyncio.Event) -> Callable[[Asked], Awaitable[Answer]]:
+    """An answer that waits until every other process has come along."""
+
+    async def handler(_asked: Asked) -> Answer:
+        await until.wait()
+        return answer
+
+    return handler
+
+
+def release_locks(place: Place) -> None:
+    """What the lease of a process that was killed does in time."""
+    if place.kind != "directory":
+        with redis_py.Redis.from_url(place.redis_url) as client:
+            for lock in client.keys(keys.feed_copy_lock("*")):
+                client.delete(lock)
+
+
+@pytest.mark.parametrize("answer", ["good", "bad"])
+async def test_processes_share_one_request(shared_place: Place, answer: str) -> None:
+    """Four processes ask for one URL at the same time: the publisher sees one of them, and all have the outcome."""
+    async with publisher() as web:
+        all_ask = asyncio.Event()
+        reply = Answer(document(), headers=[("Content-Type", "application/rss+xml")])
+        url = web.serve("/feed", held(reply if answer == "good" else Answer(status=500), all_ask))
+        async with processes(shared_place, 4, "fetch", url) as started:
+            for process in started:
+                process.go()
+            for process in started:
+                assert await process.line() == "asking"
+            await wait_until(lambda: web.asked)
+            all_ask.set()
+            found = sorted([word for process in started for word in await process.rest()])
+        if answer == "good":
+            assert found == ["cache"] * 3 + ["network"]
+            assert web.count("/feed") == 1
+        else:
+            # One that was so slow that it came after the failure asks itself, and rightly so.
+            assert found == ["http"] * 4
+            assert web.count("/feed") < 4
+
+
+async def test_many_processes_and_many_urls(shared_place: Place) -> None:
+    """Every URL is requested once in all, and everybody has every feed."""
+    async with publisher() as web:
+        urls = [web.serve_document(f"/{number}", document(number + 1)) for number in range(10)]
+        async with processes(shared_place, 3, "fetch", *urls) as started:
+            for process in started:
+                process.go()
+            found = [word for process in started for word in await process.rest() if word != "asking"]
+        assert sorted(found) == ["cache"] * 20 + ["network"] * 10
+        assert len(web.asked) == 10
+
+
+async def test_a_process_that_dies_in_a_request_holds_nobody_up(shared_place: Place) -> None:
+    """Its lock goes with it, or with its lease."""
+    async with publisher() as web:
+        url = web.serve("/feed", Answer(hang=True, headers=[("Content-Length", "9")]))
+        async with processes(shared_place, 1, "fetch", url) as (dying,):
+            dying.go()
+            await wait_until(lambda: web.asked)
+            dying.process.kill()
+            await dying.process.wait()
+        if shared_place.kind != "directory":
+            with redis_py.Redis.from_url(shared_place.redis_url) as client:
+                (lock,) = client.keys(keys.feed_copy_lock("*"))
+                assert 0 < client.pttl(lock) <= 10_000
+                client.pexpire(lock, 100)
+        web.serve_document("/feed", document())
+        async with processes(shared_place, 1, "fetch", url) as (other,):
+            other.go()
+            assert await other.rest() == ["asking", "network"]
+
+
+async def test_killed_while_it_writes_a_copy_is_whole(shared_place: Place) -> None:
+    """After `kill -9` at any moment the stored copy is one that was written, all of it."""
+    chance = random.Random(7)
+    counts = set()
+    for _ in range(4):
+        async with processes(shared_place, 1, "write", URL) as (writer,):
+            release_locks(shared_place)
+            writer.go()
+            for _ in range(chance.randrange(2, 30)):
+                assert await writer.line()
+            writer.process.send_signal(signal.SIGKILL)
+            await writer.process.wait()
+        with shared_place.blocking(fetcher=site()) as cache:
+            found = cache.fetch(URL, offline=True)
+            assert found.error is None
+            counts.add(len(found.feed.entries))
+    assert counts <= {2, 3}
+
+
+async def test_killed_before_the_new_file_takes_its_name(tmp_path: Path) -> None:
+    """The old copy stays; what lies about is cleared away once it is old."""
+    place = Place("directory", tmp_path)
+    folder = tmp_path / "copies"
+    async with FeedCache(DirectoryMapping(folder), fetcher=site(feed_cache_process.documents()[0])) as cache:
+        await cache.fetch(URL)
+        async with processes(place, 1, "die", URL) as (dying,):
+            dying.go()
+            await dying.process.wait()
+        (left,) = folder.glob("*.tmp")
+        assert len((await cache.fetch(URL, offline=True)).feed.entries) == 2
+        assert await cache.purge(3600) == 0
+        assert left.exists()
+        os.utime(left, (time.time() - 4000,) * 2)
+        await cache.purge(3600)
+        assert not left.exists()
+        assert {path.stat().st_mode & 0o077 for path in folder.iterdir()} == {0}
+
+
+async def test_a_live_request_keeps_its_lease(real_redis: Redis) -> None:
+    """A request that takes longer than the lease is still the only one; a lock that was lost isn't taken back."""
+    web = site()
+    web.gate = asyncio.Event()
+    first = FeedCache(FeedCopies(real_redis, lease=0.2), fetcher=web)
+    second = FeedCache(FeedCopies(real_redis, lease=0.2), fetcher=web)
+    asking = asyncio.ensure_future(first.fetch(URL))
+    await wait_until(lambda: web.asked)
+    waiting = asyncio.ensure_future(second.fetch(URL))
+    (lock,) = await real_redis.command("KEYS", keys.feed_copy_lock("*"))
+    began = time.monotonic()
+    await wait_until(lambda: time.monotonic() - began > 0.5)
+    assert len(web.asked) == 1
+    await real_redis.command("SET", lock, "somebody else", "PX", 5000)
+    web.gate.set()
+    assert (await asking).source == "network"
+    assert await real_redis.command("GET", lock) == b"somebody else"
+    await real_redis.command("DEL", lock)
+    assert (await waiting).source == "cache"
+
+
+async def test_copies_in_redis_go_by_themselves(real_redis: Redis) -> None:
+    """Each has a time to live, and so has its place in the list of URLs."""
+    clock, web = Clock(time.time()), site(max_age=7200.0)
+    cache = FeedCache(FeedCopies(real_redis, clock=clock), fetcher=web, keep=3600, clock=clock)
+    await cache.fetch(URL)
+    (copy,) = await real_redis.command("KEYS", keys.feed_copy("*"))
+    assert 7_100_000 < await real_redis.command("PTTL", copy) <= 7_200_000
+    web.fail("dns")
+    with pytest.raises(Exception, match="dns"):
+        await cache.fetch("https://other.example/")
+    assert await real_redis.command("ZCARD", keys.feed_copies()) == 2
+    clock.now += 61
+    await cache.fetch(URL, force=True)
+    assert await real_redis.command("ZRANGE", keys.feed_copies(), 0, -1) == [URL.encode()]
+    web.serve(document(), cache_control="no-store", etag=None)
+    await cache.fetch(URL, force=True)
+    assert 290_000 < await real_redis.command("PTTL", copy) <= 300_000
+
+
+def test_redis_is_one_storage_both_ways(redis_url: str) -> None:
+    """What the asynchronous storage keeps, the mapping finds."""
+    with Place("redis", Path(), redis_url).blocking(fetcher=site()) as cache:
+        cache.fetch(URL)
+    with redis_py.Redis.from_url(redis_url) as client:
+        mapping = RedisMapping(client)
+        assert list(mapping) == [URL]
+        with BlockingFeedCache(mapping, fetcher=site()) as cache:
+            assert cache.fetch(URL).source == "cache"
+        del mapping[URL]
+        with pytest.raises(KeyError):
+            del mapping[URL]
+        assert len(mapping) == 0
+
+
+def test_a_fork_begins_anew(tmp_path: Path) -> None:
+    """A child has neither the threads nor the flights of its parent, and works all the same."""
+    with BlockingFeedCache(DirectoryMapping(tmp_path), fetcher=site()) as cache:
+        cache.fetch(URL)
+        cache.cache._desk._flights.board("https://other.example/")
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                sources = [cache.fetch(url).source for url in (URL, "https://other.example/")]
+                code = 0 if sources == ["cache", "network"] else 2
+            finally:
+                os._exit(code)
+        _, status = os.waitpid(child, 0)
+        assert os.waitstatus_to_exitcode(status) == 0
