@@ -20,7 +20,9 @@ from prometheus_client import (
 from prometheus_client.multiprocess import MultiProcessCollector
 
 POLLS = Counter("microsub_polls", "Polls of feeds by outcome", ["outcome"])
-"""`outcome`: changed, unchanged, not_modified, a reason of `fetch.REASONS`, `parse`, or `internal` for a bug."""
+"""`outcome`: changed, unchanged, not_modified, moved (from a page to its feed), a reason of `fetch.REASONS`, `parse`,
+or `internal` for a bug.
+"""
 
 ITEMS_NEW = Counter("microsub_items_new", "Items stored for the first time")
 ITEMS_UPDATED = Counter("microsub_items_updated", "Stored items that an edit changed")

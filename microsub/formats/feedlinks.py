@@ -28,7 +28,7 @@ _ODD_RELS = frozenset(
 )
 _ADDRESS = re.compile(
     r"(?i)(?:/(?:feeds?|rss|atom|rdf)/?|[./](?:rss|atom|rdf)|/(?:[\w-]*(?:feed|rss|atom)[\w-]*|index)\.(?:xml|rdf|json|rss|atom|php)"
-    r"|[?&](?:feed|format|type)=(?:rss2?|atom|json))\Z"
+    r"|[?&](?:feed|format|type|alt)=(?:rss2?|atom|json))\Z"
 )
 _ADDRESS_FORMATS = (
     (re.compile(r"(?i)atom"), "atom"),
@@ -93,6 +93,11 @@ def declared(target: str, rel: str, kind: str, title: str | None, base: str) -> 
     if "alternate" in rels and kind in _VAGUE and _says_feed(target, kind, title):
         return FeedLink(url, _VAGUE[kind] if "json" in kind else _by_address(url), title)
     return None
+
+
+def looks_like_feed(url: str) -> bool:
+    """Whether an address is one that feeds have, and pages have not."""
+    return bool(_ADDRESS.search(url.partition("#")[0]) or _ADDRESS.search(url.partition("#")[0].partition("?")[0]))
 
 
 def mentioned(target: str, text: str, base: str) -> FeedLink | None:

@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser
 
-from microsub.formats.feedlinks import FeedLink
+from microsub.formats.feedlinks import FeedLink, looks_like_feed
 from microsub.formats.sitetable import SITES, Mark, Site
 from microsub.formats.urls import ascii_host, safe_url
 
@@ -23,8 +23,11 @@ _COMPILED = [
 
 
 def feeds_by_address(url: str) -> list[FeedLink]:
-    """The feeds that follow from a page's address alone, for sites that don't show everybody their pages."""
-    return [link for _, link in matching(url)]
+    """The feeds that follow from a page's address alone, for sites that don't show everybody their pages.
+
+    Empty for the address of a feed: another one isn't what is wanted there.
+    """
+    return [] if looks_like_feed(url) else [link for _, link in matching(url)]
 
 
 def feeds_of_site(url: str, text: str, tree: LexborHTMLParser) -> list[FeedLink]:

@@ -1,4 +1,8 @@
-"""A feed that has moved for good: it takes its new address, or becomes one with the feed that lives there already."""
+"""A feed that has moved for good: it takes its new address, or becomes one with the feed that lives there already.
+
+A page that somebody follows moves in the same way to the feed that it names. Its address then leads to the feed, so
+that it needn't be asked again for the next follower.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,8 @@ from microsub.errors import NotFound
 from microsub.formats.identity import canonical_feed_url, host_of, mask_credentials
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from microsub.model.reader import TimelineItem
     from microsub.pipeline.fan_out import FanOut
     from microsub.store.channels import Channels
@@ -21,6 +27,15 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _MOST_ITEMS = 300
+MOST_PAGES = 3
+"""How many pages a feed is followed through; pages that name each other as feeds have an end there too."""
+
+_AS_NEW = dict.fromkeys(
+    (
+        *("etag", "last_modified", "body_hash", "next_poll", "interval", "gap", "last_change", "max_age", "hold_until"),
+        *("failures", "last_error", "last_error_at", "moved_to", "moved_seen", "moved_since"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +69,55 @@ class Mover:
         await self._merge(feed, known, now)
         return Moved(host_of(feed.url), owner)
 
+    async def from_page(self, page: FeedRecord, urls: Iterable[str], now: float) -> Moved | None:
+        """Let who follows `page` follow the first of the feeds at `urls` that will do; None where there is none.
+
+        No feed that is gone will do, nor an address at which this record was before: two pages that name each other
+        would send it to and fro.
+        """
+        here, passed = canonical_feed_url(page.url), page.extra.get("pages", "").split()
+        if len(passed) >= MOST_PAGES:
+            return None
+        for url in urls:
+            target = canonical_feed_url(url)
+            if target == here or target in passed:
+                continue
+            owner = await self._feeds.find(target)
+            if owner not in {None, page.id} and (await self._feeds.ensure(target, now)).gone:
+                continue
+            # The page is noted first: after a crash, what was tried once isn't tried for ever.
+            trail = dict.fromkeys([*passed, here])
+            await self._feeds.update(page.id, {**_AS_NEW, "pages": " ".join(trail)})
+            return await self.move(page, target, now)
+        return None
+
     async def _merge(self, feed: FeedRecord, owner: FeedRecord, now: float) -> None:
         """Let everybody who follows `feed` follow `owner`.
 
         The subscription changes first; then the owner's copies of the posts take the places of the old ones, with
-        their read state, because a twin whose feed isn't followed any more hands over its place.
+        their read state, because a twin whose feed isn't followed any more hands over its place. Before all that the
+        old address: who follows it from now on needs no merging, and who did a moment ago is found by the next poll.
         """
+        await self._feeds.lead(feed.url, owner.id)
         for user, uid in await self._feeds.subscribers(feed.id):
             await self._feeds.subscribe(owner.id, user, uid)
             try:
-                await self._channels.update_subscription(user, uid, feed.id, new_feed=owner.id)
+                if not await self._channels.update_subscription(user, uid, feed.id, new_feed=owner.id):
+                    await self._unfollowed(user, uid, owner.id)
             except NotFound:
                 # The list of subscribers is derived; a channel that was deleted may stand in it for a while.
                 await self._feeds.unsubscribe(owner.id, user, uid)
             await self._fan_out.deliver_to(user, uid, owner.id, await self._newest(owner.id), now)
             await self._feeds.unsubscribe(feed.id, user, uid)
         await self._schedule.add(owner.id, host_of(owner.url), owner.next_poll or now)
+
+    async def _unfollowed(self, user: str, uid: str, feed_id: str) -> None:
+        """There was no subscription to change: it was ended meanwhile, or changed before a crash. Only the latter, and
+        who follows the feed at this moment, is among its subscribers in the end.
+        """
+        await self._feeds.unsubscribe(feed_id, user, uid)
+        if any(one.feed == feed_id for one in await self._channels.subscriptions(user, uid)):
+            await self._feeds.subscribe(feed_id, user, uid)
 
     async def _newest(self, feed_id: str) -> list[TimelineItem]:
         return await self._items.timeline_items(await self._items.newest(feed_id, _MOST_ITEMS))

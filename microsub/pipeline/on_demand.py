@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -114,8 +114,10 @@ class PollNow:
             return PollReport(feed_id, url, "held", f"the publisher asked for a pause of {pause:.0f} s more")
         return None
 
-    async def _look(self, waiting: Mapping[str, str], start: float) -> dict[str, PollReport]:
-        """Reports on the feeds that were polled since `start`, or that can't be any more."""
+    async def _look(self, waiting: dict[str, str], start: float) -> dict[str, PollReport]:
+        """Reports on the feeds that were polled since `start`, or that can't be any more. A feed that lives on another
+        host by now (it was a page that named one) is waited for there.
+        """
         reports: dict[str, PollReport] = {}
         records = await self._feeds.get_many(waiting)
         for feed_id in waiting:
@@ -127,4 +129,6 @@ class PollNow:
             elif record is None or record.gone or held_until(record, self._clock()) is not None:
                 refusal = await self._refusal(feed_id, record)
                 reports |= {feed_id: refusal} if refusal is not None else {}
+            else:
+                waiting[feed_id] = host_of(record.url)
         return reports

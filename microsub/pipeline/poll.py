@@ -6,6 +6,7 @@ anew; items that are stored but in no timeline yet stand in the feed's pending s
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Mapping
@@ -18,6 +19,7 @@ import structlog
 from microsub.config.backend import InstanceSettings
 from microsub.errors import ParseError
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
+from microsub.formats.discovery import FeedLink, better_feeds, feeds_by_address
 from microsub.formats.identity import host_of, mask_credentials
 from microsub.metrics import FETCH_SECONDS, ITEMS_NEW, ITEMS_UPDATED, POLL_DELAY, POLLS
 from microsub.pipeline.fan_out import FanOut
@@ -37,7 +39,7 @@ log = structlog.get_logger(__name__)
 
 
 class Fetching(Protocol):
-    """What a poll needs of `fetch.Fetcher`; the feed cache will have it too."""
+    """What a poll needs: `cache.CachingFetcher`, or a plain `fetch.Fetcher`."""
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
         """GET a document; failures are values."""
@@ -48,9 +50,10 @@ class Fetching(Protocol):
 class PollResult:
     """What a poll came to.
 
-    `outcome` is one of changed, unchanged, not_modified, gone, unfollowed, held, or the reason of a failure, which
-    `detail` explains. `next_poll` is a Unix time or None: never again; `host` is where the feed is polled from now on;
-    `hold_until` is set when the publisher asked for a pause.
+    `outcome` is one of changed, unchanged, not_modified, gone, unfollowed, held, moved (it is a page whose feed is
+    followed from now on), or the reason of a failure, which `detail` explains. `next_poll` is a Unix time or None:
+    never again; `host` is where the feed is polled from now on; `hold_until` is set when the publisher asked for a
+    pause.
     """
 
     feed: str
@@ -164,8 +167,9 @@ class Poller:
     async def _fetch(self, feed: FeedRecord, subscribers: int) -> FetchResult:
         start = time.perf_counter()
         try:
+            # The record's own validators, never a copy's: a 304 says that what is in the store is complete.
             return await self._fetcher.fetch(
-                FetchRequest(feed.url, feed.etag, feed.last_modified, subscribers=subscribers)
+                FetchRequest(feed.url, feed.etag, feed.last_modified, subscribers=subscribers, since=_last_looked(feed))
             )
         finally:
             FETCH_SECONDS.observe(time.perf_counter() - start)
@@ -174,6 +178,8 @@ class Poller:
         match reply:
             case FetchFailed(reason="gone"):
                 return await self._settle(due, Gone(reply.detail), {}, None)
+            case FetchFailed(reason="http") if left := await self._leave_page(due, feeds_by_address(due.feed.url)):
+                return left
             case FetchFailed():
                 return await self._settle(due, Failed(reply.reason, reply.detail, reply.retry_after), {}, None)
             case NotModified():
@@ -188,17 +194,39 @@ class Poller:
         digest = hashlib.sha256(document.body).hexdigest()
         if digest == due.feed.body_hash:
             return await self._settle(due, Answered(max_age=document.max_age), fields, document.moved_to, "unchanged")
+        parsed: Feed | ParseError
         try:
-            taken = await self._take_in(due.feed, document)
+            parsed = await self._parser.parse(document)
         except ParseError as error:
-            return await self._settle(due, Failed("parse", error.detail), {}, None)
+            parsed = error
+        if _is_page(due.feed, parsed) and (left := await self._leave_page(due, await _named_on(document))):
+            return left
+        if isinstance(parsed, ParseError):
+            return await self._settle(due, Failed("parse", parsed.detail), {}, None)
+        taken = await self._take_in(due.feed, parsed)
         outcome = Answered(taken.new, taken.updated, document.max_age, taken.ttl, taken.dates)
         label = "changed" if taken.new or taken.updated else "unchanged"
         fields["body_hash"] = digest
         return await self._settle(due, outcome, fields, document.moved_to, label)
 
-    async def _take_in(self, feed: FeedRecord, document: Fetched) -> _Taken:
-        parsed = await self._parser.parse(document)
+    async def _leave_page(self, due: FeedDue, links: list[FeedLink]) -> PollResult | None:
+        """Follow one of these feeds instead of a page that was none so far; None when it stays.
+
+        A feed that has worked is never left so: its publisher may show a page instead for an hour of maintenance.
+        """
+        feed, now = due.feed, self._clock()
+        if self._mover is None or feed.last_success is not None or not links:
+            return None
+        moved = await self._mover.from_page(feed, [link.url for link in links], now)
+        if moved is None:
+            return None
+        POLLS.labels("moved").inc()
+        if not moved.merged_into:
+            return PollResult(feed.id, "moved", now, moved.host)
+        await self._feeds.update(feed.id, {"last_poll": f"{due.asked:.3f}"})
+        return PollResult(feed.id, "moved", None, moved.host)
+
+    async def _take_in(self, feed: FeedRecord, parsed: Feed) -> _Taken:
         now = self._clock()
         # Before the fan-out: mutes and blocks ask for the feed's home page too.
         await self._feeds.update(feed.id, _description(parsed))
@@ -230,6 +258,22 @@ class Poller:
             moved = await self._mover.move(feed, move.moved_to, now)
             return replace(result, host=moved.host, next_poll=None if moved.merged_into else result.next_poll)
         return result
+
+
+def _is_page(feed: FeedRecord, parsed: Feed | ParseError) -> bool:
+    """Whether the first document of a feed may be a page that only names one."""
+    return feed.last_success is None and (isinstance(parsed, ParseError) or parsed.format == "h-feed")
+
+
+async def _named_on(document: Fetched) -> list[FeedLink]:
+    return await asyncio.to_thread(
+        better_feeds, document.body, document.final_url, document.content_type, document.headers.get("link")
+    )
+
+
+def _last_looked(feed: FeedRecord) -> float:
+    """The end of the last poll, as a Unix time. What a preview has fetched since is as good as asking again."""
+    return max(feed.last_success or 0.0, feed.last_error_at or 0.0)
 
 
 def _discovered(feed: FeedRecord, now: float) -> float:

@@ -110,8 +110,8 @@ class Turn:
             return
         if not await self._schedule.finish(lease, feed_id, result.next_poll):
             log.warning("a lease was lost during a poll", host=lease.host, feed=feed_id)
-        if result.outcome == "unfollowed" and await self._feeds.subscriber_count(feed_id):
-            # Somebody followed it between the count and the end of the poll.
+        if result.next_poll is None and result.outcome != "gone" and await self._feeds.subscriber_count(feed_id):
+            # Somebody followed it between the count of followers, or their leaving for another feed, and this end.
             await self._schedule.add(feed_id, lease.host, now)
 
     async def _keep(self, lease: HostLease, work: asyncio.Task[object] | None) -> None:

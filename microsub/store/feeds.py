@@ -93,6 +93,14 @@ class Feeds:
         found = await self._redis.command("HGET", keys.feeds_by_url(), canonical_feed_url(url))
         return found.decode() if found is not None else None
 
+    async def find_many(self, urls: Iterable[str]) -> dict[str, str]:
+        """The ids of the feeds of those URLs, by URL; unknown ones are left out. One round trip."""
+        wanted = list(dict.fromkeys(urls))
+        if not wanted:
+            return {}
+        found = await self._redis.command("HMGET", keys.feeds_by_url(), *map(canonical_feed_url, wanted))
+        return {url: feed_id.decode() for url, feed_id in zip(wanted, found, strict=True) if feed_id is not None}
+
     async def get(self, feed_id: str) -> FeedRecord | None:
         """The record of that id, if there is one."""
         return (await self.get_many([feed_id])).get(feed_id)
@@ -122,6 +130,10 @@ class Feeds:
                 return owner
         await self.update(feed_id, {"url": canonical})
         return None
+
+    async def lead(self, url: str, feed_id: str) -> None:
+        """Let `url` lead to that feed from now on, whatever it led to before."""
+        await self._redis.command("HSET", keys.feeds_by_url(), canonical_feed_url(url), feed_id)
 
     async def subscribe(self, feed_id: str, user: str, uid: str) -> None:
         """Note that this channel follows the feed. Running it twice changes nothing."""

@@ -1,0 +1,402 @@
+"""Following a page: whoever pastes the address of a blog gets the blog's feed, and the page is left in peace."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.errors import StoreUnavailable
+from microsub.pipeline.fan_out import default_limits
+from microsub.services.following import Following
+from microsub.store.feeds import FeedRecord
+from microsub.store.port import Redis
+from tests.support.polling import World, dated, rss, world
+from tests.support.web import Answer, Publisher, publisher
+
+HTML = [("Content-Type", "text/html; charset=utf-8")]
+H_FEED = (
+    '<div class="h-feed"><div class="h-entry"><p class="e-content">Hello</p><a class="u-url" href="/1"></a></div></div>'
+)
+
+
+def page(*feeds: str, body: str = "<p>Words</p>") -> Answer:
+    """A page that names these feeds."""
+    links = "".join(f'<link rel="alternate" type="application/rss+xml" href="{url}">' for url in feeds)
+    return Answer(f"<!doctype html><title>Blog</title>{links}{body}".encode(), headers=HTML)
+
+
+def following(it: World) -> Following:
+    """The service that the API uses, on the same stores."""
+    return Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, default_limits)
+
+
+async def settle(it: World) -> None:
+    """All that is due, and all that becomes due by it."""
+    for _ in range(10):
+        if not await it.worker.run_once():
+            return
+
+
+async def urls(it: World, user: str = "alice") -> list[tuple[str, str]]:
+    """What a user follows: address as given, and that of the feed behind it."""
+    subscriptions = await it.channels.subscriptions(user, "home")
+    records = await it.feeds.get_many(one.feed for one in subscriptions)
+    return [(one.url, records[one.feed].url) for one in subscriptions]
+
+
+async def assert_settled(it: World, site: Publisher, home: str, feed: str, user: str = "alice", posts: int = 3) -> None:
+    """That user follows the feed by the page's address, has its posts, and nobody asks for the page any more."""
+    assert await urls(it, user) == [(home, feed)]
+    assert len(await it.rows(user)) == posts
+    asked = site.count("/")
+    it.clock.advance(72 * 3600)
+    await settle(it)
+    assert site.count("/") == asked
+    for url in (home, feed):
+        assert await it.feeds.find(url) == (await it.channels.subscriptions(user, "home"))[0].feed
+
+
+async def test_a_page_leads_to_its_feed(redis: Redis) -> None:
+    """At the first poll; the feed is asked at once, on its own host; the newest ten posts are unread."""
+    async with publisher() as site, world(redis) as it:
+        home, feed = site.url("/", "blog.test"), site.url("/feed", "feeds.test")
+        site.serve("/", page(feed))
+        site.serve_document("/feed", rss(dated(12)))
+        followed = await it.follow(home)
+        await settle(it)
+        assert [row.is_read for row in await it.rows()] == [False] * 10 + [True] * 2
+        record = await it.record(followed)
+        assert (record.title, record.failures, record.last_error) == ("Invented", 0, None)
+        await assert_settled(it, site, home, feed, posts=12)
+        assert site.count("/") == 1
+
+
+async def test_the_next_follower_of_the_page_asks_nobody(redis: Redis) -> None:
+    """The page's address leads to the feed, whose posts are there."""
+    async with publisher() as site, world(redis) as it:
+        home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")
+        site.serve("/", page("/feed"))
+        site.serve_document("/feed", rss(dated(3)))
+        one = await it.follow(home)
+        await settle(it)
+        two = await it.follow(home, "bob")
+        three = await it.follow(feed, "carol")
+        assert one.id == two.id == three.id
+        await settle(it)
+        assert site.count("/") == 1
+
+
+@pytest.mark.parametrize("polled", [True, False])
+async def test_a_page_of_a_known_feed(redis: Redis, polled: bool) -> None:
+    """Its followers go over to the feed that others follow, whether that has been polled or not."""
+    async with publisher() as site, world(redis) as it:
+        home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")
+        site.serve("/", page("/feed"))
+        site.serve_document("/feed", rss(dated(3)))
+        known = await it.follow(feed, "bob")
+        if polled:
+            await settle(it)
+        await it.follow(home)
+        await settle(it)
+        await assert_settled(it, site, home, feed)
+        assert await it.feeds.subscribers(known.id) == [("alice", "home"), ("bob", "home")]
+        assert (await it.follow(home, "carol")).id == known.id
+
+
+async def test_page_and_feed_in_one_channel(redis: Redis) -> None:
+    """One subscription is left, every post stands there once, and both addresses name it."""
+    async with publisher() as site, world(redis) as it:
+        home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")
+        site.serve("/", page("/feed"))
+        site.serve_document("/feed", rss(dated(3)))
+        await it.follow(home)
+        await it.follow(feed)
+        await settle(it)
+        assert len(await urls(it)) == 1
+        assert len(await it.rows()) == 3
+        assert await it.feeds.find(home) == await it.feeds.find(feed)
+
+
+async def test_a_page_that_is_a_feed_stays(redis: Redis) -> None:
+    """An h-feed with posts is followed as it is, whatever else the page names; one without posts is not."""
+    async with publisher() as site, world(redis) as it:
+        home = site.url("/", "blog.test")
+        site.serve("/", page("/feed", body=H_FEED))
+        site.serve("/empty", page("/feed", body='<div class="h-feed"></div>'))
+        site.serve_document("/feed", rss(dated(3)))
+        await it.follow(home)
+        await settle(it)
+        assert await urls(it) == [(home, home)]
+        assert len(await it.rows()) == 1
+        await it.follow(site.url("/empty", "blog.test"), "bob")
+        await settle(it)
+        assert len(await it.rows("bob")) == 3
+
+
+async def test_leftovers_of_themes_are_no_feed(redis: Redis) -> None:
+    """Classic microformats, and the page of a single post, yield to the feed that the page names."""
+    async with publisher() as site, world(redis) as it:
+        theme = '<div class="hfeed"><div class="hentry"><h2 class="entry-title">About us</h2></div></div>'
+        site.serve("/", page("/feed", body=theme))
+        site.serve("/1", page("/feed", body='<div class="h-entry"><a class="u-url p-name" href="/1">One</a></div>'))
+        site.serve_document("/feed", rss(dated(3)))
+        for path, user in (("/", "alice"), ("/1", "bob")):
+            await it.follow(site.url(path, "blog.test"), user)
+            await settle(it)
+            assert len(await it.rows(user)) == 3
+
+
+async def test_a_page_without_a_feed_is_in_trouble(redis: Redis) -> None:
+    """Its health says why, and it is asked again later."""
+    async with publisher() as site, world(redis) as it:
+        site.serve("/", page("/comments/feed/"))
+        feed = await it.follow(site.url("/", "blog.test"))
+        result = await it.poll(feed)
+        assert result.outcome == "parse"
+        assert result.next_poll is not None
+        assert "no h-feed" in ((await it.record(feed)).last_error or "")
+        site.serve("/", page("/feed"))
+        site.serve_document("/feed", rss(dated(3)))
+        it.clock.advance(48 * 3600)
+        await settle(it)
+        assert len(await it.rows()) == 3
+        assert (await it.record(feed)).failures == 0
+
+
+async def test_a_feed_that_has_worked_is_not_left_for_a_page(redis: Redis) -> None:
+    """A notice of maintenance that names another feed doesn't take the readers away."""
+    async with publisher() as site, world(redis) as it:
+        url = site.serve_document("/feed", rss(dated(3)))
+        feed = await it.follow(url)
+        await it.poll(feed)
+        site.serve("/feed", page("/other"))
+        assert (await it.poll(feed)).outcome == "parse"
+        assert (await it.record(feed)).url == url
+
+
+async def test_feeds_that_are_gone_are_passed_over(redis: Redis) -> None:
+    """The next best one is followed."""
+    async with publisher() as site, world(redis) as it:
+        home = site.url("/", "blog.test")
+        site.serve("/", page("/old", "/feed"))
+        site.serve("/old", Answer(status=410))
+        site.serve_document("/feed", rss(dated(3)))
+        await it.poll(await it.follow(site.url("/old", "blog.test"), "bob"))
+        await it.follow(home)
+        await settle(it)
+        await assert_settled(it, site, home, site.url("/feed", "blog.test"))
+
+
+async def test_pages_that_name_each_other(redis: Redis) -> None:
+    """There is an end to it, also when both are followed, and when the feed sends everybody back to the page."""
+    async with publisher() as site, world(redis) as it:
+        site.serve("/", page("/two"))
+        site.serve("/two", page("/three", "/"))
+        site.serve("/three", page("/", "/two"))
+        site.serve("/back", page("/away"))
+        site.serve("/away", Answer(status=302, headers=[("Location", "/back")]))
+        for path, user in (("/", "alice"), ("/two", "bob"), ("/three", "carol"), ("/back", "dave")):
+            await it.follow(site.url(path, "blog.test"), user)
+        for _ in range(5):
+            await settle(it)
+            it.clock.advance(48 * 3600)
+        asked = len(site.asked)
+        assert asked < 45
+        await settle(it)
+        assert len(site.asked) - asked <= 4
+        for user in ("alice", "bob", "carol", "dave"):
+            assert len(await urls(it, user)) == 1
+
+
+async def test_pages_lead_into_no_private_network(redis: Redis) -> None:
+    """The address that a page names is guarded as any other."""
+    async with publisher() as site, world(redis) as it:
+        site.serve("/", page("http://10.0.0.1/feed"))
+        feed = await it.follow(site.url("/", "blog.test"))
+        await settle(it)
+        record = await it.record(feed)
+        assert record.url == "http://10.0.0.1/feed"
+        assert (record.last_error or "").startswith("blocked")
+
+
+async def test_a_page_that_is_refused_to_us_may_be_known(redis: Redis) -> None:
+    """Sites that show their pages to browsers only have their feeds at well-known addresses. Feeds stay put."""
+    async with publisher() as site, world(redis) as it:
+        site.serve("/r/gardening/", Answer(b"Blocked", 403))
+        site.serve("/r/gardening/.rss", Answer(b"Blocked", 403))
+        known = await it.follow(site.url("/r/gardening/", "www.reddit.com"))
+        assert (await it.poll(known)).outcome == "moved"
+        assert (await it.record(known)).url == "https://www.reddit.com/r/gardening/.rss"
+        feed = await it.follow(site.url("/r/gardening/.rss", "www.reddit.com"))
+        assert (await it.poll(feed)).outcome == "http"
+
+
+async def test_polling_on_demand_waits_for_the_feed(redis: Redis) -> None:
+    """Not for the page: what is asked for are posts."""
+    async with publisher() as site, world(redis) as it:
+        site.serve("/", page(site.url("/feed", "feeds.test")))
+        site.serve_document("/feed", rss(dated(3)))
+        feed = await it.follow(site.url("/", "blog.test"))
+        reports = await it.poll_now().poll([feed.id], patience=20)
+        assert reports[feed.id].outcome == "polled"
+        assert len(await it.rows()) == 3
+
+
+# --- crashes and races ------------------------------------------------------------------------------------------------
+
+STEPS = {
+    "note": ("feeds", "update", 0),
+    "rename": ("feeds", "rename", 0),
+    "lead": ("feeds", "lead", 0),
+    "subscribe": ("feeds", "subscribe", 0),
+    "change": ("channels", "update_subscription", 0),
+    "fill": ("fan_out", "deliver_to", 0),
+    "unsubscribe": ("feeds", "unsubscribe", 0),
+    "schedule": ("schedule", "add", 0),
+    "second": ("feeds", "subscribe", 1),
+}
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("known", [False, True], ids=["unknown", "known"])
+async def test_a_crash_on_the_way_is_made_good(
+    redis: Redis, monkeypatch: pytest.MonkeyPatch, step: str, known: bool, after: bool
+) -> None:
+    """Wherever the worker dies, just before or just after a step is written, the next poll finishes the work."""
+    async with publisher() as site, world(redis) as it:
+        home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")
+        site.serve("/", page("/feed"))
+        site.serve_document("/feed", rss(dated(3)))
+        if known:
+            await it.follow(feed, "carol")
+            await settle(it)
+        followed = await it.follow(home)
+        await it.follow(home, "bob")
+        store, method, calls = STEPS[step]
+        target = getattr(it, store)
+        inner = getattr(target, method)
+        seen = 0
+
+        async def dies(*args: object, **kwargs: object) -> object:
+            nonlocal seen
+            seen += 1
+            if seen != calls + 1:
+                return await inner(*args, **kwargs)
+            if after:
+                await inner(*args, **kwargs)
+            raise StoreUnavailable("the worker died")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(target, method, dies)
+            try:
+                await it.poll(followed)
+            except StoreUnavailable:
+                assert seen == calls + 1
+        it.clock.advance(120)
+        await it.make_due(followed)
+        await settle(it)
+        for user in ("alice", "bob"):
+            await assert_settled(it, site, home, feed, user)
+
+
+ON_THE_WAY = [
+    (False, "feeds", "update"),
+    (False, "feeds", "rename"),
+    (True, "feeds", "rename"),
+    (True, "feeds", "lead"),
+    (True, "feeds", "subscribe"),
+    (True, "channels", "update_subscription"),
+    (True, "fan_out", "deliver_to"),
+    (True, "feeds", "unsubscribe"),
+]
+
+
+@pytest.mark.parametrize(("known", "store", "method"), ON_THE_WAY)
+async def test_unfollowing_on_the_way(
+    redis: Redis, monkeypatch: pytest.MonkeyPatch, known: bool, store: str, method: str
+) -> None:
+    """Who unfollows the page while it becomes the feed follows neither, at whatever step that happens."""
+    async with publisher() as site, world(redis) as it:
+        home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")
+        site.serve("/", page("/feed"))
+        site.serve_document("/feed", rss(dated(3)))
+        if known:
+            await it.follow(feed, "carol")
+            await settle(it)
+        followed = await it.follow(home)
+        target = getattr(it, store)
+        inner = getattr(target, method)
+        unfollowed = False
+
+        async def unfollowed_meanwhile(*args: object, **kwargs: object) -> object:
+            nonlocal unfollowed
+            unfollowed = True
+            monkeypatch.undo()
+            await following(it).unfollow("alice", "home", home, it.clock())
+            return await inner(*args, **kwargs)
+
+        monkeypatch.setattr(target, method, unfollowed_meanwhile)
+        await it.poll(followed)
+        assert unfollowed
+        await it.make_due(followed)
+        await settle(it)
+        assert await urls(it) == []
+        assert await it.rows() == []
+        assert ("alice", "home") not in await _all_subscribers(it, home, feed, followed)
+
+
+async def test_an_unfollow_that_meets_the_change_is_not_lost(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has read the old subscription when the new one is written."""
+    async with publisher() as site, world(redis) as it:
+        home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")
+        site.serve("/", page("/feed"))
+        site.serve_document("/feed", rss(dated(3)))
+        known = await it.follow(feed, "carol")
+        await settle(it)
+        followed = await it.follow(home)
+        unfollow = it.channels.unfollow
+
+        async def after_the_change(*args: str) -> bool:
+            monkeypatch.undo()
+            await it.poll(followed)
+            return await unfollow(*args)
+
+        monkeypatch.setattr(it.channels, "unfollow", after_the_change)
+        await following(it).unfollow("alice", "home", home, it.clock())
+        assert await urls(it) == []
+        assert await it.rows() == []
+        assert await it.feeds.subscribers(known.id) == [("carol", "home")]
+
+
+async def test_who_follows_the_page_during_the_change_is_taken_along(
+    redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found under the page's old record after all others have left it."""
+    async with publisher() as site, world(redis) as it:
+        home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")
+        site.serve("/", page("/feed"))
+        site.serve_document("/feed", rss(dated(3)))
+        await it.follow(feed, "carol")
+        await settle(it)
+        old = await it.follow(home)
+        add = it.schedule.add
+
+        async def and_somebody_follows(*args: object) -> None:
+            monkeypatch.undo()
+            await add(*args)  # type: ignore[arg-type]
+            now = it.clock()
+            await it.accounts.add_user("dave", "", now)
+            await it.channels.create("dave", "home", now, "home")
+            await it.channels.follow("dave", "home", old.id, home, now)
+            await it.feeds.subscribe(old.id, "dave", "home")
+            await add(old.id, "blog.test", now)
+
+        monkeypatch.setattr(it.schedule, "add", and_somebody_follows)
+        await settle(it)
+        for user in ("alice", "dave"):
+            await assert_settled(it, site, home, feed, user)
+
+
+async def _all_subscribers(it: World, home: str, feed: str, followed: FeedRecord) -> list[tuple[str, str]]:
+    ids = {followed.id, *(await it.feeds.find_many([home, feed])).values()}
+    return [one for feed_id in ids for one in await it.feeds.subscribers(feed_id)]
