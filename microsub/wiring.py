@@ -35,6 +35,7 @@ from microsub.services.directory import Directory
 from microsub.services.following import Following
 from microsub.services.health import Health
 from microsub.services.in_force import SettingsInForce
+from microsub.services.mending import Mending
 from microsub.services.reading import Reading
 from microsub.services.retention import Retention
 from microsub.services.rules import RuleBook
@@ -158,6 +159,7 @@ async def open_configuration(settings: Settings, stores: Stores) -> AsyncIterato
     service = configuration(settings, stores)
     await service.look()
     task = asyncio.create_task(service.run(stop), name="configuration")
+    task.add_done_callback(_tell_failure)
     try:
         yield service
     finally:
@@ -208,12 +210,22 @@ async def running_worker(settings: Settings, stores: Stores, *, grace: float) ->
     async with open_worker(settings, stores) as worker:
         polling = asyncio.create_task(worker.run(grace), name="worker")
         cleaning = asyncio.create_task(retention(stores).run_for_ever(), name="retention")
+        mending = asyncio.create_task(_mending(stores).run_for_ever(), name="mending")
+        for task in (polling, cleaning, mending):
+            task.add_done_callback(_tell_failure)
         try:
             yield worker
         finally:
             cleaning.cancel()
+            mending.cancel()
             worker.stop()
-            await asyncio.gather(polling, cleaning, return_exceptions=True)
+            await asyncio.gather(polling, cleaning, mending, return_exceptions=True)
+
+
+def _tell_failure(task: asyncio.Task[None]) -> None:
+    """A background task that ends in a bug must not do so silently."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.critical("a part of the server has ended; restart it", part=task.get_name(), exc_info=error)
 
 
 async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> list[PollReport]:
@@ -238,6 +250,11 @@ async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> l
 def retention(stores: Stores) -> Retention:
     """The service that lets read and old items go."""
     return Retention(stores.accounts, stores.channels, stores.timelines, stores.items, stores.in_force.limits)
+
+
+def _mending(stores: Stores) -> Mending:
+    """The service that brings feeds' followers and the schedule to what the channels say."""
+    return Mending(stores.accounts, stores.channels, stores.feeds, stores.schedule, following(stores))
 
 
 # --- the web -------------------------------------------------------------------------------------------------------

@@ -204,9 +204,10 @@ class Applier:
     async def _add_user(self, user: str, me: str, restored: bool, now: float) -> None:
         there = await self._accounts.add_user(user, me, now)
         if restored or there.disabled is not None:
-            await self._accounts.restore_user(user)
             for uid, subscriptions in (await self._channels.all_subscriptions(user)).items():
                 await self._follow_again(user, uid, subscriptions, now)
+            # Last: a user that a crash leaves disabled is restored by the next try, feeds and all.
+            await self._accounts.restore_user(user)
         if there.me != me:
             await self._accounts.set_me(user, me)
 

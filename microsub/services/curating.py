@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from microsub.model.reader import Channel
+from microsub.services.followers import unsubscribe
 from microsub.store.channels import Channels
 from microsub.store.feeds import Feeds
 
@@ -31,7 +32,7 @@ class Curating:
         only entries there that a sweep takes out.
         """
         for feed in await self._channels.delete(user, uid):
-            await self._feeds.unsubscribe(feed, user, uid)
+            await unsubscribe(self._channels, self._feeds, user, uid, feed)
 
     async def order(self, user: str, uids: Sequence[str]) -> list[Channel]:
         """Permute the named channels among the places that they hold. Returns all, in their new order."""

@@ -13,6 +13,7 @@ from typing import Protocol
 from microsub.errors import NotFound
 from microsub.formats.identity import canonical_feed_url, host_of, mask_credentials
 from microsub.model.reader import GLOBAL, Cursor, Subscription
+from microsub.services.followers import unsubscribe
 from microsub.store.channels import Channels
 from microsub.store.feeds import FeedRecord, Feeds
 from microsub.store.items import Items
@@ -98,9 +99,9 @@ class Following:
         if stocked:
             await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
         await self._feeds.subscribe(record.id, user, uid)
-        if stocked:
-            # Once more: what was stored in the meantime may have found neither the one list nor the other.
-            await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
+        # Once more: what was stored in the meantime, perhaps by the feed's very first poll, may have found neither the
+        # one list nor the other.
+        await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
         if not record.gone:
             await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
         return await self._one(user, uid, record)
@@ -110,11 +111,8 @@ class Following:
 
         A feed that isn't followed there is no error.
         """
-        while subscription := _named(await self._channels.subscriptions(user, uid), url):
-            if await self._leave(user, uid, subscription.feed, now):
-                return
-            # It has become another feed's subscription in this moment, or somebody else has ended it: look again.
-        feed_id = await self._feeds.find(url)
+        subscription = _named(await self._channels.subscriptions(user, uid), url)
+        feed_id = subscription.feed if subscription else await self._feeds.find(url)
         if feed_id is not None:
             await self._leave(user, uid, feed_id, now)
 
@@ -142,12 +140,10 @@ class Following:
         record = await self._feeds.get(held.feed) or await self._feeds.ensure(held.url, now)
         return await self._one(user, target, record)
 
-    async def _leave(self, user: str, uid: str, feed_id: str, now: float) -> bool:
-        """Whether there was a subscription to end; the rest is done in any case."""
-        ended = await self._channels.unfollow(user, uid, feed_id)
+    async def _leave(self, user: str, uid: str, feed_id: str, now: float) -> None:
+        await self._channels.unfollow(user, uid, feed_id)
         await self._timelines.unfollow(user, uid, feed_id, now)
-        await self._feeds.unsubscribe(feed_id, user, uid)
-        return ended
+        await unsubscribe(self._channels, self._feeds, user, uid, feed_id)
 
     async def _fill(self, user: str, uid: str, feed_id: str, ids: Sequence[str], now: float) -> None:
         items = await self._items.timeline_items(ids)

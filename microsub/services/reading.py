@@ -75,7 +75,7 @@ class Reading:
         """A page as the bytes of the reply: one round trip with the token's check when all items are cached."""
         grant, rows = await self._timelines.page_with_token(credential, uid, query, now)
         data = await self._cache.get([row.id for row in rows.rows])
-        source = await self._source(grant.user, query.source, rows) if query.source is not None else None
+        source = await self._source(grant.user, query, rows) if query.source is not None else None
         return grant, self._splicer.page(rows, data, newer=query.before is not None, source=source)
 
     async def tree(self, user: str) -> list[tuple[Channel, list[SourceCount]]]:
@@ -120,11 +120,14 @@ class Reading:
         """Move items into `target` with their read state; how many moved."""
         return await self._timelines.move(user, target, ids, now)
 
-    async def _source(self, user: str, feed_id: str, rows: PageRows) -> dict[str, str]:
+    async def _source(self, user: str, query: PageQuery, rows: PageRows) -> dict[str, str]:
         """What a reply says of the feed that it is limited to; nothing about feeds that this user has no part in."""
+        feed_id = query.source or ""
         followed = await self._channels.all_subscriptions(user)
         subscription = next((sub for subs in followed.values() for sub in subs if sub.feed == feed_id), None)
         if subscription is None and not rows.rows:
+            if query.before or query.after or rows.resume:
+                return {"_id": feed_id}  # an empty page on the way through what is left of an unfollowed feed
             raise NotFound(f"'source' is unknown: found '{feed_id}', expected the '_source' of one of your items")
         record = await self._feeds.get(feed_id)
         url = mask_credentials(subscription.url if subscription else record.url if record else "")

@@ -239,6 +239,17 @@ class Channels:
         """The subscriptions of all channels by uid, in the channels' order; removed channels are left out."""
         return await self._subscriptions.all(user)
 
+    async def follows(self, user: str, uid: str, feed_id: str) -> bool:
+        """Whether the channel is to get what the feed posts: it follows it, is not removed, nor its user disabled."""
+        (name, removed), subscription, disabled = await self._redis.pipeline(
+            [
+                ("HMGET", keys.channel(user, uid), "name", "removed"),
+                ("HEXISTS", keys.channel_feeds(user, uid), feed_id),
+                ("HEXISTS", keys.user(user), "disabled"),
+            ]
+        )
+        return name is not None and removed is None and bool(subscription) and not disabled
+
     async def update_subscription(
         self, user: str, uid: str, feed_id: str, *, url: str | None = None, name: str | None = None,
         new_feed: str | None = None,

@@ -14,12 +14,12 @@ once more afterwards: whatever happens in between, a feed that is due has its ho
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from microsub.store import keys
-from microsub.store.port import Arg, Redis
+from microsub.store.port import Arg, Command, Redis
 from microsub.store.scripts import load
 
 HOST_RECORD = 48 * 3600
@@ -57,6 +57,14 @@ class Schedule:
     async def bump(self, feeds: Iterable[tuple[str, str]], now: float) -> None:
         """Make (feed, host) pairs due at once; the spacing and the holds of their hosts stay in force."""
         await self._add(feeds, now)
+
+    async def holds(self, feeds: Sequence[tuple[str, str]]) -> list[bool]:
+        """Whether each of the (feed, host) pairs will have its turn: the feed waits at its host, and that in line."""
+        commands: list[Command] = []
+        for feed_id, host in feeds:
+            commands += [("ZSCORE", keys.host_due(host), feed_id), ("ZSCORE", keys.hosts_due(), host)]
+        times = await self._redis.pipeline(commands)
+        return [feed is not None and host is not None for feed, host in zip(times[0::2], times[1::2], strict=True)]
 
     async def remove(self, feed_id: str, host: str) -> None:
         """Never poll the feed again. Its host leaves the due set when it was taken next."""

@@ -98,6 +98,22 @@ async def test_a_page_of_one_source(full: Reader, server: Instance) -> None:
     await full.get(400, action="timeline", channel="home", source="../x")
 
 
+async def test_pages_of_an_unfollowed_source_end_well(full: Reader, server: Instance) -> None:
+    """What was read stays and can be paged to its end, over pages without any; nothing is told of other feeds."""
+    other = await server.publish(OTHER, *posts("old", "older", host="other.example", at=NOON - 5000), title="Other")
+    busy = await server.publish("https://busy.example/feed", *posts(*(f"n{number}" for number in range(1100))))
+    for url in (OTHER, busy.url):
+        await full.post(action="follow", channel="home", url=url)
+    await full.post(action="timeline", method="mark_read", channel="home", last_read_entry="everything")
+    await full.post(action="unfollow", channel="home", url=OTHER)
+    assert len(await full.walk("home", source=other.id)) == 2
+    assert len(await full.walk("home", source=other.id, limit=1)) == 2
+    page = await full.get(action="timeline", channel="home")
+    foreign = await server.feeds.ensure("https://private.example/feed", server.now)
+    empty = await full.get(action="timeline", channel="home", source=foreign.id, after=page["paging"]["after"])
+    assert (empty["items"], empty["source"]) == ([], {"_id": foreign.id})
+
+
 async def test_marking_counts_changes(full: Reader) -> None:
     """`updated` is the number of items whose state changed; marking again changes none; unknown ids are ignored."""
     one, two, *_ = await full.ids("home")

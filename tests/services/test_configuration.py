@@ -112,6 +112,30 @@ async def test_an_emptied_file_destroys_nothing(configured: Configured) -> None:
     assert len(await configured.accounts.tokens("alice")) == 1
 
 
+async def test_a_user_whose_restoring_broke_off_is_restored_with_all_feeds(
+    configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next look does it all again."""
+    document = alice(channel("home", A))
+    configured.save(document)
+    await configured.configuration.look()
+    configured.save({})
+    await configured.configuration.look()
+
+    async def gone(*_: object) -> None:
+        monkeypatch.undo()
+        raise StoreUnavailable("gone")
+
+    monkeypatch.setattr(configured.following, "follow", gone)
+    configured.save(document)
+    with pytest.raises(StoreUnavailable):
+        await configured.configuration.look()
+    assert await configured.configuration.look() == "applied"
+    feed = await configured.feeds.find(A)
+    assert feed
+    assert await configured.feeds.subscribers(feed) == [("alice", "home")]
+
+
 async def test_names_settings_rules_and_order_follow_the_file(configured: Configured) -> None:
     """Every kind of edit arrives."""
     configured.save(alice(channel("one", A), channel("two"), channel("three")))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -117,3 +119,56 @@ async def test_two_users_follow_one_record(server: Instance, alice: Reader) -> N
     assert one["_id"] == two["_id"]
     await server.publish(FEED, *posts("a"))
     assert await alice.names("home") == await bob.names("home") == ["a"]
+
+
+def then(store: object, method: str, act: Callable[[], Awaitable[object]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `act` happen right after the next call of `method`."""
+    real = getattr(store, method)
+
+    async def followed_by(*args: Any, **more: Any) -> Any:
+        monkeypatch.undo()
+        result = await real(*args, **more)
+        await act()
+        return result
+
+    monkeypatch.setattr(store, method, followed_by)
+
+
+async def test_a_first_poll_during_a_follow_is_not_lost(
+    server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the feed had nothing when the follow began, and had told its followers when it ended."""
+    bob = await server.reader("bob", "home")
+    await bob.post(action="follow", channel="home", url=FEED)
+    then(server.feeds, "ensure", lambda: server.publish(FEED, *posts("b", "a")), monkeypatch)
+    await alice.post(action="follow", channel="home", url=FEED)
+    assert await alice.names("home") == await bob.names("home") == ["b", "a"]
+
+
+async def test_a_follow_during_an_unfollow_is_alive(
+    server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is followed in the end is delivered."""
+    feed = await server.publish(FEED, *posts("a"))
+    await alice.post(action="follow", channel="home", url=FEED)
+    again = lambda: alice.post(action="follow", channel="home", url=FEED)  # noqa: E731
+    then(server.timelines, "unfollow", again, monkeypatch)
+    await alice.post(action="unfollow", channel="home", url=FEED)
+    assert await server.feeds.subscribers(feed.id) == [("alice", "home")]
+
+
+async def test_a_channel_made_anew_during_its_deletion_is_alive(
+    server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the old one's uid, but nothing of what became of that."""
+    feed = await server.publish(FEED, *posts("a"))
+    await alice.post(action="follow", channel="home", url=FEED)
+
+    async def again() -> None:
+        await alice.post(action="channels", name="Home")
+        await alice.post(action="follow", channel="home", url=FEED)
+
+    then(server.channels, "delete", again, monkeypatch)
+    await alice.post(action="channels", method="delete", channel="home")
+    assert await server.feeds.subscribers(feed.id) == [("alice", "home")]
+    assert await alice.names("home") == ["a"]

@@ -1,0 +1,147 @@
+"""Who follows what is kept twice: the channels' own lists are the truth, the feeds' lists and the schedule are derived.
+
+They lie in different slots of Redis, so no script changes them together, and a crash or an unlucky meeting of two
+requests can leave them apart: a feed that is followed and never asked, or asked for nobody. This brings them together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from microsub.errors import NotFound, StoreError
+from microsub.formats.identity import host_of
+from microsub.model.reader import Subscription
+from microsub.services.followers import unsubscribe
+from microsub.services.following import Following
+from microsub.store.accounts import Accounts
+from microsub.store.channels import Channels
+from microsub.store.feeds import Feeds
+from microsub.store.schedule import Schedule
+
+BETWEEN_RUNS = 600.0
+"""Seconds between two rounds of one process."""
+
+_AT_ONCE = 50
+
+Place = tuple[str, str]
+"""User and channel uid."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """What a round put right: followers that feeds didn't know, that they knew in vain, feeds that nobody would ask."""
+
+    missing: int = 0
+    surplus: int = 0
+    unscheduled: int = 0
+
+
+class Mending:
+    """Brings followers and schedule to what the channels say. Any number of processes may do it; it repeats well."""
+
+    def __init__(
+        self, accounts: Accounts, channels: Channels, feeds: Feeds, schedule: Schedule, following: Following
+    ) -> None:
+        self._accounts = accounts
+        self._channels = channels
+        self._feeds = feeds
+        self._schedule = schedule
+        self._following = following
+
+    async def run(self, now: float) -> Mended:
+        """Look at everything once. What looks wrong is looked at again before it is changed."""
+        truth = await self._truth()
+        missing = surplus = 0
+        for batch in _batches([*{*truth, *await self._feeds.all_ids()}]):
+            listed = await asyncio.gather(*(self._feeds.subscribers(feed_id) for feed_id in batch))
+            for feed_id, places in zip(batch, listed, strict=True):
+                wanted = truth.get(feed_id, {})
+                for place in wanted.keys() - set(places):
+                    missing += await self._follow_again(place, wanted[place], now)
+                for place in set(places) - wanted.keys():
+                    surplus += await self._drop(place, feed_id)
+        return Mended(missing, surplus, await self._schedule_again(truth, now))
+
+    async def run_for_ever(
+        self,
+        clock: Callable[[], float] = time.time,
+        between: float = BETWEEN_RUNS,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """Mend again and again, until cancelled. Redis being away is logged and waited out, and so is a bug."""
+        task = asyncio.current_task()
+        # A client library may swallow a cancellation that meets the end of a command; asyncio still counts it.
+        while task is None or not task.cancelling():
+            await asyncio.sleep(between * (0.5 + chance()))
+            try:
+                mended = await self.run(clock())
+            except StoreError as error:
+                _log.warning("mending_failed", error=str(error))
+            except Exception:
+                _log.exception("mending_broke_off")
+            else:
+                if mended != Mended():
+                    _log.warning(
+                        "subscriptions_mended",
+                        missing=mended.missing,
+                        surplus=mended.surplus,
+                        unscheduled=mended.unscheduled,
+                    )
+        raise asyncio.CancelledError
+
+    async def _truth(self) -> dict[str, dict[Place, Subscription]]:
+        """Who is to get what, by feed."""
+        truth: defaultdict[str, dict[Place, Subscription]] = defaultdict(dict)
+        for user in await self._accounts.users():
+            if user.disabled is None:
+                for uid, subscriptions in (await self._channels.all_subscriptions(user.name)).items():
+                    for one in subscriptions:
+                        truth[one.feed][user.name, uid] = one
+        return truth
+
+    async def _follow_again(self, place: Place, subscription: Subscription, now: float) -> bool:
+        """Subscribe, and fill in what came meanwhile."""
+        user, uid = place
+        if place in await self._feeds.subscribers(subscription.feed):
+            return False
+        if not await self._channels.follows(user, uid, subscription.feed):
+            return False
+        await self._feeds.subscribe(subscription.feed, user, uid)
+        # Where the feed has taken over another one's followers, their address may still be that one's.
+        if await self._feeds.find(subscription.url) in {None, subscription.feed}:
+            with contextlib.suppress(NotFound):
+                await self._following.follow(user, uid, subscription.url, now, subscription.name)
+        return True
+
+    async def _drop(self, place: Place, feed_id: str) -> bool:
+        user, uid = place
+        if await self._channels.follows(user, uid, feed_id):
+            return False
+        await unsubscribe(self._channels, self._feeds, user, uid, feed_id)
+        return True
+
+    async def _schedule_again(self, truth: Iterable[str], now: float) -> int:
+        count = 0
+        for batch in _batches([*truth]):
+            records = [one for one in (await self._feeds.get_many(batch)).values() if not one.gone]
+            held = await self._schedule.holds([(one.id, host_of(one.url)) for one in records])
+            for record, is_held in zip(records, held, strict=True):
+                if not is_held and await self._feeds.subscribers(record.id):
+                    await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
+                    count += 1
+        return count
+
+
+def _batches(ids: Sequence[str]) -> Iterable[Sequence[str]]:
+    for start in range(0, len(ids), _AT_ONCE):
+        yield ids[start : start + _AT_ONCE]

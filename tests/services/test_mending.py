@@ -1,0 +1,115 @@
+"""Followers and schedule come back to what the channels say, whatever left them apart."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from microsub.errors import StoreUnavailable
+from microsub.formats.identity import host_of
+from microsub.services.mending import Mended, Mending
+from microsub.store import keys
+from microsub.store.port import Redis
+from tests.support.posts import NOON
+from tests.support.readers import Instance, Reader, instance, posts
+from tests.support.waiting import wait_until
+
+FEED = "https://blog.example/feed"
+
+
+@pytest.fixture
+async def server(redis: Redis):  # type: ignore[no-untyped-def]
+    async with instance(redis) as made:
+        yield made
+
+
+@pytest.fixture
+async def alice(server: Instance) -> Reader:
+    return await server.reader("alice", "home", "later")
+
+
+def mending(server: Instance) -> Mending:
+    return Mending(server.accounts, server.channels, server.feeds, server.schedule, server.services.following)
+
+
+async def test_what_is_right_stays(server: Instance, alice: Reader) -> None:
+    """Feeds that are followed, and one that nobody follows any more."""
+    await server.publish(FEED, *posts("a"))
+    await alice.post(action="follow", channel="home", url=FEED)
+    await alice.post(action="follow", channel="later", url="https://other.example/feed")
+    await alice.post(action="unfollow", channel="later", url="https://other.example/feed")
+    assert await mending(server).run(server.now) == Mended()
+
+
+async def test_a_follower_that_the_feed_has_lost(server: Instance, alice: Reader) -> None:
+    """Gets what came meanwhile as unread, and the feed is polled again."""
+    feed = await server.publish(FEED, *posts("a"))
+    await alice.post(action="follow", channel="home", url=FEED)
+    await server.feeds.unsubscribe(feed.id, "alice", "home")
+    await server.schedule.remove(feed.id, host_of(FEED))
+    await server.publish(FEED, *posts("b", at=NOON + 5000))
+    assert await alice.names("home") == ["a"]
+    assert await mending(server).run(server.now) == Mended(missing=1)
+    assert await alice.names("home") == ["b", "a"]
+    assert await alice.unread("home") == 2
+    assert await server.feeds.subscribers(feed.id) == [("alice", "home")]
+    assert await server.schedule.holds([(feed.id, host_of(FEED))]) == [True]
+    assert await server.redis.command("TTL", keys.feed(feed.id)) == -1
+
+
+async def test_followers_that_are_none(server: Instance, alice: Reader) -> None:
+    """Of channels that don't follow, were deleted or removed, and of disabled users."""
+    feed = await server.publish(FEED, *posts("a"))
+    bob = await server.reader("bob", "home")
+    for reader, channel in ((alice, "home"), (bob, "home")):
+        await reader.post(action="follow", channel=channel, url=FEED)
+    await server.feeds.subscribe(feed.id, "alice", "later")
+    await server.feeds.subscribe(feed.id, "alice", "nowhere")
+    await server.accounts.disable_user("bob", server.now)
+    await server.channels.disable("alice", "home", server.now)
+    assert await mending(server).run(server.now) == Mended(surplus=4)
+    assert await server.feeds.subscribers(feed.id) == []
+    assert await server.redis.command("TTL", keys.feed(feed.id)) > 0
+
+
+@pytest.mark.parametrize("level", ["feed", "host"])
+async def test_a_feed_that_nobody_would_ask(server: Instance, alice: Reader, level: str) -> None:
+    """Whether it or its host fell out of the schedule, it is in it again; one that is gone stays out."""
+    feed = await server.publish(FEED, *posts("a"))
+    gone = await server.publish("https://gone.example/feed")
+    await server.feeds.update(gone.id, {"gone": "1"})
+    for url in (FEED, gone.url):
+        await alice.post(action="follow", channel="home", url=url)
+    if level == "feed":
+        await server.schedule.remove(feed.id, host_of(FEED))
+    else:
+        await server.redis.command("ZREM", keys.hosts_due(), host_of(FEED))
+    assert await mending(server).run(server.now) == Mended(unscheduled=1)
+    assert await server.schedule.holds([(feed.id, host_of(FEED))]) == [True]
+    assert await mending(server).run(server.now) == Mended()
+
+
+async def test_it_mends_until_cancelled(server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither Redis being away nor a bug ends it."""
+    feed = await server.publish(FEED, *posts("a"))
+    await alice.post(action="follow", channel="home", url=FEED)
+    await server.feeds.unsubscribe(feed.id, "alice", "home")
+    troubles = [StoreUnavailable("away"), RuntimeError("a bug")]
+    users = server.accounts.users
+
+    async def troubled() -> object:
+        if troubles:
+            raise troubles.pop()
+        return await users()
+
+    monkeypatch.setattr(server.accounts, "users", troubled)
+    task = asyncio.create_task(mending(server).run_for_ever(lambda: server.now, between=0.01))
+
+    async def mended() -> bool:
+        return bool(await server.feeds.subscribers(feed.id))
+
+    await wait_until(mended)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
