@@ -13,6 +13,9 @@ _PIECE = 64 * 1024
 _MANY_CRUMBS = 20_000
 _CRUMB = 4
 
+# Servers that flush while they compress send several streams, one behind the other; never this many.
+_MOST_MEMBERS = 1000
+
 
 class _Decoder(Protocol):
     def feed(self, data: bytes, room: int) -> bytes: ...
@@ -39,6 +42,7 @@ class _Inflate:
         self._start = b""
         self._zlib: zlib._Decompress | None = None
         self._plain = False
+        self._members = 1
 
     def feed(self, data: bytes, room: int) -> bytes:
         if self._zlib is None and not self._plain:
@@ -78,6 +82,9 @@ class _Inflate:
                     break
                 if data[:2] != b"\x1f\x8b":
                     break  # padding behind the last member
+                self._members += 1
+                if self._members > _MOST_MEMBERS:
+                    raise HopError("encoding", f"the {self._coding} body has more than {_MOST_MEMBERS} parts")
                 self._zlib = zlib.decompressobj(wbits=31)
             want = min(room, _PIECE)
             try:

@@ -16,6 +16,9 @@ from microsub.model.jf2 import Card, Enclosure, Entry, Feed
 
 Node = dict[str, Any]
 
+MAX_ITEMS = 20_000
+"""The first ones count: JSON feeds begin with the newest."""
+
 
 def to_jf2(text: str, url: str) -> RawFeed:
     """Read a JSON Feed. Raises ParseError when it is other JSON, or none."""
@@ -35,7 +38,7 @@ def to_jf2(text: str, url: str) -> RawFeed:
         self_url=safe_url(_string(document, "feed_url"), url),
     )
     base = feed.home or url
-    return RawFeed(feed, [_entry(item, base) for item in items or [] if isinstance(item, dict)])
+    return RawFeed(feed, [_entry(item, base) for item in (items or [])[:MAX_ITEMS] if isinstance(item, dict)])
 
 
 def _load(text: str, url: str) -> Node:

@@ -26,6 +26,8 @@ MAX_BODIES = 3_000_000
 """Characters of all bodies of a document; those of its last entries are cut to `SHORT_BODY` when they are used up."""
 
 SHORT_BODY = 5000
+MAX_SUMMARY = 20_000
+MAX_DESCRIPTION = 4000
 MAX_BASE = 500
 
 
@@ -45,7 +47,13 @@ def normalise(raw: RawFeed) -> Feed:
         entry = finish(raw_entry, author)
         room -= len((entry.content and entry.content.html) or "")
         entries.append(entry)
-    return replace(feed, author=feed.author and _safe_card(feed.author), entries=tuple(entries))
+    return replace(
+        feed,
+        name=feed.name and feed.name[:MAX_NAME],
+        description=feed.description and feed.description[:MAX_DESCRIPTION],
+        author=feed.author and _safe_card(feed.author),
+        entries=tuple(entries),
+    )
 
 
 def _newest(entries: list[RawEntry]) -> list[RawEntry]:
@@ -88,6 +96,7 @@ def finish(raw: RawEntry, author: Card | None = None) -> Entry:
     summary = entry.summary
     if raw.summary_html:
         summary = html_to_text(clean_html(raw.summary_html, raw.base))
+    summary = (summary or "")[:MAX_SUMMARY]
     if not summary or repeats(summary, body):
         summary = None
     name = fold(entry.name or "")[:MAX_NAME]

@@ -36,8 +36,8 @@ def to_jf2(text: str, url: str) -> RawFeed:
     """
     try:
         entries, channel, version = xmlfeed.read(text)
-    except xmlfeed.TooManyElements:
-        raise ParseError(url, f"the document has more than {xmlfeed.MAX_ELEMENTS} elements") from None
+    except xmlfeed.TooMuch as error:
+        raise ParseError(url, str(error)) from None
     if not version and not entries and not channel:
         raise ParseError(url, "this looks like XML, but not like RSS, RDF or Atom")
     feed = _feed(channel, version, url)

@@ -33,9 +33,12 @@ MAX_SHORT = 4000
 MAX_ELEMENTS = 200_000
 """A feed of ten thousand entries has half as many. Each costs some thirty microseconds."""
 
+MAX_ATTRIBUTES = 200
+"""The time for one element grows with the square of this."""
 
-class TooManyElements(Exception):
-    """The document has more than `MAX_ELEMENTS`."""
+
+class TooMuch(Exception):
+    """The document has more of something than any feed; the text says of what."""
 
 
 def read(text: str) -> tuple[list[Node], Node, str]:
@@ -67,7 +70,7 @@ class _Bounded:
     def unknown_starttag(self, tag: str, attrs: Any) -> Any:
         self._elements += 1
         if self._elements > MAX_ELEMENTS:
-            raise TooManyElements
+            raise TooMuch(f"the document has more than {MAX_ELEMENTS} elements")
         return super().unknown_starttag(tag, attrs)  # type: ignore[misc]
 
     def pop(self, element: str, strip_whitespace: int = 1) -> Any:
@@ -81,6 +84,11 @@ class _Bounded:
 
 class _Strict(_Bounded, StrictFeedParser):  # type: ignore[misc]
     """For well-formed documents."""
+
+    def startElementNS(self, name: Any, qname: Any, attrs: Any) -> None:  # noqa: N802 - the name is SAX's
+        if len(attrs) > MAX_ATTRIBUTES:
+            raise TooMuch(f"an element has more than {MAX_ATTRIBUTES} attributes")
+        super().startElementNS(name, qname, attrs)
 
 
 class _Loose(_Bounded, LooseFeedParser):  # type: ignore[misc]

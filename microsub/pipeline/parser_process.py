@@ -3,22 +3,22 @@
 A thread can't be ended, and ten megabytes of empty elements keep one busy for minutes and take a gigabyte. A process
 can be, and gives all its memory back. It knows nothing but the documents: no settings, no Redis, no environment.
 
-Parent and child exchange pickles, each behind its length: (body, url, content type) one way, a Feed or the text of a
-ParseError the other.
+Parent and child exchange pickles, each behind its length: (url, content type, length of the body) and the bare body one
+way; a Feed or the text of a ParseError, with the bytes that the child holds, the other.
 """
 
 from __future__ import annotations
 
-import asyncio
 import io
 import os
 import pickle
 import resource
 import struct
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from microsub.errors import ParseError
 from microsub.formats.parse import parse
@@ -37,27 +37,22 @@ class ProcessEnded(Exception):
 
 
 class ParserProcess:
-    """The parent's hold on one such process. `resident` is how many bytes it held after its last document."""
+    """The parent's hold on one such process; calls block, so they are made in threads.
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+    `resident` is how many bytes it held after its last document; `answered` is false while it is busy, and after a
+    document that it never answered.
+    """
+
+    def __init__(self, memory: int = MEMORY) -> None:
         self.resident = 0
-
-    @classmethod
-    async def start(cls, memory: int = MEMORY) -> ParserProcess:
-        """A process that is ready, or will be."""
-        return cls(
-            await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-P",
-                "-m",
-                __name__,
-                str(memory),
-                env={"PYTHONPATH": str(_ROOT), "PATH": os.defpath},
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.DEVNULL,
-            )
+        self.answered = True
+        self._process = subprocess.Popen(  # noqa: S603 - this very module
+            [sys.executable, "-P", "-m", __name__, str(memory)],
+            env={"PYTHONPATH": str(_ROOT), "PATH": os.defpath},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C at a terminal is the parent's to handle
         )
 
     @property
@@ -65,36 +60,46 @@ class ParserProcess:
         """Its number."""
         return self._process.pid
 
-    async def parse(self, body: bytes, url: str, content_type: str | None) -> Feed:
-        """Parse one document. Raises ParseError for what isn't a feed, ProcessEnded when the process ended over it.
-
-        A call that is cancelled leaves the process in the middle of something: `kill` it.
-        """
+    def parse(self, body: bytes, url: str, content_type: str | None) -> Feed:
+        """Parse one document. Raises ParseError for what isn't a feed, ProcessEnded when the process has ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
+        self.answered = False
         try:
-            for part in _framed(pickle.dumps((body, url, content_type))):
+            for part in (*_framed(pickle.dumps((url, content_type, len(body)))), body):
                 self._process.stdin.write(part)
-                await self._process.stdin.drain()
-            (size,) = _LENGTH.unpack(await self._process.stdout.readexactly(_LENGTH.size))
+            self._process.stdin.flush()
+            (size,) = _LENGTH.unpack(_exactly(self._process.stdout, _LENGTH.size))
             if size > _LARGEST_REPLY:
                 raise ProcessEnded
-            reply = await self._process.stdout.readexactly(size)
-        except (OSError, asyncio.IncompleteReadError):
+            reply = _exactly(self._process.stdout, size)
+        except (OSError, ValueError):
             raise ProcessEnded from None
+        self.answered = True
         found, self.resident = pickle.loads(reply)  # noqa: S301 - our own code wrote it
         if isinstance(found, Feed):
             return found
         raise ParseError(url, str(found))
 
     def kill(self) -> None:
-        """End it, whatever it does."""
-        with suppress(ProcessLookupError):
-            self._process.kill()
+        """End it, whatever it does; a call in another thread then raises ProcessEnded."""
+        self._process.kill()
 
-    async def wait(self) -> None:
-        """Return when it has ended."""
-        await self._process.wait()
+    def close(self) -> None:
+        """End it and give back what the system holds of it. Not while a call is under way."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(OSError):
+                    pipe.close()
+
+
+def _exactly(source: IO[bytes], size: int) -> bytes:
+    data = source.read(size)
+    if len(data) < size:
+        raise ProcessEnded
+    return data
 
 
 def _framed(data: bytes) -> tuple[bytes, bytes]:
@@ -104,7 +109,8 @@ def _framed(data: bytes) -> tuple[bytes, bytes]:
 def serve(source: BinaryIO, sink: BinaryIO) -> None:
     """Parse documents until the parent closes the pipe."""
     while len(head := source.read(_LENGTH.size)) == _LENGTH.size:
-        body, url, content_type = pickle.loads(source.read(_LENGTH.unpack(head)[0]))  # noqa: S301 - the parent wrote it
+        url, content_type, size = pickle.loads(source.read(_LENGTH.unpack(head)[0]))  # noqa: S301 - the parent wrote it
+        body = source.read(size)
         reply: Feed | str
         try:
             reply = parse(body, url, content_type)

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import structlog
 
@@ -29,7 +30,8 @@ LARGE = 256 * 1024
 MANY_TAGS = 4000
 SECONDS = 20.0
 _IDLE_SECONDS = 60.0
-_RETIRE = 160 * 1024 * 1024
+_RETIRE = 88 * 1024 * 1024
+"""A process that holds more bytes than this after a document is ended: it began with some fifty megabytes."""
 
 
 def is_heavy(body: bytes) -> bool:
@@ -50,14 +52,21 @@ class ParsePool:
         self, threads: int = 2, *, seconds: float = SECONDS, memory: int = MEMORY, parse: Parse = parse
     ) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="parse")
+        self._heavy = ThreadPoolExecutor(threads, thread_name_prefix="parser")
         self._turn = asyncio.Semaphore(threads)
         self._heavy_turn = asyncio.Semaphore(threads)
         self._seconds = seconds
         self._memory = memory
         self._parse = parse
         self._idle: list[ParserProcess] = []
+        self._busy: set[ParserProcess] = set()
         self._timers: dict[int, asyncio.TimerHandle] = {}
         self._closed = False
+
+    @property
+    def processes(self) -> set[int]:
+        """The numbers of the processes that wait for a heavy document."""
+        return {process.pid for process in self._idle}
 
     async def parse(self, document: Fetched) -> Feed:
         """Parse a document as the feed at its final address. Raises ParseError, also when it takes too long."""
@@ -76,8 +85,13 @@ class ParsePool:
         """Let the threads and processes end; what has not begun never does."""
         self._closed = True
         self._executor.shutdown(wait=False, cancel_futures=True)
+        self._heavy.shutdown(wait=False, cancel_futures=True)
+        for timer in self._timers.values():
+            timer.cancel()
+        for process in self._busy:
+            process.kill()
         while self._idle:
-            self._end(self._idle.pop())
+            self._idle.pop().close()
 
     async def _in_thread(self, document: Fetched) -> Feed:
         loop = asyncio.get_running_loop()
@@ -88,41 +102,48 @@ class ParsePool:
             return await work
 
     async def _in_process(self, document: Fetched) -> Feed:
-        process = self._idle.pop() if self._idle else await ParserProcess.start(self._memory)
-        timer = self._timers.pop(process.pid, None)
-        if timer is not None:
+        for process in [*self._idle[-1:], None]:
+            if process is not None:
+                self._idle.remove(process)
+            with suppress(ProcessEnded):
+                return await self._ask(process, document)
+            # One that was idle may have died before, by other hands. A fresh one tells whether the document ends it.
+        log.warning("a document ended its parser", url=mask_credentials(document.url), bytes=len(document.body))
+        raise ParseError(mask_credentials(document.url), "reading it takes too much time or memory")
+
+    async def _ask(self, process: ParserProcess | None, document: Fetched) -> Feed:
+        loop = asyncio.get_running_loop()
+        if process is None:
+            process = await loop.run_in_executor(self._heavy, ParserProcess, self._memory)
+        if (timer := self._timers.pop(process.pid, None)) is not None:
             timer.cancel()
-        keep = False
+        self._busy.add(process)
+        work = loop.run_in_executor(
+            self._heavy, process.parse, document.body, document.final_url, document.content_type
+        )
         try:
             async with asyncio.timeout(self._seconds):
-                feed = await process.parse(document.body, document.final_url, document.content_type)
-            keep = process.resident < _RETIRE
-        except ParseError:
-            keep = process.resident < _RETIRE
+                return await asyncio.shield(work)
+        except (TimeoutError, asyncio.CancelledError):
+            process.kill()  # which ends the call in the thread
+            await asyncio.wait([work])
+            work.cancelled() or work.exception()
             raise
-        except ProcessEnded:
-            log.warning("a document ended its parser", url=mask_credentials(document.url), bytes=len(document.body))
-            raise ParseError(mask_credentials(document.url), "reading it takes too much time or memory") from None
         finally:
-            self._lay_by(process, keep)
-        return feed
+            self._busy.discard(process)
+            self._lay_by(process)
 
-    def _lay_by(self, process: ParserProcess, keep: bool) -> None:
+    def _lay_by(self, process: ParserProcess) -> None:
         """Keep a process for the next heavy document, for a while."""
-        if not keep or self._closed:
-            self._end(process)
+        if self._closed or not process.answered or process.resident > _RETIRE:
+            process.close()
             return
         self._idle.append(process)
         loop = asyncio.get_running_loop()
         self._timers[process.pid] = loop.call_later(_IDLE_SECONDS, self._retire, process)
 
     def _retire(self, process: ParserProcess) -> None:
+        self._timers.pop(process.pid, None)
         if process in self._idle:
             self._idle.remove(process)
-            self._end(process)
-
-    def _end(self, process: ParserProcess) -> None:
-        timer = self._timers.pop(process.pid, None)
-        if timer is not None:
-            timer.cancel()
-        process.kill()
+            process.close()

@@ -90,7 +90,7 @@ class World:
             random=lambda: 0.5,
         )
 
-    def make_worker(self, lease_seconds: float = 60.0, hosts_at_once: int = 200) -> Worker:
+    def make_worker(self, lease_seconds: float = 60.0, hosts_at_once: int = 200, tick: float = 0.05) -> Worker:
         turn = Turn(
             self.schedule,
             self.feeds,
@@ -105,7 +105,7 @@ class World:
             self.presence,
             hosts_at_once=hosts_at_once,
             lease_seconds=lease_seconds,
-            tick=0.05,
+            tick=tick,
             clock=self.clock,
         )
 

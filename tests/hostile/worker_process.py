@@ -1,0 +1,75 @@
+"""A real worker in a process of its own, so that its memory can be measured: `python -m tests.hostile.worker_process`.
+
+The argument is the URL of a Redis. Only the limits are shorter than in earnest, and names lead where `Names` says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import ssl
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from ipaddress import ip_network
+from pathlib import Path
+
+from microsub.fetch import Fetcher, FetchLimits, FetchSettings
+from microsub.pipeline.parsing import ParsePool
+from microsub.store.connect import connect
+from tests.support.polling import world
+
+CERTIFICATES = Path(__file__).parent / "certificates"
+LIMITS = FetchLimits(total=1.2, idle=0.6)
+PARSE_SECONDS = 4.0
+
+
+class Names:
+    """The name service: everything is at 127.0.0.1, the one address that is allowed, but for what lies."""
+
+    def __init__(self) -> None:
+        self._asked: Counter[str] = Counter()
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        self._asked[host] += 1
+        if host.endswith("private.test"):
+            return ["10.0.0.1"]
+        if host.endswith("mapped.test"):
+            return ["::ffff:192.168.0.1"]
+        if host.endswith("rebind.test"):
+            return ["127.0.0.1" if self._asked[host] % 2 else "169.254.169.254"]
+        if host.endswith("nowhere.test"):
+            raise OSError("no such name")
+        if host.endswith("silent.test"):
+            await asyncio.Event().wait()
+        if host.endswith("junk.test"):
+            return ["localhost", "", "999.1.1.1"]
+        if host.endswith("crowd.test"):
+            return [f"10.0.{number >> 8}.{number & 255}" for number in range(20_000)]
+        return ["127.0.0.1"]
+
+
+def trust() -> ssl.SSLContext:
+    """What a browser trusts, as far as this test goes: two certificates, one of which has expired."""
+    context = ssl.create_default_context(cafile=str(CERTIFICATES / "trusted.pem"))
+    context.load_verify_locations(str(CERTIFICATES / "expired.pem"))
+    return context
+
+
+async def main(url: str) -> None:
+    """Poll until SIGTERM."""
+    redis = await connect(url)
+    async with world(redis, limits=LIMITS) as it:
+        allowed = (ip_network("127.0.0.1/32"),)
+        it.fetcher = Fetcher(
+            FetchSettings(allow_private_networks=allowed, limits=LIMITS), resolver=Names(), ssl_context=trust()
+        )
+        it.parser = ParsePool(seconds=PARSE_SECONDS)
+        worker = it.make_worker(hosts_at_once=250, tick=0.01)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+        await worker.run(grace=0.1)
+    await redis.aclose()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1]))
