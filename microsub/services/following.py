@@ -111,8 +111,11 @@ class Following:
 
         A feed that isn't followed there is no error.
         """
-        subscription = _named(await self._channels.subscriptions(user, uid), url)
-        feed_id = subscription.feed if subscription else await self._feeds.find(url)
+        while subscription := _named(await self._channels.subscriptions(user, uid), url):
+            if await self._leave(user, uid, subscription.feed, now):
+                return
+            # It has become another feed's subscription in this moment, or somebody else has ended it: look again.
+        feed_id = await self._feeds.find(url)
         if feed_id is not None:
             await self._leave(user, uid, feed_id, now)
 
@@ -140,10 +143,12 @@ class Following:
         record = await self._feeds.get(held.feed) or await self._feeds.ensure(held.url, now)
         return await self._one(user, target, record)
 
-    async def _leave(self, user: str, uid: str, feed_id: str, now: float) -> None:
-        await self._channels.unfollow(user, uid, feed_id)
+    async def _leave(self, user: str, uid: str, feed_id: str, now: float) -> bool:
+        """Whether there was a subscription to end; the rest is done in any case."""
+        ended = await self._channels.unfollow(user, uid, feed_id)
         await self._timelines.unfollow(user, uid, feed_id, now)
         await unsubscribe(self._channels, self._feeds, user, uid, feed_id)
+        return ended
 
     async def _fill(self, user: str, uid: str, feed_id: str, ids: Sequence[str], now: float) -> None:
         items = await self._items.timeline_items(ids)
