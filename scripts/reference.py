@@ -105,7 +105,13 @@ def keys_page() -> str:
 
 def metrics_page() -> str:
     """Every metric that /metrics can show."""
-    lines = [MADE, "# Metrics\n", "`GET /metrics` answers in the Prometheus text format.\n"]
+    lines = [
+        MADE,
+        "# Metrics\n",
+        "`GET /metrics` answers in the Prometheus text format. Where several processes run on one machine, set",
+        "`PROMETHEUS_MULTIPROC_DIR` to the same empty folder for all of them: then each web process answers for all,",
+        "workers included. Empty the folder before a restart.\n",
+    ]
     lines += ["| metric | kind | labels | what it counts |", "|---|---|---|---|"]
     for metric in vars(metrics).values():
         if not isinstance(metric, MetricWrapperBase):
