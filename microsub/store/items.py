@@ -26,7 +26,7 @@ _CLAIM = load("item_claim")
 _UPDATE = load("item_update")
 
 _KNOWN = ("hash", "score", "author", "Published", "twin", "twin_at")
-_TIMELINE = ("feed", "score", "author", "twin")
+_TIMELINE = ("feed", "score", "author", "twin", "link")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +90,17 @@ class _Known:
     twin_at: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A feed as its posts' timelines see it: its host, and the normalised URLs by which it can be muted or blocked.
+
+    Those are its own and that of its home page.
+    """
+
+    host: str
+    urls: tuple[str, ...]
+
+
 class Items:
     """The post store."""
 
@@ -120,7 +131,11 @@ class Items:
         await self._prolong_twins(feed, [(known[guid], by_guid[guid]) for guid in listed if guid in known], now)
         of = await twins.look_up(
             self._redis,
-            {item.id: by_guid[guid].twin or "" for guid, item in (new | updated).items() if by_guid[guid].twin},
+            twins.by_identity(
+                (by_guid[guid].twin or "", _copy(feed, item.id, by_guid[guid]))
+                for guid, item in (new | updated).items()
+                if by_guid[guid].twin
+            ),
         )
         return Stored(
             tuple(replace(item, twins=of.get(item.id, ())) for item in new.values()),
@@ -238,10 +253,15 @@ class Items:
         rows = dict(zip(ids, await self.fields(ids, _TIMELINE), strict=True))
         found = {item_id: _texts(row) for item_id, row in rows.items() if row[1] is not None}
         sources = await self._sources(feed for feed, *_ in found.values())
-        copies = await twins.look_up(self._redis, {item_id: twin for item_id, (*_, twin) in found.items() if twin})
+        asking = (
+            (twin, twins.Copy(item_id, feed, sources[feed].host, host_of(link)))
+            for item_id, (feed, _, _, twin, link) in found.items()
+            if twin
+        )
+        copies = await twins.look_up(self._redis, twins.by_identity(asking))
         return [
-            TimelineItem(item_id, score, author, sources[feed], copies.get(item_id, ()))
-            for item_id, (feed, score, author, _) in found.items()
+            TimelineItem(item_id, score, author, sources[feed].urls, copies.get(item_id, ()))
+            for item_id, (feed, score, author, *_) in found.items()
         ]
 
     async def newest(self, feed_id: str, limit: int) -> list[str]:
@@ -281,13 +301,13 @@ class Items:
         """Some fields of some items, row by row. One round trip."""
         return await self._redis.pipeline([("HMGET", keys.item(item_id), *names) for item_id in ids])
 
-    async def _sources(self, feed_ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """The normalised URLs by which feeds can be muted or blocked: their own, and that of their home page."""
+    async def _sources(self, feed_ids: Iterable[str]) -> dict[str, _Source]:
+        """Where posts of these feeds come from."""
         ids = list(dict.fromkeys(feed_ids))
         rows = await self._redis.pipeline([("HMGET", keys.feed(feed_id), "url", "home") for feed_id in ids])
         return {
-            feed_id: tuple(dict.fromkeys(normalise_profile(url) for url in _texts(row) if url))
-            for feed_id, row in zip(ids, rows, strict=True)
+            feed_id: _Source(host_of(url), tuple(dict.fromkeys(normalise_profile(u) for u in (url, home) if u)))
+            for feed_id, (url, home) in zip(ids, map(_texts, rows), strict=True)
         }
 
 

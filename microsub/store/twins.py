@@ -4,10 +4,14 @@ Two items are twins when their guid and link agree (that is their common identit
 one host, or one of the feeds by the host that the link leads to. The latter's copy wins, since it is the author's;
 on one host the copy that was stored first wins. Any other feed that claims the same guid and link changes nothing: it
 could be anyone.
+
+Thousands of feeds may claim one post, and each of them asks for all the others. So only `MOST` copies are kept: first
+those of the link's host, then the oldest of every host. A copy that isn't kept still finds those.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,6 +21,9 @@ from microsub.store.port import Command, Redis
 
 LIFETIME = 400 * 86400
 """Seconds that copies are known of each other after the last of them was written or seen in its feed."""
+
+MOST = 64
+"""Copies of one post that are remembered; half of them are for the host that the post's link leads to."""
 
 REFRESH = 30 * 86400
 """Seconds after which a post that its feed still lists has that prolonged."""
@@ -42,20 +49,38 @@ class Copy:
         return cls(item, feed, host, link_host)
 
 
-def twins_of(item_id: str, copies: Iterable[Copy]) -> tuple[Twin, ...]:
-    """The twins of one item among all copies that share its guid and link, the oldest first."""
-    known = list(copies)
-    mine = next((copy for copy in known if copy.item == item_id), None)
-    if mine is None:
-        return ()
+def twins_of(mine: Copy, copies: Iterable[Copy]) -> tuple[Twin, ...]:
+    """The twins of one copy among those that share its guid and link, the oldest first."""
     found = []
-    for other in sorted(known, key=lambda copy: int(copy.item)):
+    for other in sorted(copies, key=_age):
         if other.feed == mine.feed:
             continue
         wins = _other_wins(mine, other)
         if wins is not None:
             found.append(Twin(other.item, other.feed, wins))
     return tuple(found)
+
+
+def surplus(copies: Sequence[Copy], most: int = MOST) -> list[Copy]:
+    """Those of the copies that are too many, the least useful ones."""
+    if len(copies) <= most:
+        return []
+    ranks: Counter[str] = Counter()
+    own: list[tuple[int, Copy]] = []
+    others: list[tuple[int, Copy]] = []
+    for copy in sorted(copies, key=_age):
+        (own if copy.host == copy.link_host else others).append((ranks[copy.host], copy))
+        ranks[copy.host] += 1
+    others.sort(key=lambda pair: (pair[0], -_age(pair[1])))  # the host's first copy, from the newest hosts
+    room = max(most // 2, most - len(others))
+    kept = [copy for _, copy in own[:room]]
+    kept += [copy for _, copy in others[: most - len(kept)]]
+    keep = set(kept)
+    return [copy for copy in copies if copy not in keep]
+
+
+def _age(copy: Copy) -> int:
+    return int(copy.item)
 
 
 def _other_wins(mine: Copy, other: Copy) -> bool | None:
@@ -77,11 +102,29 @@ def register(identity: str, copy: Copy) -> list[Command]:
     return [("SADD", key, copy.member()), ("EXPIRE", key, LIFETIME)]
 
 
-async def look_up(redis: Redis, identities: Mapping[str, str]) -> dict[str, tuple[Twin, ...]]:
-    """The twins of items (id → identity), by id. One round trip."""
-    wanted: Sequence[str] = list(dict.fromkeys(identities.values()))
+async def look_up(redis: Redis, wanted: Mapping[str, Sequence[Copy]]) -> dict[str, tuple[Twin, ...]]:
+    """The twins of copies, each with its identity (identity → copies), by item id.
+
+    One round trip, and one more where there are more copies than are to be remembered: those are forgotten.
+    """
     replies = await redis.pipeline([("SMEMBERS", keys.twins(identity)) for identity in wanted])
-    copies = {
-        identity: [Copy.read(member) for member in reply] for identity, reply in zip(wanted, replies, strict=True)
-    }
-    return {item_id: twins_of(item_id, copies[identity]) for item_id, identity in identities.items()}
+    found: dict[str, tuple[Twin, ...]] = {}
+    forget: list[Command] = []
+    for (identity, asking), reply in zip(wanted.items(), replies, strict=True):
+        copies = [Copy.read(member) for member in reply]
+        if many := surplus(copies):
+            forget.append(("SREM", keys.twins(identity), *(copy.member() for copy in many)))
+            gone = set(many)
+            copies = [copy for copy in copies if copy not in gone]
+        found |= {mine.item: twins_of(mine, copies) for mine in asking}
+    if forget:
+        await redis.pipeline(forget)
+    return found
+
+
+def by_identity(pairs: Iterable[tuple[str, Copy]]) -> dict[str, list[Copy]]:
+    """What `look_up` takes, from identities and copies."""
+    wanted: dict[str, list[Copy]] = {}
+    for identity, copy in pairs:
+        wanted.setdefault(identity, []).append(copy)
+    return wanted

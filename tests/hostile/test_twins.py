@@ -1,0 +1,65 @@
+"""One post that thousands of feeds claim to have: no feed has to look at all the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from microsub.model.jf2 import Entry
+from microsub.model.reader import Twin
+from microsub.store import keys
+from microsub.store.feeds import FeedRecord, Feeds
+from microsub.store.items import Items, ItemToStore, StoredItem
+from microsub.store.port import Redis
+from microsub.store.twins import MOST, Copy, surplus, twins_of
+
+NOW = 1_700_000_000.0
+POST = ItemToStore(
+    guid="one",
+    entry=Entry(guid="one", url="https://blog.test/1", name="One", published=datetime.fromtimestamp(NOW, UTC)),
+    hash="h",
+    score=NOW,
+    link="https://blog.test/1",
+    twin="claimed",
+)
+
+
+async def stored(redis: Redis, url: str) -> tuple[FeedRecord, StoredItem]:
+    feed = await Feeds(redis).ensure(url, NOW)
+    return feed, (await Items(redis).store(feed, [POST], NOW)).new[0]
+
+
+async def test_a_crowd_of_copies_is_bounded(real_redis: Redis) -> None:
+    """Five hundred feeds later the author's own copy is still found, by all, and nobody is told of more than `MOST`."""
+    own, first = await stored(real_redis, "https://blog.test/feed")
+    for number in range(500):
+        _, item = await stored(real_redis, f"https://planet{number}.test/feed")
+        assert item.twins == (Twin(first.id, own.id, True),)
+        assert await real_redis.command("SCARD", keys.twins("claimed")) <= MOST
+    (again,) = await Items(real_redis).timeline_items([first.id])
+    assert MOST // 2 < len(again.twins) < MOST
+
+
+async def test_a_copy_that_is_not_remembered_finds_its_twins(real_redis: Redis) -> None:
+    """On one host the first copy wins, and the thousandth still finds it."""
+    feed, first = await stored(real_redis, "https://host.test/feed")
+    for number in range(150):
+        _, item = await stored(real_redis, f"https://host.test/feed{number}")
+        assert Twin(first.id, feed.id, True) in item.twins
+        assert len(item.twins) < MOST + 1
+    members = await real_redis.command("SMEMBERS", keys.twins("claimed"))
+    assert item.id not in {Copy.read(member).item for member in members}
+
+
+def test_what_is_forgotten_is_what_is_least_useful() -> None:
+    """Copies of the link's own host stay, then the first of every host; what a stranger adds can't push them out."""
+    own = [Copy(str(n), f"f{n}", "blog.test", "blog.test") for n in range(3)]
+    pair = [Copy(str(n), f"f{n}", "planet.test", "blog.test") for n in (3, 4)]
+    crowd = [Copy(str(n), f"f{n}", "evil.test", "blog.test") for n in range(5, 1000)]
+    many = surplus([*crowd, *pair, *own])
+    kept = {*own, *pair, *crowd} - {*many}
+    assert len(kept) == MOST
+    assert {*own, *pair, crowd[0]} <= kept
+    assert surplus([*own, *pair]) == []
+    stranger = replace(crowd[0], item="2000", feed="x", host="another.test")
+    assert {twin.feed for twin in twins_of(stranger, kept)} == {"f0", "f1", "f2"}
