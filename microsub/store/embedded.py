@@ -84,9 +84,10 @@ class EmbeddedRedis:
             if not _try_lock(users) or not folder.is_running():
                 # Others are attached, or somebody started that server by hand: not ours to stop.
                 return False
-            _terminate(self.pid)
-            _wait(lambda: not folder.is_running(), STOP_TIMEOUT, f"redis-server (pid {self.pid}) does not stop")
-            if (child := _children.pop(self.pid, None)) is not None:
+            pid = _pid(folder) or self.pid
+            _terminate(pid)
+            _wait(lambda: not folder.is_running(), STOP_TIMEOUT, f"redis-server (pid {pid}) does not stop")
+            if (child := _children.pop(pid, None)) is not None:
                 child.wait()
             _remove_socket(folder.record(), folder.path)
             return True
@@ -233,6 +234,15 @@ def _running(folder: _Folder) -> Record | None:
     raise StoreUnavailable(
         f"a redis-server (pid {pid}) runs on {folder.path} but does not answer on its socket; stop it with: kill {pid}"
     )
+
+
+def _pid(folder: _Folder) -> int | None:
+    """The process that serves the folder now: another one than at first where the server was killed and replaced."""
+    record = folder.record()
+    for address in {str(folder.path / "redis.sock"), *([record.socket] if record else [])}:
+        if (answer := _answer(address, folder.path)) is not None:
+            return answer.pid
+    return record.pid if record else None
 
 
 def _terminate(pid: int) -> None:

@@ -169,6 +169,23 @@ def test_a_killed_server_is_replaced(data_dir):
     assert second.stop()
 
 
+def test_whoever_was_there_before_stops_the_server_that_replaced_theirs(data_dir, monkeypatch):
+    """Not the process that has the old one's number by now."""
+    monkeypatch.setattr(embedded, "STOP_TIMEOUT", 5)
+    first = start_embedded(data_dir)
+    embedded._children[first.pid].kill()
+    embedded._children.pop(first.pid).wait()
+    second = start_embedded(data_dir)
+    assert second.pid != first.pid
+    assert not second.stop()
+    ended = []
+    terminate = embedded._terminate
+    monkeypatch.setattr(embedded, "_terminate", lambda pid: (ended.append(pid), terminate(pid)))
+    assert first.stop()
+    assert ended == [second.pid]
+    assert not embedded._Folder(data_dir).is_running()
+
+
 async def test_clients_reconnect_to_a_replaced_server(data_dir):
     """The URL stays the same, so whoever was connected only has to call again."""
     first = start_embedded(data_dir)
