@@ -14,7 +14,7 @@ from microsub.api.call import Action, Call, Reply, Table
 from microsub.api.params import missing
 from microsub.errors import NotImplementedHere
 from microsub.formats.discovery import FeedLink
-from microsub.formats.identity import mask_credentials
+from microsub.formats.identity import canonical_feed_url, mask_credentials
 from microsub.services.following import FollowedFeed
 
 
@@ -64,7 +64,9 @@ async def preview(call: Call) -> Reply:
 
 
 def feed_to_wire(followed: FollowedFeed) -> dict[str, Any]:
-    """A followed feed as clients read it. Credentials in its URL are masked."""
+    """A followed feed as clients read it: `url` as it was given, and `_feed_url` where the feed itself lives elsewhere,
+    because a page was given or the feed has moved. Credentials are masked.
+    """
     record = followed.record
     url = mask_credentials(followed.subscription.url)
     wire: dict[str, Any] = {
@@ -73,6 +75,8 @@ def feed_to_wire(followed: FollowedFeed) -> dict[str, Any]:
         "name": followed.subscription.name or record.title or url,
         "_id": record.id,
     }
+    if canonical_feed_url(record.url) != canonical_feed_url(followed.subscription.url):
+        wire["_feed_url"] = mask_credentials(record.url)
     if record.photo:
         wire["photo"] = record.photo
     wire.update(_health(followed))

@@ -91,13 +91,19 @@ class _Editor:
 
     def feeds(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
         there = {self.same_feed(feed.url): feed for feed in now.feeds}
+        # Several entries may mean one feed: a page, and the feed that it names. They stay, under any of their names.
+        names: dict[str, set[str | None]] = {}
+        for declared in file.feeds:
+            names.setdefault(self.same_feed(declared.url), set()).add(declared.name)
         entries = []
         for entry, declared in zip(raw.get("feeds", ()), file.feeds, strict=True):
-            feed = there.pop(self.same_feed(declared.url), None)
-            if feed is not None:
-                entries.append(_named(entry, declared, feed))
+            key = self.same_feed(declared.url)
+            if key in there:
+                entries.append(entry if there[key].name in names[key] else _named(entry, declared, there[key]))
         entries += [
-            _escaped({"url": feed.url, "name": feed.name} if feed.name else feed.url) for feed in there.values()
+            _escaped({"url": feed.url, "name": feed.name} if feed.name else feed.url)
+            for key, feed in there.items()
+            if key not in names
         ]
         if entries != raw.get("feeds", []):
             raw["feeds"] = entries

@@ -6,7 +6,7 @@ The stores and services that are needed are named as protocols, with the methods
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from microsub.config.backend import ChannelConfig, FeedConfig, InstanceSettings, Limits, UserConfig
@@ -73,6 +73,7 @@ class FeedsPort(Protocol):
     """What is needed of `store.feeds.Feeds`."""
 
     async def unsubscribe(self, feed_id: str, user: str, uid: str) -> None: ...  # noqa: D102
+    async def find_many(self, urls: Iterable[str]) -> Mapping[str, str]: ...  # noqa: D102
 
 
 class RulesPort(Protocol):
@@ -179,6 +180,15 @@ class Applier:
         muted, blocked = await asyncio.gather(self._rules.muted(user, uid), self._rules.blocked(user, uid))
         return tuple(sorted(muted)), tuple(sorted(blocked))
 
+    async def same_feed(self, *users: Iterable[UserConfig]) -> Callable[[str], str]:
+        """The comparison form of the feeds' URLs in those users' channels: all that lead to one feed are equal.
+
+        So a file may name a page while its feed is followed, or a feed's former address.
+        """
+        urls = (feed.url for part in users for user in part for channel in user.channels for feed in channel.feeds)
+        known = await self._feeds.find_many(urls)
+        return lambda url: f"feed {known[url]}" if url in known else canonical_feed_url(url)
+
     # --- what is to be done
 
     async def apply(self, change: Change, now: float) -> None:
@@ -252,9 +262,10 @@ class Applier:
             return
         if isinstance(change, FeedAdded):
             await self._following.follow(user, uid, url, now, change.name)
-        canonical = canonical_feed_url(url)
+        canonical, feed = canonical_feed_url(url), (await self._feeds.find_many([url])).get(url)
         for subscription in await self._channels.subscriptions(user, uid):
-            if canonical_feed_url(subscription.url) == canonical and subscription.name != change.name:
+            meant = subscription.feed == feed or canonical_feed_url(subscription.url) == canonical
+            if meant and subscription.name != change.name:
                 await self._channels.update_subscription(user, uid, subscription.feed, name=change.name or "")
 
     async def _apply_rule(self, change: RuleAdded | RuleRemoved, now: float) -> None:

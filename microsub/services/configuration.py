@@ -28,7 +28,7 @@ from microsub.config.jsontext import rewrite
 from microsub.config.merge import Merge, merge
 from microsub.config.writeback import edited
 from microsub.errors import ConfigError, RequestError, StoreError
-from microsub.formats.identity import canonical_feed_url, normalise_profile
+from microsub.formats.identity import normalise_profile
 from microsub.services.applying import Applier
 from microsub.services.backend_file import BackendFile, FileState
 from microsub.store.applied import AppliedFile
@@ -226,14 +226,9 @@ class Configuration:
     async def _merge(self, base: Backend, file: Backend, edited_at: float) -> Merge:
         names = {*base.users, *file.users}
         edits = {name for name in names if base.users.get(name) != file.users.get(name)}
-        return merge(
-            base,
-            file,
-            await self._applier.current(edits),
-            edited_at=edited_at,
-            same_feed=canonical_feed_url,
-            same_profile=normalise_profile,
-        )
+        current = await self._applier.current(edits)
+        same_feed = await self._applier.same_feed(base.users.values(), file.users.values(), current.users.values())
+        return merge(base, file, current, edited_at=edited_at, same_feed=same_feed, same_profile=normalise_profile)
 
     async def _carry_out(self, merged: Merge) -> None:
         for conflict in merged.conflicts:
@@ -277,7 +272,8 @@ class Configuration:
         if last is None or last.digest != state.digest or last.backend != document.backend:
             return False
         current = await self._applier.current()
-        raw = edited(document, current, same_feed=canonical_feed_url, same_profile=normalise_profile)
+        same_feed = await self._applier.same_feed(document.backend.users.values(), current.users.values())
+        raw = edited(document, current, same_feed=same_feed, same_profile=normalise_profile)
         if raw is None:
             return False
         body = rewrite(document.source, raw).encode()

@@ -191,6 +191,26 @@ async def test_credentials_are_masked_and_still_work(alice: Reader, server: Inst
     assert (await alice.get(action="follow", channel="later"))["items"] == []
 
 
+async def test_a_page_and_its_feed_are_one(alice: Reader, bob: Reader, server: Instance) -> None:
+    """The list shows the address that was given, and the feed's; each of them names the subscription."""
+    page = "https://blog.example/"
+    followed = await alice.post(action="follow", channel="home", url=page)
+    assert "_feed_url" not in followed
+    await server.feeds.rename(followed["_id"], FEED)
+    await server.publish(FEED, *posts("a"))
+    (item,) = (await alice.get(action="follow", channel="home"))["items"]
+    assert (item["url"], item["_feed_url"], item["name"]) == (page, FEED, "A blog")
+    assert await bob.post(action="follow", channel="home", url=FEED) == {
+        name: value for name, value in item.items() if name != "_feed_url"
+    } | {"url": FEED}
+    assert (await alice.post(action="follow", channel="home", url=FEED))["url"] == page
+    await alice.post(action="follow", method="update", channel="later", url=FEED)
+    await alice.post(action="unfollow", channel="later", url=FEED)
+    await bob.post(action="unfollow", channel="home", url=page)
+    for reader in (alice, bob):
+        assert (await reader.get(action="follow", channel="global"))["items"] == []
+
+
 async def test_the_list_of_global_is_everything_once(alice: Reader) -> None:
     """A feed in two channels is one feed."""
     for uid in ("home", "later"):
