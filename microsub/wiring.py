@@ -10,11 +10,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import structlog
 from starlette.types import ASGIApp
 
 from microsub.app import create_app
+from microsub.cache import CachingFetcher, DirectoryMapping, FeedCache
 from microsub.config.settings import Settings, mask_password
 from microsub.errors import NotFound
 from microsub.fetch import Fetcher, FetchSettings
@@ -46,6 +48,7 @@ from microsub.store.applied import Applied
 from microsub.store.channels import Channels
 from microsub.store.connect import connect
 from microsub.store.embedded import start_embedded
+from microsub.store.feedcopies import FeedCopies
 from microsub.store.feeds import Feeds
 from microsub.store.itemcache import ItemCache
 from microsub.store.items import Items
@@ -181,11 +184,31 @@ async def open_fetcher(settings: Settings) -> AsyncIterator[Fetcher]:
         await fetcher.aclose()
 
 
+COPIES_KEPT = 3600.0
+"""Seconds for which the server keeps a copy of a document beyond its last check: Redis is memory, and what followed
+feeds say is in the items. A search, a preview, a follow and its first poll come within minutes.
+"""
+
+
+@contextlib.asynccontextmanager
+async def open_caching_fetcher(settings: Settings, stores: Stores) -> AsyncIterator[CachingFetcher]:
+    """The door to the web with copies in Redis behind it, which all processes share."""
+    async with open_fetcher(settings) as fetcher:
+        yield CachingFetcher(FeedCopies(stores.redis), fetcher, keep=COPIES_KEPT)
+
+
+@contextlib.asynccontextmanager
+async def open_feed_cache(settings: Settings, folder: Path) -> AsyncIterator[FeedCache]:
+    """The feed cache on a folder, for use without a server."""
+    async with open_fetcher(settings) as fetcher, FeedCache(DirectoryMapping(folder), fetcher=fetcher) as cache:
+        yield cache
+
+
 @contextlib.asynccontextmanager
 async def open_worker(settings: Settings, stores: Stores) -> AsyncIterator[Worker]:
     """A worker that hasn't begun yet."""
     await stores.in_force.instance()  # so that the very first poll is planned with the settings, not the defaults
-    async with open_fetcher(settings) as fetcher:
+    async with open_caching_fetcher(settings, stores) as fetcher:
         parser = ParsePool()
         fan_out = FanOut(stores.feeds, stores.timelines, _TimelineLimits(stores))
         poller = Poller(
@@ -265,14 +288,14 @@ async def open_app(settings: Settings, stores: Stores, config: Configuration) ->
     """The ASGI application with its cache of items."""
     tracker = Tracker(stores.url, keys.ITEM_PREFIX)
     cache = ItemCache(stores.items, tracker, max_bytes=settings.item_cache_mb * 1024 * 1024)
-    async with open_fetcher(settings) as fetcher:
+    async with open_caching_fetcher(settings, stores) as fetcher:
         try:
             yield create_app(_services(stores, cache, fetcher, config), base_url=settings.base_url)
         finally:
             await cache.aclose()
 
 
-def _services(stores: Stores, cache: ItemCache, fetcher: Fetcher, config: Configuration) -> Services:
+def _services(stores: Stores, cache: ItemCache, fetcher: CachingFetcher, config: Configuration) -> Services:
     directory = Directory(stores.feeds, stores.in_force.instance_now)
     return Services(
         accounts=stores.accounts,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
+import os
 import sys
 import time
 from pathlib import Path
@@ -11,73 +11,114 @@ import click
 import orjson
 
 from microsub import wiring
+from microsub.cache import CachedFeed
 from microsub.cli.options import FAILED, FETCH_FLAGS, STORE_FLAGS, WORK_FLAGS, fail, print_json, run, settings_flags
 from microsub.config.settings import Settings
-from microsub.errors import MicrosubError, ParseError
-from microsub.fetch import Fetched, Fetcher, FetchFailed, FetchRequest
+from microsub.errors import FetchError, MicrosubError, ParseError
+from microsub.fetch import Fetched, FetchFailed, FetchRequest
+from microsub.formats.identity import mask_credentials
 from microsub.formats.parse import parse as parse_feed
 from microsub.formats.wire import feed_to_wire
-from microsub.model.jf2 import Feed
 from microsub.pipeline.on_demand import PollReport
 from microsub.services.retention import RetentionReport
 
 
 @click.command()
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
+@click.option("--force", is_flag=True, help="Ask the publishers even where the copies are young.")
+@click.option("--offline", is_flag=True, help="Ask nobody; show the copies that there are.")
+@click.option(
+    "--ttl", type=click.FloatRange(0), default=300, show_default=True, help="Seconds for which a copy will do."
+)
+@click.option(
+    "--cache",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="The folder of the copies.  [default: microsub/feeds in $XDG_DATA_HOME or ~/.local/share]",
+)
 @click.option("--titles", default=5, show_default=True, help="How many titles to print per feed; 0 prints all.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per feed and line.")
 @settings_flags(*FETCH_FLAGS)
 @click.pass_context
-def fetch(context: click.Context, settings: Settings, urls: tuple[str, ...], titles: int, as_json: bool) -> None:
-    """Fetch feeds in parallel and print their titles as they come. Nothing is stored.
+def fetch(
+    context: click.Context,
+    settings: Settings,
+    urls: tuple[str, ...],
+    force: bool,
+    offline: bool,
+    ttl: float,
+    cache: Path | None,
+    titles: int,
+    as_json: bool,
+) -> None:
+    """Fetch feeds in parallel through the feed cache and print their titles as they come.
 
-    Exit code 1 when any feed failed.
+    Copies are kept in a folder: no publisher is asked twice within the time to live, and later with the validators of
+    the copy. The server and its Redis have no part in it.
+
+    Exit code 1 when any feed failed, also where an older copy could be shown.
 
     Example: microsub fetch https://alice.example/feed https://bob.example/
     """
+    distinct = list(dict.fromkeys(urls))
 
     async def work() -> int:
         failures = 0
-        async with wiring.open_fetcher(settings) as fetcher:
-            tasks = [asyncio.ensure_future(_fetch_one(fetcher, url)) for url in dict.fromkeys(urls)]
-            arriving = asyncio.as_completed(tasks)
-            with click.progressbar(arriving, length=len(tasks), label="fetching", file=sys.stderr) as bar:
-                for done in bar:
-                    url, outcome = await done
-                    failures += isinstance(outcome, str)
+        async with wiring.open_feed_cache(settings, cache or _copies_folder()) as feeds:
+            with click.progressbar(length=len(distinct), label="fetching", file=sys.stderr) as bar:
+                async for url, outcome in feeds.fetch_many(distinct, force, offline, ttl):
+                    failures += not isinstance(outcome, CachedFeed) or outcome.error is not None
+                    if sys.stderr.isatty():
+                        click.echo("\r\033[K", nl=False, err=True)
                     _show_fetched(url, outcome, titles, as_json)
+                    bar.update(1)
         return failures
 
     if run(work()):
         context.exit(FAILED)
 
 
-async def _fetch_one(fetcher: Fetcher, url: str) -> tuple[str, Feed | str]:
-    """The feed behind `url`, or a sentence that says why there is none."""
-    result = await fetcher.fetch(FetchRequest(url=url))
-    if isinstance(result, FetchFailed):
-        return url, f"{result.reason}: {result.detail}"
-    if not isinstance(result, Fetched):
-        return url, "not modified, though nothing was known"
-    try:
-        return url, await asyncio.to_thread(parse_feed, result.body, result.final_url, result.content_type)
-    except ParseError as error:
-        return url, error.detail
+def _copies_folder() -> Path:
+    home = os.environ.get("XDG_DATA_HOME")
+    return (Path(home) if home else Path.home() / ".local" / "share") / "microsub" / "feeds"
 
 
-def _show_fetched(url: str, outcome: Feed | str, titles: int, as_json: bool) -> None:
+def _show_fetched(url: str, outcome: CachedFeed | FetchError | ParseError, titles: int, as_json: bool) -> None:
+    error = outcome.error if isinstance(outcome, CachedFeed) else outcome
+    problem = None if error is None else _sentence(error)
     if as_json:
-        found = {"error": outcome} if isinstance(outcome, str) else feed_to_wire(outcome)
-        click.echo(orjson.dumps({"url": url, **found}).decode())
+        found: dict[str, object] = {"url": url}
+        if problem is not None:
+            found["error"] = problem
+        if isinstance(outcome, CachedFeed):
+            found |= {"source": outcome.source, "age": round(outcome.age, 3), "feed": feed_to_wire(outcome.feed)}
+        click.echo(orjson.dumps(found).decode())
         return
-    if isinstance(outcome, str):
-        click.echo(f"\n{url}\n  failed: {outcome}", err=True)
-        return
-    click.echo(f"\n{outcome.name or url}  ({outcome.format}, {len(outcome.entries)} entries)")
-    for entry in outcome.entries[: titles or None]:
+    if isinstance(outcome, CachedFeed):
+        _show_titles(outcome, titles)
+    if problem is not None:
+        click.echo(f"\n{mask_credentials(url)}\n  failed: {problem}", err=True)
+
+
+def _show_titles(found: CachedFeed, titles: int) -> None:
+    feed = found.feed
+    origin = {"network": "new", "not_modified": "not modified", "cache": f"copy, {_duration(found.age)} old"}
+    name = feed.name or mask_credentials(found.url)
+    click.echo(f"\n{name}  ({feed.format}, {len(feed.entries)} entries, {origin[found.source]})")
+    for entry in feed.entries[: titles or None]:
         text = entry.name or entry.summary or (entry.content.text if entry.content else None) or entry.url or ""
         day = entry.published.date().isoformat() if entry.published else "-" * 10
         click.echo(f"  {day}  {' '.join(text.split())[:90]}")
+
+
+def _sentence(error: FetchError | ParseError) -> str:
+    return f"{error.reason}: {error.detail}" if isinstance(error, FetchError) else error.detail
+
+
+def _duration(seconds: float) -> str:
+    for length, name in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= length:
+            return f"{seconds / length:.0f} {name}"
+    return f"{seconds:.0f} s"
 
 
 @click.command()

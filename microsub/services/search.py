@@ -1,6 +1,6 @@
 """Finding feeds by URL, domain or words, and looking at one without following it.
 
-Spec: https://indieweb.org/Microsub-spec#Search and #Preview. Nothing is written to the store here.
+Spec: https://indieweb.org/Microsub-spec#Search and #Preview. Nothing is stored here but copies of documents.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from microsub.errors import InvalidRequest, ParseError
-from microsub.fetch import PAGE_ACCEPT, Fetched, FetchFailed, FetchRequest, FetchResult
+from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult
 from microsub.formats.discovery import FeedLink, common_paths, discover
 from microsub.formats.identity import identities, mask_credentials
 from microsub.formats.parse import parse
@@ -42,7 +42,7 @@ log = structlog.get_logger(__name__)
 
 
 class Fetching(Protocol):
-    """What is needed of `fetch.Fetcher`."""
+    """What is needed: `cache.CachingFetcher`, or a plain `fetch.Fetcher`."""
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
         """GET a document; failures are values."""
@@ -103,7 +103,7 @@ class Search:
         return None
 
     async def _discover(self, url: str) -> list[FeedLink]:
-        document = await self._get(url, PAGE_ACCEPT)
+        document = await self._get(url)
         if not isinstance(document, Fetched):
             return []
         found = await _discovered(document)
@@ -115,8 +115,9 @@ class Search:
                 return [FeedLink(path, feed.format, feed.name, feed.photo, feed.description)]
         return []
 
-    async def _get(self, url: str, accept: str | None = None) -> FetchResult:
-        return await self._fetcher.fetch(FetchRequest(url, accept=accept) if accept else FetchRequest(url))
+    async def _get(self, url: str) -> FetchResult:
+        # With one `Accept` for all: what a search has fetched is what a preview and the first poll of a follow get.
+        return await self._fetcher.fetch(FetchRequest(url))
 
 
 def addresses(query: str) -> list[str]:

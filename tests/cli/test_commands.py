@@ -11,6 +11,8 @@ from click.testing import CliRunner, Result
 
 from microsub.cli import main
 from tests.support.polling import dated, rss
+from tests.support.process import installation
+from tests.support.web import Answer, publisher
 
 Run = Callable[..., Result]
 
@@ -30,6 +32,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     (tmp_path / "backend.json").write_text(json.dumps(BACKEND))
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MICROSUB_ALLOW_PRIVATE_NETWORKS", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
 
     def command(*arguments: str) -> Result:
         result = CliRunner().invoke(main, arguments)
@@ -128,6 +131,38 @@ def test_fetch_refuses_private_addresses_and_says_so(run: Run) -> None:
     assert "MICROSUB_ALLOW_PRIVATE_NETWORKS" in result.stderr
     line = json.loads(run("fetch", "--json", "http://127.0.0.1:9/feed").stdout)
     assert line["error"].startswith("blocked")
+
+
+async def test_fetch_keeps_copies(tmp_path: Path) -> None:
+    """Titles and where they come from; copies in the folder serve the next call, offline and beside an error."""
+    async with publisher() as site, installation(tmp_path, BACKEND) as installed:
+        good = [site.serve_document(f"/{n}", rss(dated(3), title=f"Harbour {n}")) for n in range(5)]
+        bad = site.serve("/bad", Answer(status=500))
+        cache = ("--cache", str(tmp_path / "copies"))
+        code, out, err = await installed.run("fetch", *cache, *good, bad, good[0])
+        assert (code, "http: the server answered 500" in err) == (1, True)
+        for n in range(5):
+            assert f"Harbour {n}  (rss, 3 entries, new)" in out
+        assert out.count("2024-01-01  Post 3") == 5
+        code, out, _ = await installed.run("fetch", *cache, "--offline", *good)
+        assert (code, out.count("entries, copy, ")) == (0, 5)
+        code, out, _ = await installed.run("fetch", *cache, *good)
+        assert (code, out.count("entries, copy, "), len(site.asked)) == (0, 5, 6)
+        code, out, _ = await installed.run("fetch", *cache, "--force", "--titles", "1", *good)
+        assert (code, out.count("entries, not modified)"), out.count("Post")) == (0, 5, 5)
+        site.serve("/0", Answer(status=503))
+        code, out, err = await installed.run("fetch", *cache, "--ttl", "0", "--json", good[0])
+        found = json.loads(out)
+        assert (code, found["source"], found["error"]) == (1, "cache", "http: the server answered 503")
+        assert (found["feed"]["name"], found["url"], found["age"] > 0) == ("Harbour 0", good[0], True)
+
+
+def test_offline_without_a_copy_is_an_error(run: Run, tmp_path: Path) -> None:
+    """Nobody is asked; by default the copies stand in the user's own folder for data."""
+    result = run("fetch", "--offline", "https://blog.example/feed")
+    assert (result.exit_code, "there is no stored copy" in result.stderr) == (1, True)
+    run("fetch", "http://127.0.0.1:9/feed")
+    assert list((tmp_path / "home" / "microsub" / "feeds").glob("*.copy"))
 
 
 def test_poll_of_a_stranger_says_that_nobody_follows_it(run: Run) -> None:

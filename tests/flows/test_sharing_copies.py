@@ -1,0 +1,252 @@
+"""Search, preview, discovery and polling share what was fetched: nobody is asked twice within the time to live."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from microsub.cache import CachingFetcher
+from microsub.config.backend import InstanceSettings
+from microsub.errors import InvalidRequest
+from microsub.fetch import Fetched, FetchFailed, FetchRequest, NotModified
+from microsub.services.directory import Directory
+from microsub.services.search import Search
+from microsub.store.feedcopies import FeedCopies
+from microsub.store.port import Redis
+from tests.support.polling import World, dated, rss, world
+from tests.support.waiting import wait_until
+from tests.support.web import Answer, Publisher, publisher
+
+HOUR = 3600.0
+
+
+@dataclass
+class Shared:
+    """A world whose poller and search go through one cache, each as a process of its own."""
+
+    it: World
+    site: Publisher
+
+    def door(self) -> CachingFetcher:
+        return CachingFetcher(FeedCopies(self.it.redis), self.it.fetcher, keep=HOUR, clock=self.it.clock)
+
+    def search(self) -> Search:
+        return Search(self.door(), Directory(self.it.feeds, InstanceSettings), self.it.feeds)
+
+    async def preview(self, url: str) -> list[str]:
+        return [item["name"] for item in await self.search().preview(url, self.it.clock())]
+
+    async def found(self, query: str) -> list[str]:
+        return [link.url for link in await self.search().feeds(query, self.it.clock())]
+
+
+@asynccontextmanager
+async def shared(redis: Redis) -> AsyncIterator[Shared]:
+    async with publisher() as site, world(redis) as it:
+        made = Shared(it, site)
+        it.poller._fetcher = made.door()
+        yield made
+
+
+async def test_from_search_to_the_first_poll_with_one_request(redis: Redis) -> None:
+    """Who searches for a feed, looks at it and follows it within minutes costs its publisher one request."""
+    async with shared(redis) as here:
+        url = here.site.serve_document("/feed", rss(dated(3)))
+        assert await here.found(url) == [url]
+        assert await here.preview(url) == ["Post 3", "Post 2", "Post 1"]
+        here.it.clock.advance(200)
+        feed = await here.it.follow(url)
+        result = await here.it.poll(feed)
+        assert (result.outcome, result.new) == ("changed", 3)
+        assert len(here.site.asked) == 1
+        record = await here.it.record(feed)
+        assert record.etag is not None
+        assert record.body_hash is not None
+        await here.it.poll(feed)
+        assert here.site.asked[1].headers["if-none-match"] == record.etag
+
+
+async def test_the_page_is_asked_once_too(redis: Redis) -> None:
+    """Searching for a site, previewing it and previewing its feed: one request for the page, one for the feed."""
+    async with shared(redis) as here:
+        feed = here.site.serve_document("/feed", rss(dated(3)))
+        page = b"<html><link rel=alternate type=application/rss+xml href=/feed><p>Hello"
+        home = here.site.serve("/", Answer(page, headers=[("Content-Type", "text/html")]))
+        for _ in range(2):
+            assert await here.found(home) == [feed]
+            assert len(await here.preview(home)) == 3
+            assert len(await here.preview(feed)) == 3
+        assert (here.site.count("/"), here.site.count("/feed")) == (1, 1)
+
+
+async def test_a_feed_that_only_its_header_names(redis: Redis) -> None:
+    """A copy keeps the `Link` header, which discovery needs."""
+    async with shared(redis) as here:
+        feed = here.site.url("/feed")
+        link = f'<{feed}>; rel="alternate"; type="application/rss+xml"'
+        home = here.site.serve("/", Answer(b"<p>Hi", headers=[("Content-Type", "text/html"), ("Link", link)]))
+        assert await here.found(home) == await here.found(home) == [feed]
+        assert len(here.site.asked) == 1
+
+
+async def test_a_poll_refreshes_what_a_preview_shows(redis: Redis) -> None:
+    """After a poll, a preview shows the new document without asking; after a poll's 304 the copy is young again."""
+    async with shared(redis) as here:
+        url = here.site.serve_document("/feed", rss(dated(1)))
+        feed = await here.it.follow(url)
+        await here.it.poll(feed)
+        assert await here.preview(url) == ["Post 1"]
+        here.site.serve_document("/feed", rss(dated(2)))
+        await here.it.poll(feed)
+        assert await here.preview(url) == ["Post 2", "Post 1"]
+        here.it.clock.advance(250)
+        assert (await here.it.poll(feed)).outcome == "not_modified"
+        here.it.clock.advance(250)
+        assert await here.preview(url) == ["Post 2", "Post 1"]
+        assert len(here.site.asked) == 3
+
+
+async def test_polls_ask_as_the_schedule_says(redis: Redis) -> None:
+    """A copy that a poll has worked through already is no news to the next: that one asks, however young the copy."""
+    async with shared(redis) as here:
+        url = here.site.serve_document("/feed", rss(dated(1)))
+        feed = await here.it.follow(url)
+        for count in (1, 2, 3):
+            await here.it.poll(feed)
+            assert len(here.site.asked) == count
+        await here.preview(url)
+        here.site.serve_document("/feed", rss(dated(2)))
+        assert (await here.it.poll(feed)).new == 1
+
+
+async def test_a_preview_since_the_last_poll_saves_one(redis: Redis) -> None:
+    """What a reader's preview has fetched is stored by the next poll, with its validators, without a request."""
+    async with shared(redis) as here:
+        url = here.site.serve_document("/feed", rss(dated(1)), etag='"1"')
+        feed = await here.it.follow(url)
+        await here.it.poll(feed)
+        here.it.clock.advance(HOUR)
+        here.site.serve_document("/feed", rss(dated(2)), etag='"2"')
+        await here.preview(url)
+        here.it.clock.advance(100)
+        assert (await here.it.poll(feed)).new == 1
+        assert (await here.it.record(feed)).etag == '"2"'
+        assert len(here.site.asked) == 2
+
+
+async def test_a_crash_between_copy_and_record_loses_nothing(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy has the new validators, the record hasn't: the next poll stores the document, from the copy or anew."""
+    async with shared(redis) as here:
+        for number, wait in enumerate((10.0, HOUR)):
+            path = f"/feed{number}"
+            url = here.site.serve_document(path, rss(dated(1)), etag='"1"')
+            feed = await here.it.follow(url, uid=f"home{number}")
+            await here.it.poll(feed)
+            here.it.clock.advance(HOUR)
+            here.site.serve_document(path, rss(dated(2)), etag='"2"')
+            with monkeypatch.context() as crash:
+                crash.setattr(here.it.poller, "_take_in", _die)
+                with pytest.raises(ZeroDivisionError):
+                    await here.it.poll(feed)
+            assert (await here.it.record(feed)).etag == '"1"'
+            here.it.clock.advance(wait)
+            assert (await here.it.poll(feed)).new == 1
+            assert (await here.it.record(feed)).etag == '"2"'
+
+
+async def _die(*_: object) -> None:
+    raise ZeroDivisionError
+
+
+async def test_a_304_refers_to_what_the_poll_knows(redis: Redis) -> None:
+    """A poll sends its record's validators, not those of a newer copy: else a 304 would hide what isn't stored."""
+    async with shared(redis) as here:
+        url = here.site.serve_document("/feed", rss(dated(1)), etag='"1"')
+        feed = await here.it.follow(url)
+        await here.it.poll(feed)
+        here.it.clock.advance(HOUR / 2)
+        here.site.serve_document("/feed", rss(dated(2)), etag='"2"')
+        await here.preview(url)
+        here.it.clock.advance(400)
+        assert (await here.it.poll(feed)).new == 1
+        assert [asked.headers.get("if-none-match") for asked in here.site.asked] == [None, '"1"', '"1"']
+
+
+async def test_errors_stay_with_the_poll(redis: Redis) -> None:
+    """A preview shows the older copy where the publisher fails; a poll says that it failed."""
+    async with shared(redis) as here:
+        url = here.site.serve_document("/feed", rss(dated(1)))
+        feed = await here.it.follow(url)
+        await here.it.poll(feed)
+        here.site.serve("/feed", Answer(status=500))
+        here.it.clock.advance(400)
+        assert await here.preview(url) == ["Post 1"]
+        assert (await here.it.poll(feed)).outcome == "http"
+        here.site.serve("/feed", Answer(b"<html>Maintenance", headers=[("Content-Type", "text/html")]))
+        assert await here.preview(url) == ["Post 1"]
+        assert (await here.it.poll(feed)).outcome == "parse"
+        here.site.serve_document("/feed", rss(dated(2)))
+        assert (await here.it.poll(feed)).new == 1
+
+
+async def test_pauses_and_farewells_hold_for_previews_too(redis: Redis) -> None:
+    """After a 429 with `Retry-After`, or a 410, neither preview nor poll asks."""
+    async with shared(redis) as here:
+        for path, answer in (
+            ("/busy", Answer(status=429, headers=[("Retry-After", "1000")])),
+            ("/gone", Answer(status=410)),
+        ):
+            url = here.site.serve(path, answer)
+            for _ in range(2):
+                with pytest.raises(InvalidRequest):
+                    await here.preview(url)
+            feed = await here.it.follow(url)
+            result = await here.it.poll(feed)
+            assert result.outcome == ("throttled" if path == "/busy" else "gone")
+            assert here.site.count(path) == 1
+        here.it.clock.advance(1001)
+        with pytest.raises(InvalidRequest):
+            await here.preview(here.site.url("/busy"))
+        assert here.site.count("/busy") == 2
+
+
+async def test_a_preview_and_a_poll_at_once(redis: Redis) -> None:
+    """One request serves both, whichever comes first."""
+    async with shared(redis) as here:
+        until = asyncio.Event()
+
+        async def held(_asked: object) -> Answer:
+            await until.wait()
+            return Answer(rss(dated(2)), headers=[("Content-Type", "application/rss+xml")])
+
+        url = here.site.serve("/feed", held)
+        feed = await here.it.follow(url)
+        work = [asyncio.ensure_future(here.preview(url)), asyncio.ensure_future(here.it.poll(feed))]
+        await wait_until(lambda: here.site.asked)
+        until.set()
+        await asyncio.gather(*work)
+        assert len(here.site.asked) == 1
+        assert len(await here.it.rows()) == 2
+
+
+async def test_what_a_poll_is_told(redis: Redis) -> None:
+    """The door's answers to a request with `since`: copies only if they are newer, 304s and failures as they are."""
+    async with shared(redis) as here:
+        door, clock = here.door(), here.it.clock
+        url = here.site.serve_document("/feed", rss(dated(1)), etag='"1"')
+        before = clock() - 1
+        first = await door.fetch(FetchRequest(url, since=0.0))
+        assert isinstance(first, Fetched)
+        copy = await door.fetch(FetchRequest(url, since=before))
+        assert isinstance(copy, Fetched)
+        assert (copy.body, copy.etag, copy.content_type) == (first.body, first.etag, first.content_type)
+        assert isinstance(await door.fetch(FetchRequest(url, '"1"', since=clock())), NotModified)
+        again = await door.fetch(FetchRequest(url, since=clock()))
+        assert isinstance(again, Fetched)
+        assert here.site.asked[-1].headers["if-none-match"] == '"1"'
+        here.site.serve("/feed", Answer(status=404))
+        assert isinstance(await door.fetch(FetchRequest(url, since=clock())), FetchFailed)
