@@ -139,6 +139,10 @@ class Following:
                 await self._move_items(user, uid, target, held.feed, now)
                 await self._leave(user, uid, held.feed, now)
         recent = await self._discovered_since(held.feed, now - _IN_FLIGHT)
+        for uid in holders:
+            # What the reader has removed from the former channel doesn't come back in the new one.
+            left = await self._timelines.left_for_good(user, uid, recent)
+            recent = [item for item in recent if item not in left]
         await self._fill(user, target, held.feed, recent, now)
         record = await self._feeds.get(held.feed) or await self._feeds.ensure(held.url, now)
         return await self._one(user, target, record)

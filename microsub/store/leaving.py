@@ -26,6 +26,8 @@ from microsub.store.timelinekeys import (
     urls,
 )
 
+_MAY_RETURN = frozenset({Reason.UNFOLLOWED, Reason.TWIN})
+
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
@@ -50,6 +52,19 @@ async def leave(redis: Redis, user: str, uid: str, ids: Sequence[str], how: Leav
         if isinstance(reply, int):
             raise await absent(redis, user, uid)
         left += split(reply)
+    return left
+
+
+async def left_for_good(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> set[str]:
+    """See `Timelines.left_for_good`."""
+    left: set[str] = set()
+    for batch in batches(ids):
+        times = await redis.command("ZMSCORE", keys.gone(user, uid), *batch)
+        left.update(
+            item
+            for item, at in zip(batch, times, strict=True)
+            if at is not None and float(at) % 1 * 16 not in _MAY_RETURN
+        )
     return left
 
 

@@ -26,7 +26,7 @@ from microsub.store.expiry import (
     stock,
     trim,
 )
-from microsub.store.leaving import Leaving, leave, move, unfollow
+from microsub.store.leaving import Leaving, leave, left_for_good, move, unfollow
 from microsub.store.lookup import ItemLookup
 from microsub.store.marks import Places, mark, mark_all, mark_before
 from microsub.store.pages import Walk, read_page, read_walk
@@ -161,6 +161,10 @@ class Timelines:
         post, that takes the place. Returns how many left. Takes nothing when the feed is followed (again).
         """
         return await unfollow(self._redis, self._items, user, uid, feed_id, now)
+
+    async def left_for_good(self, user: str, uid: str, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that have left the channel and never come back to it: removed, read long ago, evicted, …"""
+        return await left_for_good(self._redis, user, uid, ids)
 
     async def recheck(self, user: str, uid: str, item: TimelineItem, now: float) -> bool:
         """Hold an item whose author or sources have become known against the rules; returns whether it moved."""

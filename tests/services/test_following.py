@@ -98,6 +98,15 @@ async def test_a_post_that_arrives_while_a_subscription_moves_is_not_lost(server
         assert await alice.names(origin) == []
 
 
+async def test_what_was_removed_a_moment_ago_does_not_move_along(server: Instance, alice: Reader) -> None:
+    """Though it was discovered so lately that it might be on its way yet."""
+    await server.publish(FEED, *posts("b", "a"))
+    await alice.post(action="follow", channel="home", url=FEED)
+    await alice.post(action="timeline", method="remove", channel="home", entry=(await alice.ids("home"))[0])
+    await alice.post(action="follow", method="update", channel="later", url=FEED)
+    assert await alice.names("later") == ["a"]
+
+
 async def test_the_limits_of_a_channel_hold_when_it_is_filled(server: Instance, alice: Reader) -> None:
     """How many items it takes, and how many of them unread."""
 
