@@ -137,6 +137,11 @@ class FetchFailed:
     status: int | None = None
     retry_after: float | None = None
 
+    @property
+    def refused(self) -> bool:
+        """Whether there is something at the address that isn't shown to us, as sites do that only want browsers."""
+        return self.status in {401, 402, 403, 406, 429, 451}
+
 
 FetchResult = Fetched | NotModified | FetchFailed
 

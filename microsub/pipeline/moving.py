@@ -13,6 +13,7 @@ import structlog
 
 from microsub.errors import NotFound
 from microsub.formats.identity import canonical_feed_url, host_of, mask_credentials
+from microsub.services.followers import unsubscribe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,7 +76,7 @@ class Mover:
         No feed that is gone will do, nor an address at which this record was before: two pages that name each other
         would send it to and fro.
         """
-        here, passed = canonical_feed_url(page.url), page.extra.get("pages", "").split()
+        here, passed = canonical_feed_url(page.url), _pages(page)
         if len(passed) >= MOST_PAGES:
             return None
         for url in urls:
@@ -96,14 +97,16 @@ class Mover:
 
         The subscription changes first; then the owner's copies of the posts take the places of the old ones, with
         their read state, because a twin whose feed isn't followed any more hands over its place. Before all that the
-        old address: who follows it from now on needs no merging, and who did a moment ago is found by the next poll.
+        old addresses: who follows it from now on needs no merging, and who did a moment ago is found by the next poll.
         """
-        await self._feeds.lead(feed.url, owner.id)
+        for url in (feed.url, *_pages(feed)):
+            await self._feeds.lead(url, owner.id)
         for user, uid in await self._feeds.subscribers(feed.id):
             await self._feeds.subscribe(owner.id, user, uid)
             try:
                 if not await self._channels.update_subscription(user, uid, feed.id, new_feed=owner.id):
-                    await self._unfollowed(user, uid, owner.id)
+                    # It was ended meanwhile, or changed before a crash.
+                    await unsubscribe(self._channels, self._feeds, user, uid, owner.id)
             except NotFound:
                 # The list of subscribers is derived; a channel that was deleted may stand in it for a while.
                 await self._feeds.unsubscribe(owner.id, user, uid)
@@ -111,13 +114,10 @@ class Mover:
             await self._feeds.unsubscribe(feed.id, user, uid)
         await self._schedule.add(owner.id, host_of(owner.url), owner.next_poll or now)
 
-    async def _unfollowed(self, user: str, uid: str, feed_id: str) -> None:
-        """There was no subscription to change: it was ended meanwhile, or changed before a crash. Only the latter, and
-        who follows the feed at this moment, is among its subscribers in the end.
-        """
-        await self._feeds.unsubscribe(feed_id, user, uid)
-        if any(one.feed == feed_id for one in await self._channels.subscriptions(user, uid)):
-            await self._feeds.subscribe(feed_id, user, uid)
-
     async def _newest(self, feed_id: str) -> list[TimelineItem]:
         return await self._items.timeline_items(await self._items.newest(feed_id, _MOST_ITEMS))
+
+
+def _pages(feed: FeedRecord) -> list[str]:
+    """The pages through which a feed was found."""
+    return feed.extra.get("pages", "").split()

@@ -178,7 +178,9 @@ class Poller:
         match reply:
             case FetchFailed(reason="gone"):
                 return await self._settle(due, Gone(reply.detail), {}, None)
-            case FetchFailed(reason="http") if left := await self._leave_page(due, feeds_by_address(due.feed.url)):
+            case FetchFailed(refused=True, retry_after=None) if left := await self._leave_page(
+                due, feeds_by_address(due.feed.url)
+            ):
                 return left
             case FetchFailed():
                 return await self._settle(due, Failed(reply.reason, reply.detail, reply.retry_after), {}, None)

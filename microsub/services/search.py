@@ -16,7 +16,7 @@ import structlog
 
 from microsub.errors import InvalidRequest, ParseError
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult
-from microsub.formats.discovery import FeedLink, common_paths, discover
+from microsub.formats.discovery import FeedLink, better_feeds, common_paths, discover, feeds_by_address
 from microsub.formats.identity import identities, mask_credentials
 from microsub.formats.parse import parse
 from microsub.formats.wire import timestamp, to_wire
@@ -72,7 +72,8 @@ class Search:
         return [_link(feed) for feed in await self._directory.find(query, now)]
 
     async def preview(self, url: str, now: float) -> list[dict[str, Any]]:
-        """The newest items of the feed at `url`, or of the first feed that the page there names, ready for the wire.
+        """The newest items of the feed that one would follow by `url`, ready for the wire: of the feed there, or of the
+        first feed that the page there names.
 
         Raises InvalidRequest when there is none or the document can't be had.
         """
@@ -85,27 +86,26 @@ class Search:
 
     async def _preview(self, url: str, now: float) -> list[dict[str, Any]]:
         document = await self._get(url)
-        if not isinstance(document, Fetched):
+        if isinstance(document, Fetched):
+            feed = await _parsed(document)
+            if feed is None or feed.format == "h-feed":
+                feed = await self._first_of(await _instead(document)) or feed
+        elif (feed := await self._first_of(_known(url, document))) is None:
             found = document.detail if isinstance(document, FetchFailed) else "no document"
             raise InvalidRequest(f"'url' can't be read: found {found} at {mask_credentials(url)}, expected a feed")
-        feed = await _parsed(document)
-        if feed is None or not feed.entries:
-            feed = await self._first_linked(document) or feed
         if feed is None:
             raise InvalidRequest(f"'url' can't be used: found no feed at {mask_credentials(url)}, expected one")
         known = await self._feeds.find(url)
         return preview_items(feed, known or _digest(feed.url)[:16], now)
 
-    async def _first_linked(self, document: Fetched) -> Feed | None:
-        for link in (await _discovered(document))[:1]:
-            if link.url != document.final_url and isinstance(linked := await self._get(link.url), Fetched):
-                return await _parsed(linked)
-        return None
+    async def _first_of(self, links: list[FeedLink]) -> Feed | None:
+        linked = await self._get(links[0].url) if links else None
+        return await _parsed(linked) if isinstance(linked, Fetched) else None
 
     async def _discover(self, url: str) -> list[FeedLink]:
         document = await self._get(url)
         if not isinstance(document, Fetched):
-            return []
+            return _known(url, document)
         found = await _discovered(document)
         if found:
             return found
@@ -163,6 +163,16 @@ async def _discovered(document: Fetched) -> list[FeedLink]:
         return await asyncio.to_thread(discover, document.body, document.final_url, document.content_type, link_header)
     except ParseError:
         return []
+
+
+async def _instead(document: Fetched) -> list[FeedLink]:
+    link_header = document.headers.get("link")
+    return await asyncio.to_thread(better_feeds, document.body, document.final_url, document.content_type, link_header)
+
+
+def _known(url: str, reply: FetchResult) -> list[FeedLink]:
+    """The feeds of a page that its site refuses to us."""
+    return feeds_by_address(url) if isinstance(reply, FetchFailed) and reply.refused else []
 
 
 def _has_host(url: str) -> bool:

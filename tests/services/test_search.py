@@ -9,7 +9,7 @@ import pytest
 
 from microsub.config.backend import FeedConfig, InstanceSettings
 from microsub.errors import InvalidRequest
-from microsub.fetch import FetchRequest, FetchResult
+from microsub.fetch import FetchFailed, FetchRequest, FetchResult
 from microsub.services import search
 from microsub.services.search import addresses
 from microsub.store.port import Redis
@@ -155,6 +155,53 @@ async def test_preview_of_a_page_shows_its_feed(server: Instance) -> None:
     server.web.documents |= {SITE: PAGE, FEED: DOCUMENT}
     alice = await server.reader("alice")
     assert len((await alice.get(action="preview", url=SITE))["items"]) == 20
+
+
+async def test_a_preview_shows_what_a_follow_would_bring(server: Instance) -> None:
+    """The feed, though the page carries a theme's classic microformats; the page, where it has an h-feed."""
+    theme = PAGE[0].replace(b"<p>", b'<div class="hentry"><h2 class="entry-title">About</h2></div><p>')
+    notes = PAGE[0].replace(
+        b"<p>", b'<div class="h-feed"><div class="h-entry"><p class="e-content">A note</p></div></div><p>'
+    )
+    server.web.documents |= {SITE: (theme, "text/html"), f"{SITE}notes": (notes, "text/html"), FEED: DOCUMENT}
+    alice = await server.reader("alice")
+    assert len((await alice.get(action="preview", url=SITE))["items"]) == 20
+    assert len((await alice.get(action="preview", url=f"{SITE}notes"))["items"]) == 1
+
+
+async def test_named_candidates(server: Instance) -> None:
+    """Best first, each once, comments last; with type, title, photo and description."""
+    page = (
+        b"<title>Blog</title><link rel=icon href=/i.png><meta name=description content='On things'>"
+        b"<link rel=alternate type=application/rss+xml title='Blog: Comments' href=/comments/feed>"
+        b"<link rel=alternate type=application/atom+xml title=Atom href=/atom.xml>"
+        b"<link rel=alternate type=application/rss+xml title='All posts' href=http://blog.example/feed.xml>"
+        b"<link rel=alternate type=application/rss+xml href=https://blog.example/feed.xml>"
+    )
+    server.web.documents["https://blog.example"] = (page, "text/html")
+    alice = await server.reader("alice")
+    results = (await alice.get(action="search", query="blog.example"))["results"]
+    more = {"type": "feed", "photo": "https://blog.example/i.png", "description": "On things"}
+    assert results == [
+        {**more, "url": "https://blog.example/atom.xml", "name": "Blog (Atom)", "_format": "atom"},
+        {**more, "url": FEED, "name": "All posts", "_format": "rss"},
+        {**more, "url": "https://blog.example/comments/feed", "name": "Blog: Comments", "_format": "rss"},
+    ]
+
+
+async def test_a_site_that_refuses_its_pages(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its feeds are found by their well-known addresses, and shown."""
+    feed, fetch = "https://www.reddit.com/r/gardening/.rss", server.web.fetch
+    server.web.documents[feed] = DOCUMENT
+
+    async def refuse(request: FetchRequest) -> FetchResult:
+        refused = FetchFailed(request.url, "http", "the publisher answered 403", 403)
+        return await fetch(request) if request.url == feed else refused
+
+    monkeypatch.setattr(server.web, "fetch", refuse)
+    assert await found(server, "https://old.reddit.com/r/gardening") == [feed]
+    alice = await server.reader("alice")
+    assert len((await alice.get(action="preview", url="https://www.reddit.com/r/gardening/"))["items"]) == 20
 
 
 async def test_preview_clamps_dates(server: Instance) -> None:
