@@ -20,7 +20,7 @@ from structlog.contextvars import bind_contextvars, unbind_contextvars
 
 from microsub import metrics
 from microsub.api import channels, feeds, rules, timeline
-from microsub.api.body import body_pairs
+from microsub.api.body import UNCHECKED_BODY, body_pairs, read_body
 from microsub.api.call import Action, Call, FusedAction, Reply, Table, Verb
 from microsub.api.params import Params, collect, missing, shown, urlencoded
 from microsub.api.responses import METHODS, ErrorReply, error_reply, send_error, send_json, send_preflight
@@ -72,7 +72,7 @@ class MicrosubEndpoint:
         try:
             if verb not in {"GET", "POST", "HEAD"}:
                 raise MethodNotAllowed(verb, METHODS)  # noqa: TRY301 - all errors leave by one door
-            params = await _parameters(scope, receive, verb)
+            params = await self._parameters(scope, receive, verb)
             action = params.text("action") or ""
             body = _encoded(await self._run(scope, params, verb, action))
         except Exception as error:
@@ -90,6 +90,17 @@ class MicrosubEndpoint:
             if seconds > SLOW_SECONDS:
                 log.info("slow request", action=shown(action), verb=verb, status=status, seconds=round(seconds, 3))
             unbind_contextvars("request_id")
+
+    async def _parameters(self, scope: Scope, receive: Receive, verb: str) -> Params:
+        query = scope["query_string"]
+        if verb != "POST":
+            return collect(urlencoded(query))
+        body = await read_body(scope, receive)
+        if len(body.content) > UNCHECKED_BODY:
+            # Taking it apart costs as much as a hundred pages: only for those who are known without it.
+            credential = _credential(self._services.accounts, scope, collect(urlencoded(query)))
+            await self._services.accounts.verify(credential, self._services.clock())
+        return collect(urlencoded(query), await body_pairs(body))
 
     async def _run(self, scope: Scope, params: Params, verb: str, action: str) -> Reply:
         services = self._services
@@ -124,13 +135,6 @@ class MicrosubEndpoint:
         if len(path) <= len(self._path) + 1:
             return None
         return path[len(self._path) + 1 :].rstrip("/")
-
-
-async def _parameters(scope: Scope, receive: Receive, verb: str) -> Params:
-    query = scope["query_string"]
-    if verb == "POST":
-        return collect(urlencoded(query), await body_pairs(scope, receive))
-    return collect(urlencoded(query))
 
 
 def _credential(accounts: Accounts, scope: Scope, params: Params) -> Credential:

@@ -276,9 +276,9 @@ class Configuration:
         raw = edited(document, current, same_feed=same_feed, same_profile=normalise_profile)
         if raw is None:
             return False
-        body = rewrite(document.source, raw).encode()
         try:
-            new = parse(body, str(self.path), self._environ)
+            body = (await asyncio.to_thread(rewrite, document.source, raw)).encode()
+            new = await asyncio.to_thread(parse, body, str(self.path), self._environ)
             written = await asyncio.to_thread(self._file.replace, body, state.digest, self._clock())
         except OSError as error:
             self._once("unwritable", f"can't write backend.json: {(error.strerror or str(error)).lower()}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from microsub.api.body import MAX_BODY, body_pairs
+from microsub.api.body import MAX_BODY, body_pairs, read_body
 from microsub.api.params import collect
 from microsub.errors import InvalidRequest, TooLarge
 
@@ -32,7 +32,7 @@ async def read(*chunks: bytes, content_type: str | None = None, length: int | No
     async def receive() -> Any:
         return messages.pop(0)
 
-    params = collect(await body_pairs({"headers": headers}, receive))
+    params = collect(await body_pairs(await read_body({"headers": headers}, receive)))
     return {name: params.many(name) for name in ("action", "entry", "name") if params.many(name)}
 
 
@@ -99,4 +99,4 @@ async def test_a_broken_connection_is_not_a_shorter_request() -> None:
         return {"type": "http.disconnect"}
 
     with pytest.raises(InvalidRequest, match="incomplete"):
-        await body_pairs({"headers": []}, receive)
+        await read_body({"headers": []}, receive)

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from microsub.api.body import MAX_BODY
+from microsub.api.body import MAX_BODY, UNCHECKED_BODY
 from microsub.errors import StoreFull, StoreUnavailable
 from tests.support.readers import ENDPOINT, Instance, Reader, posts
 
@@ -239,6 +239,20 @@ async def test_bodies_have_a_limit(alice: Reader) -> None:
     reply = Reader.checked(response, 413)
     assert reply["error"] == "invalid_request"
     assert str(MAX_BODY) in reply["error_description"]
+
+
+async def test_a_large_body_is_taken_apart_for_good_tokens_only(alice: Reader) -> None:
+    """Its token is in the header or the query, and is checked before the body is looked at."""
+    body = b"action=channels&name=x&pad=" + b"x" * UNCHECKED_BODY
+    large = {"content": body, "headers": FORM}
+    token = alice.headers["Authorization"].removeprefix("Bearer ")
+    Reader.checked(await alice.client.post(ENDPOINT, **large), 401)
+    Reader.checked(await alice.client.post(f"{ENDPOINT}?access_token={token}x", **large), 401)
+    Reader.checked(
+        await alice.client.post(ENDPOINT, content=body + f"&access_token={token}".encode(), headers=FORM), 401
+    )
+    Reader.checked(await alice.client.post(f"{ENDPOINT}?access_token={token}", **large), 200)
+    Reader.checked(await alice.client.post(ENDPOINT, content=body, headers=FORM | alice.headers), 200)
 
 
 @pytest.mark.parametrize(
