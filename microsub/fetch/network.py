@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 import httpcore
+import structlog
 
 from microsub.fetch.addresses import Address, may_connect, parse_address
 from microsub.fetch.values import HopError, Network
@@ -25,6 +26,8 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 
 _MOST_ATTEMPTS = 4
 _EARLY_ATTEMPT_SECONDS = 3.0
+
+log = structlog.get_logger(__name__)
 
 
 class ThreadedResolver:
@@ -89,9 +92,9 @@ class Guard:
         good = [address for address in found if may_connect(address, self._allowed)]
         if not good or (all_must_pass and len(good) < len(found)):
             bad = next(address for address in found if address not in good)
-            raise HopError(
-                "blocked", f"{host} is at {bad}, which is not a public address (see MICROSUB_ALLOW_PRIVATE_NETWORKS)"
-            )
+            # The reason is shown to whoever asked for the URL, who shall not learn where names inside lead to.
+            log.info("a forbidden address was not connected to", host=host, address=str(bad))
+            raise HopError("blocked", f"{host} has no public address (see MICROSUB_ALLOW_PRIVATE_NETWORKS)")
         return good[:_MOST_ATTEMPTS]
 
     async def _look_up(self, host: str, port: int) -> list[Address]:
