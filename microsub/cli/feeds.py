@@ -16,6 +16,7 @@ from microsub.cli.options import FAILED, FETCH_FLAGS, STORE_FLAGS, WORK_FLAGS, f
 from microsub.config.settings import Settings
 from microsub.errors import FetchError, MicrosubError, ParseError
 from microsub.fetch import Fetched, FetchFailed, FetchRequest
+from microsub.formats.discovery import FeedLink, better_feeds
 from microsub.formats.identity import mask_credentials
 from microsub.formats.parse import parse as parse_feed
 from microsub.formats.wire import feed_to_wire
@@ -136,17 +137,28 @@ def parse(settings: Settings, source: str, url: str | None, content_type: str | 
     if source.startswith(("http://", "https://")):
         found = run(_download(settings, source))
         body, where, kind = found.body, found.final_url, content_type or found.content_type
+        link = found.headers.get("link")
     else:
         try:
             body = Path(source).read_bytes()
         except OSError as error:
             fail(f"{source}: {error.strerror}; expected a URL (http, https) or a readable file")
-        where, kind = url or Path(source).resolve().as_uri(), content_type
+        where, kind, link = url or Path(source).resolve().as_uri(), content_type, None
     try:
         feed = parse_feed(body, url or where, kind)
     except ParseError as error:
+        _show_named(better_feeds(body, url or where, kind, link))
         fail(str(error))
     print_json(feed_to_wire(feed))
+    if feed.format == "h-feed":
+        _show_named(better_feeds(body, url or where, kind, link))
+
+
+def _show_named(links: list[FeedLink]) -> None:
+    """What following a page would come to."""
+    if links:
+        named = ", ".join(mask_credentials(one.url) for one in links[:5])
+        click.echo(f"who follows this page follows the first of the feeds that it names: {named}", err=True)
 
 
 async def _download(settings: Settings, url: str) -> Fetched:

@@ -146,6 +146,16 @@ def _mask_parameter(pair: str) -> str:
     return f"{name}=***" if equals and value and _SECRET.match(name) else pair
 
 
+def with_credentials_of(url: str, other: str) -> str:
+    """`other` with the user and password of `url`, if it has none and is served from the same scheme, host and port."""
+    ours, theirs = _split(url), _split(other)
+    if ours is None or theirs is None or "@" not in ours.netloc or "@" in theirs.netloc:
+        return other
+    user = ours.netloc.rpartition("@")[0]
+    same = ours.scheme == theirs.scheme and _netloc(ours, ours.scheme) == f"{user}@{_netloc(theirs, theirs.scheme)}"
+    return urlunsplit(theirs._replace(netloc=f"{user}@{theirs.netloc}")) if same else other
+
+
 def has_credentials(url: str) -> bool:
     """Whether `url` carries something that `mask_credentials` would hide."""
     return mask_credentials(url) != url

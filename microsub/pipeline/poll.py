@@ -21,6 +21,7 @@ from microsub.errors import ParseError
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
 from microsub.formats.discovery import FeedLink, better_feeds, feeds_by_address
 from microsub.formats.identity import host_of, mask_credentials
+from microsub.formats.urls import with_credentials_of
 from microsub.metrics import FETCH_SECONDS, ITEMS_NEW, ITEMS_UPDATED, POLL_DELAY, POLLS
 from microsub.pipeline.fan_out import FanOut
 from microsub.pipeline.policy import poll_policy
@@ -201,8 +202,13 @@ class Poller:
             parsed = await self._parser.parse(document)
         except ParseError as error:
             parsed = error
-        if _is_page(due.feed, parsed) and (left := await self._leave_page(due, await _named_on(document))):
-            return left
+        if due.feed.last_success is None:
+            links = await _named(document, parsed)
+            # Asked for consent or a login instead of a page, we may still know where its feed is.
+            if not links and isinstance(parsed, ParseError):
+                links = feeds_by_address(due.feed.url)
+            if left := await self._leave_page(due, links):
+                return left
         if isinstance(parsed, ParseError):
             return await self._settle(due, Failed("parse", parsed.detail), {}, None)
         taken = await self._take_in(due.feed, parsed)
@@ -219,7 +225,7 @@ class Poller:
         feed, now = due.feed, self._clock()
         if self._mover is None or feed.last_success is not None or not links:
             return None
-        moved = await self._mover.from_page(feed, [link.url for link in links], now)
+        moved = await self._mover.from_page(feed, [with_credentials_of(feed.url, link.url) for link in links], now)
         if moved is None:
             return None
         POLLS.labels("moved").inc()
@@ -262,12 +268,10 @@ class Poller:
         return result
 
 
-def _is_page(feed: FeedRecord, parsed: Feed | ParseError) -> bool:
-    """Whether the first document of a feed may be a page that only names one."""
-    return feed.last_success is None and (isinstance(parsed, ParseError) or parsed.format == "h-feed")
-
-
-async def _named_on(document: Fetched) -> list[FeedLink]:
+async def _named(document: Fetched, parsed: Feed | ParseError) -> list[FeedLink]:
+    """The feeds to follow instead of a document, best first; none for a feed."""
+    if not isinstance(parsed, ParseError) and parsed.format != "h-feed":
+        return []
     return await asyncio.to_thread(
         better_feeds, document.body, document.final_url, document.content_type, document.headers.get("link")
     )

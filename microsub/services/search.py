@@ -89,7 +89,8 @@ class Search:
         if isinstance(document, Fetched):
             feed = await _parsed(document)
             if feed is None or feed.format == "h-feed":
-                feed = await self._first_of(await _instead(document)) or feed
+                links = await _instead(document) or (feeds_by_address(url) if feed is None else [])
+                feed = await self._first_of(links) or feed
         elif (feed := await self._first_of(_known(url, document))) is None:
             found = document.detail if isinstance(document, FetchFailed) else "no document"
             raise InvalidRequest(f"'url' can't be read: found {found} at {mask_credentials(url)}, expected a feed")
@@ -106,7 +107,7 @@ class Search:
         document = await self._get(url)
         if not isinstance(document, Fetched):
             return _known(url, document)
-        found = await _discovered(document)
+        found = await _discovered(document) or feeds_by_address(url)
         if found:
             return found
         for path in common_paths(document.final_url)[:MAX_PATHS]:

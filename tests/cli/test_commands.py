@@ -124,6 +124,20 @@ def test_parse_prints_jf2_of_a_file(run: Run) -> None:
     assert (noise.exit_code, "noise" in noise.stderr) == (1, True)
 
 
+def test_parse_says_what_following_a_page_comes_to(run: Run) -> None:
+    """The feeds that a page names, whether it has posts of its own or not; a page that stays followed names none."""
+    head = "<title>Blog</title><link rel=alternate type=application/rss+xml href=/feed.xml>"
+    bodies = {"": 1, "<div class=hentry><h2 class=entry-title>About</h2></div>": 0}
+    for body, code in bodies.items():
+        Path("page.html").write_text(f"<!doctype html>{head}{body}")
+        result = run("parse", "page.html", "--url", "https://blog.example/")
+        assert (result.exit_code, "https://blog.example/feed.xml" in result.stderr) == (code, True)
+    Path("page.html").write_text(
+        f"{head}<div class=h-feed><div class=h-entry><p class=e-content>A note</p></div></div>"
+    )
+    assert "feed.xml" not in run("parse", "page.html", "--url", "https://blog.example/").stderr
+
+
 def test_fetch_refuses_private_addresses_and_says_so(run: Run) -> None:
     """Without leave, nothing on loopback is asked; the exit code tells scripts."""
     result = run("fetch", "http://127.0.0.1:9/feed")

@@ -230,6 +230,29 @@ async def test_a_page_that_is_refused_to_us_may_be_known(redis: Redis) -> None:
         assert (await it.poll(feed)).outcome == "http"
 
 
+async def test_a_wall_before_a_known_page(redis: Redis) -> None:
+    """Asked for consent in place of the page, we know the feed by the page's address."""
+    async with publisher() as site, world(redis) as it:
+        site.serve("/channel/UCabcdefghijklmnopqrstuv", Answer(status=302, headers=[("Location", "/consent")]))
+        site.serve("/consent", page(body="<form>Agree?</form>"))
+        known = await it.follow(site.url("/channel/UCabcdefghijklmnopqrstuv", "www.youtube.com"))
+        assert (await it.poll(known)).outcome == "moved"
+        assert "videos.xml?channel_id=UCabcdefghijklmnopqrstuv" in (await it.record(known)).url
+
+
+async def test_a_private_page_has_a_private_feed(redis: Redis) -> None:
+    """Its user and password go along, on the same site and nowhere else."""
+    async with publisher() as site, world(redis) as it:
+        site.serve("/", page("/feed"))
+        site.serve("/away", page(site.url("/feed", "other.test")))
+        site.serve_document("/feed", rss(dated(3)))
+        for path in ("/", "/away"):
+            await it.follow(site.url(path, "blog.test").replace("//", "//ann:sesame@"))
+            await settle(it)
+        seen = [("authorization" in asked.headers) for asked in site.asked if asked.path == "/feed"]
+        assert seen == [True, False]
+
+
 async def test_polling_on_demand_waits_for_the_feed(redis: Redis) -> None:
     """Not for the page: what is asked for are posts."""
     async with publisher() as site, world(redis) as it:
