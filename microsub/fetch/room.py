@@ -5,16 +5,19 @@ the document is dropped, parsed and stored or not. Where there is no room, readi
 fills, and nothing is lost.
 
 Bodies that wait for each other could wait for ever. So the oldest one that is still arriving may go beyond the bound
-when nothing else will give room back; the bound is therefore `total` plus one body.
+when nothing else will give room back, or doesn't soon; the bound is therefore `total` plus one body, now and then more.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
 
 FREE = 64 * 1024
 TOTAL = 16 * 1024 * 1024
+PATIENCE = 5.0
+"""Seconds that the oldest body waits for documents that others hold for long."""
 
 
 class Room:
@@ -42,22 +45,28 @@ class Room:
     def _may(self, share: Share, size: int) -> bool:
         if self._used + size <= self._total:
             return True
-        return not self._arrived and next(iter(self._arriving), None) == id(share)
+        return not self._arrived and self._is_oldest(share)
+
+    def _is_oldest(self, share: Share) -> bool:
+        return next(iter(self._arriving), None) == id(share)
 
     async def _take(self, share: Share, size: int) -> None:
-        self._loop = asyncio.get_running_loop()
+        loop = self._loop = asyncio.get_running_loop()
+        patient_until = loop.time() + PATIENCE
         with self._lock:
             self._arriving.setdefault(id(share))
         while True:
             with self._lock:
-                if self._may(share, size):
+                if self._may(share, size) or (loop.time() >= patient_until and self._is_oldest(share)):
                     self._used += size
                     share.held += size
                     return
                 turn = asyncio.Event()
                 self._waiting.add(turn)
             try:
-                await turn.wait()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(max(patient_until, loop.time() + 1.0)):
+                        await turn.wait()
             finally:
                 self._waiting.discard(turn)
 

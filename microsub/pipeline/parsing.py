@@ -98,8 +98,11 @@ class ParsePool:
         work = loop.run_in_executor(
             self._executor, self._parse, document.body, document.final_url, document.content_type
         )
-        async with asyncio.timeout(self._seconds):
-            return await work
+        try:
+            async with asyncio.timeout(self._seconds):
+                return await work
+        finally:
+            del work  # its error knows this frame, and would keep the document until the next garbage collection
 
     async def _in_process(self, document: Fetched) -> Feed:
         for process in [*self._idle[-1:], None]:
@@ -132,6 +135,7 @@ class ParsePool:
         finally:
             self._busy.discard(process)
             self._lay_by(process)
+            del work  # as above
 
     def _lay_by(self, process: ParserProcess) -> None:
         """Keep a process for the next heavy document, for a while."""

@@ -1,0 +1,17 @@
+"""One worker for all cases of a module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from microsub.store.embedded import EmbeddedRedis
+from tests.hostile.machine import Machine, running_machine
+
+
+@pytest.fixture(scope="module")
+def machine(redis_server: EmbeddedRedis) -> Iterator[Machine]:
+    """A worker that has seen ordinary feeds, a large one among them, so that what follows is measured from there."""
+    with running_machine(redis_server) as made:
+        yield made

@@ -1,0 +1,120 @@
+"""The worker's process, and what is measured of it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+
+import redis as redis_py
+
+from microsub.store.embedded import EmbeddedRedis
+from microsub.store.feeds import FeedRecord
+from microsub.store.multiplexer import Multiplexed
+from tests.hostile.memory import MIB, children, forget_peak, peak, resident
+from tests.hostile.publisher import publisher
+from tests.support.polling import World, rss, world
+from tests.support.waiting import wait_until
+
+GROWTH = 40 * MIB
+GROWTH_OF_ALL = 80 * MIB
+"""What all cases of one process may leave behind, in what the allocator keeps for later."""
+
+HEAVY = 128 * MIB
+"""What a parser may take for a document that is as large as documents may be. It gives all of it back."""
+
+
+@dataclass
+class Machine:
+    """The worker's process and the Redis that it works on.
+
+    `rest` is what the worker holds after ordinary work, `parser` what an idle parser does, in bytes.
+    """
+
+    url: str
+    process: subprocess.Popen[bytes]
+    rest: int = 0
+    parser: int = 0
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    def parsers(self) -> int:
+        return sum(resident(child) for child in children(self.pid))
+
+
+@contextmanager
+def running_machine(redis_server: EmbeddedRedis) -> Iterator[Machine]:
+    """A worker that has seen ordinary feeds, a large one among them, so that what follows is measured from there."""
+    url = f"{redis_server.url}?db=0"
+    process = subprocess.Popen([sys.executable, "-m", "tests.hostile.worker_process", url], stderr=subprocess.DEVNULL)
+    made = Machine(url, process)
+    try:
+        asyncio.run(_warm_up(made))
+        yield made
+    finally:
+        process.terminate()
+        assert process.wait(10) == 0
+        with redis_py.Redis.from_url(url) as client:
+            client.flushdb()
+
+
+async def _warm_up(machine: Machine) -> None:
+    large = rss([(f"w{n}", f"Warm {n} " + "word " * 200, None) for n in range(300)])
+    async with publisher({}, good=large) as site, stores(machine) as it:
+        feeds = [await it.follow(f"http://warm{n}.test:{site.port}/good{n}", uid="warm") for n in range(3)]
+        await wait_until(lambda: polled(it, feeds, 0.0), timeout=30)
+        machine.rest, machine.parser = resident(machine.pid), machine.parsers()
+        assert machine.parser
+
+
+@asynccontextmanager
+async def stores(machine: Machine) -> AsyncIterator[World]:
+    """The stores that the worker works on; polling is left to it."""
+    redis = Multiplexed(machine.url)
+    try:
+        async with world(redis) as it:
+            yield it
+    finally:
+        await redis.aclose()
+
+
+async def polled(it: World, feeds: list[FeedRecord], since: float) -> bool:
+    records = await it.feeds.get_many([feed.id for feed in feeds])
+    return all((record.last_poll or -1) >= since - 0.001 for record in records.values())
+
+
+class Watch:
+    """Looks at the memory of the worker and its parsers for as long as the block lasts."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._before = 0
+        self._parsers = 0
+
+    async def __aenter__(self) -> Watch:
+        self._before = max(resident(self._machine.pid), self._machine.rest)
+        self._parsers_before = max(self._machine.parser, self._machine.parsers())
+        forget_peak(self._machine.pid)
+        self._looking = asyncio.create_task(self._look())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._looking.cancel()
+
+    async def _look(self) -> None:
+        while True:
+            self._parsers = max(self._parsers, self._machine.parsers())
+            await asyncio.sleep(0.02)
+
+    def check(self, heavy: bool) -> None:
+        most = peak(self._machine.pid)
+        grown, more = most - self._before, self._parsers - self._parsers_before
+        print(f"worker {grown / MIB:+.1f} MiB, parsers {more / MIB:+.1f} MiB")
+        assert grown < GROWTH, f"the worker grew by {grown / MIB:.0f} MiB"
+        assert most - self._machine.rest < GROWTH_OF_ALL
+        assert more < (HEAVY if heavy else GROWTH), f"its parsers grew by {more / MIB:.0f} MiB"

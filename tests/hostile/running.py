@@ -1,0 +1,105 @@
+"""One case through a real worker in a process of its own.
+
+What is looked at: what the feed's health says, that the worker's memory grew by less than 40 MiB, that other feeds were
+polled in time meanwhile, and that the feed is scheduled again, or never.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+
+from microsub.formats.identity import host_of
+from microsub.store import keys
+from microsub.store.feeds import FeedRecord
+from tests.hostile.case import Case, Outcome
+from tests.hostile.machine import Machine, Watch, polled, stores
+from tests.hostile.publisher import Publisher, publisher
+from tests.hostile.worker_process import CERTIFICATES
+from tests.support.polling import World, dated, rss
+from tests.support.waiting import wait_until
+
+OTHERS = 3
+IN_TIME = 2.0
+
+
+def certificate(name: str | None) -> ssl.SSLContext | None:
+    if name is None:
+        return None
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(CERTIFICATES / f"{name}.pem")
+    return context
+
+
+async def run(machine: Machine, name: str, case: Case) -> None:
+    """Let the case do what it does, and compare what comes of it with what must be true."""
+    uid = name.replace(".", "-")
+    async with (
+        publisher({case.path: case.act, **case.paths}, good=b"", tls=certificate(case.certificate)) as site,
+        publisher({}, good=rss(dated(2))) as good,
+        stores(machine) as it,
+        Watch(machine) as watch,
+    ):
+        feed = await it.follow(address(case, name, site), uid=uid)
+        for number in range(case.polls):
+            asked, begun = len(site.visits), time.time()
+            if number:
+                await it.make_due(feed)
+            since = begun if number else 0.0
+            await wait_until(lambda a=asked, s=since: len(site.visits) > a or polled(it, [feed], s))
+            await others_are_polled(it, name, number, good)
+            await wait_until(lambda s=since: polled(it, [feed], s), timeout=20)
+        outcome = Outcome(await it.record(feed), await it.texts(uid=uid), site, await wait_of(it, feed))
+    watch.check(case.heavy)
+    check(case, outcome)
+
+
+def address(case: Case, name: str, site: Publisher) -> str:
+    """A host for each case, unless a certificate names it."""
+    user, at, host = case.host.rpartition("@")
+    where = host if case.certificate else f"{name[:50]}.{host}"
+    return f"{'https' if case.certificate or case.tls else 'http'}://{user}{at}{where}:{site.port}{case.path}"
+
+
+async def others_are_polled(it: World, name: str, number: int, good: Publisher) -> None:
+    """Feeds on other hosts that become due now aren't kept waiting."""
+    begun = time.time()
+    hosts = [f"other{number}-{other}.test" for other in range(OTHERS)]
+    feeds = [await it.follow(f"http://{host}:{good.port}/good", uid="others") for host in hosts]
+    await wait_until(lambda: polled(it, feeds, begun))
+    took = time.time() - begun
+    assert took < IN_TIME, f"other feeds waited for {took:.1f} s"
+
+
+async def wait_of(it: World, feed: FeedRecord) -> float | None:
+    """Seconds until the schedule lets the feed be polled again; None when it never will be."""
+    key = keys.host_due(host_of(feed.url))
+
+    async def settled() -> list[float | None]:
+        record, due = await it.record(feed), await it.redis.command("ZSCORE", key, feed.id)
+        if record.next_poll is None:
+            return [None] if due is None else []
+        planned = due is not None and abs(float(due) - record.next_poll) < 1
+        return [record.next_poll - time.time()] if planned else []
+
+    found: list[float | None] = await wait_until(settled)
+    return found[0]
+
+
+def check(case: Case, outcome: Outcome) -> None:
+    """What the feed's record says, how many posts arrived, when the next poll is, and what else the case asks."""
+    health = outcome.feed.last_error or ""
+    assert health.startswith(case.health) if case.health else not health, health
+    assert case.says in health, health
+    assert len(health) < 500
+    if case.posts is not None:
+        assert len(outcome.posts) == case.posts
+    if case.wait is None:
+        assert outcome.wait is None
+        assert outcome.feed.gone
+    else:
+        assert outcome.wait is not None
+        assert not outcome.feed.gone
+        assert case.wait[0] - 5 <= outcome.wait <= case.wait[1], outcome.wait
+    if case.check is not None:
+        case.check(outcome)

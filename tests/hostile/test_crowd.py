@@ -1,0 +1,43 @@
+"""Many publishers at once."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.hostile.bodies import XML
+from tests.hostile.machine import Machine, Watch, polled, stores
+from tests.hostile.memory import MIB
+from tests.hostile.publisher import Visit, publisher
+from tests.hostile.running import others_are_polled
+from tests.support.polling import dated, rss
+from tests.support.waiting import wait_until
+
+CROWD = 8
+
+
+async def test_a_crowd_of_large_bodies(machine: Machine) -> None:
+    """Eight publishers send six megabytes each and then dawdle: not all of them are in memory at a time.
+
+    The others wait for room, and small feeds for nothing at all.
+    """
+
+    async def dawdle(visit: Visit) -> None:
+        await visit.head(XML, f"Content-Length: {7 * MIB}")
+        await visit.send(bytes(6 * MIB))
+        while True:
+            await visit.send(b"x")
+            await asyncio.sleep(0.2)
+
+    async with (
+        publisher({"/feed": dawdle}, good=b"") as site,
+        publisher({}, good=rss(dated(2))) as good,
+        stores(machine) as it,
+        Watch(machine) as watch,
+    ):
+        feeds = [await it.follow(f"http://crowd{n}.test:{site.port}/feed", uid="crowd") for n in range(CROWD)]
+        await wait_until(lambda: len(site.visits) == CROWD)
+        await others_are_polled(it, "crowd", 0, good)
+        await wait_until(lambda: polled(it, feeds, 0.0), timeout=40)
+        for feed in feeds:
+            assert ((await it.record(feed)).last_error or "").startswith("timeout")
+    watch.check(heavy=False)
