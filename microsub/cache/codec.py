@@ -39,9 +39,12 @@ def encode(copy: Copy) -> bytes:
         }
     )
     feed = document.packed_feed if document else None
-    rest = b"".join((head, feed or b"", document.packed_body if document else b""))
+    parts = (head, feed or b"", document.packed_body if document else b"")
+    crc = 0
+    for part in parts:
+        crc = zlib.crc32(part, crc)
     length = _NO_FEED if feed is None else len(feed)
-    return b"microsub-copy %d %08x %d %d\n" % (VERSION, zlib.crc32(rest), len(head), length) + rest
+    return b"".join((b"microsub-copy %d %08x %d %d\n" % (VERSION, crc, len(head), length), *parts))
 
 
 def decode(data: bytes, url: str) -> Copy:

@@ -45,7 +45,12 @@ LOCK_PATIENCE = 60.0
 """Seconds to wait for another process's request; then it counts as hung, and a request of our own is made."""
 
 _FIRST_LOOK, _LONGEST_LOOK = 0.01, 0.2
-_INLINE_BYTES = 256 * 1024
+
+LARGEST = 2 * 1024 * 1024
+"""Bytes of a compressed document beyond which it isn't kept: feeds of 10 MiB are smaller; what is larger is no text."""
+
+INLINE_BYTES = 64 * 1024
+"""What is larger is compressed and decompressed off the event loop."""
 
 
 class Fetching(Protocol):
@@ -232,7 +237,7 @@ class Desk:
                 feed = await judge(reply, old)
         except ParseError as error:
             return broken(key, old, error.detail, now)
-        if len(reply.body) < _INLINE_BYTES:
+        if len(reply.body) < INLINE_BYTES:
             return taken(key, old, reply, feed, now)
         return await asyncio.to_thread(taken, key, old, reply, feed, now)
 
@@ -252,6 +257,10 @@ class Desk:
     async def _write(self, copy: Copy, ttl: float) -> None:
         """Store `copy`. Where that fails the answer is as good, and the next asker has to ask again."""
         try:
+            if copy.document is not None and len(copy.document.packed_body) > LARGEST:
+                log.info("a document is too large to be kept", url=mask_credentials(copy.url))
+                await self._storage.remove(copy.url)
+                return
             seconds = seconds_to_live(copy, ttl, self._keep, self._clock())
             await self._storage.put(copy.url, codec.encode(copy), seconds)
         except Exception as error:  # whatever a foreign mapping raises
@@ -290,6 +299,13 @@ class Desk:
         return True
 
 
+async def body_of(document: Document) -> bytes:
+    """The bytes as they were served."""
+    if len(document.packed_body) < INLINE_BYTES:
+        return document.body
+    return await asyncio.to_thread(lambda: document.body)
+
+
 async def _renew(lock: UrlLock, every: float) -> None:
     while True:
         await asyncio.sleep(every)
@@ -301,4 +317,4 @@ def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-__all__ = ["PARSE", "Ask", "Desk", "Fetching", "Found", "Judge", "Source"]
+__all__ = ["PARSE", "Ask", "Desk", "Fetching", "Found", "Judge", "Source", "body_of"]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import cast
 
 from microsub.cache.copy import DEFAULT_TTL, PARSE, Document, Failure, is_feed, lifetime_of
-from microsub.cache.desk import Ask, Desk, Fetching, Found
+from microsub.cache.desk import Ask, Desk, Fetching, Found, body_of
 from microsub.cache.feeds import as_storage
 from microsub.cache.storage import Mapping, Storage
 from microsub.errors import ParseError
@@ -48,10 +48,10 @@ class CachingFetcher:
         )
         found = await self._desk.find(ask, _judge)
         if request.since is not None or found.document is None:
-            return self._for_poll(request, found)
-        return self._from(request, found.document)
+            return await self._for_poll(request, found)
+        return await self._from(request, found.document)
 
-    def _for_poll(self, request: FetchRequest, found: Found) -> FetchResult:
+    async def _for_poll(self, request: FetchRequest, found: Found) -> FetchResult:
         match found.reply:
             case Fetched() | FetchFailed():
                 return found.reply
@@ -60,10 +60,10 @@ class CachingFetcher:
         if found.failure is not None:
             return self._failed(request, found.failure)
         if found.document is not None:
-            return self._from(request, found.document)
+            return await self._from(request, found.document)
         return FetchFailed(mask_credentials(request.url), "protocol", "somebody else's request came to nothing")
 
-    def _from(self, request: FetchRequest, document: Document) -> Fetched:
+    async def _from(self, request: FetchRequest, document: Document) -> Fetched:
         """The stored document, as if it came now; fresh for as long as is left of that."""
         left = document.checked_at + lifetime_of(document, 0.0) - self._clock()
         fields = {"content-type": document.content_type, "link": document.link}
@@ -72,7 +72,7 @@ class CachingFetcher:
             final_url=document.final_url,
             status=200,
             headers={name: value for name, value in fields.items() if value is not None},
-            body=document.body,
+            body=await body_of(document),
             content_type=document.content_type,
             etag=document.etag,
             last_modified=document.last_modified,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from microsub.cache import feedjson
 from microsub.cache.copy import DEFAULT_TTL, PARSE, Document, Failure, age_of
-from microsub.cache.desk import Ask, Desk, Fetching, Found, Source
+from microsub.cache.desk import Ask, Desk, Fetching, Found, Source, body_of
 from microsub.cache.storage import Mapping as Bytes
 from microsub.cache.storage import MappingStorage, Opener, Storage
 from microsub.errors import FetchError, ParseError
@@ -161,7 +161,8 @@ class FeedCache:
         kept = None if document.packed_feed is None else feedjson.unpack(document.packed_feed)
         if kept is not None:
             return kept
-        feed = await asyncio.to_thread(self._parse, document.body, document.final_url, document.content_type)
+        body = await body_of(document)
+        feed = await asyncio.to_thread(self._parse, body, document.final_url, document.content_type)
         packed = feedjson.pack(feed)
         if packed is not None:
             await self._desk.improve(url, document, packed)

@@ -25,7 +25,7 @@ from microsub.formats.urls import with_credentials_of
 from microsub.metrics import FETCH_SECONDS, ITEMS_NEW, ITEMS_UPDATED, POLL_DELAY, POLLS
 from microsub.pipeline.fan_out import FanOut
 from microsub.pipeline.policy import poll_policy
-from microsub.pipeline.record import fields_of, held_until, history_of
+from microsub.pipeline.record import fields_of, held_until, history_of, last_looked
 from microsub.pipeline.schedule import Answered, Failed, Gone, Outcome, PollPlan, plan_move, plan_next
 from microsub.pipeline.store_items import dates_of, items_to_store
 
@@ -170,7 +170,7 @@ class Poller:
         try:
             # The record's own validators, never a copy's: a 304 says that what is in the store is complete.
             return await self._fetcher.fetch(
-                FetchRequest(feed.url, feed.etag, feed.last_modified, subscribers=subscribers, since=_last_looked(feed))
+                FetchRequest(feed.url, feed.etag, feed.last_modified, subscribers=subscribers, since=last_looked(feed))
             )
         finally:
             FETCH_SECONDS.observe(time.perf_counter() - start)
@@ -275,11 +275,6 @@ async def _named(document: Fetched, parsed: Feed | ParseError) -> list[FeedLink]
     return await asyncio.to_thread(
         better_feeds, document.body, document.final_url, document.content_type, document.headers.get("link")
     )
-
-
-def _last_looked(feed: FeedRecord) -> float:
-    """The end of the last poll, as a Unix time. What a preview has fetched since is as good as asking again."""
-    return max(feed.last_success or 0.0, feed.last_error_at or 0.0)
 
 
 def _discovered(feed: FeedRecord, now: float) -> float:

@@ -36,6 +36,12 @@ def held_until(feed: FeedRecord, now: float) -> float | None:
     return until if held_now(until, now) else None
 
 
+def last_looked(feed: FeedRecord) -> float:
+    """The end of the last poll, as a Unix time. What a preview has fetched since is as good as asking again."""
+    # Times are kept in milliseconds, and what that poll itself has fetched is no news.
+    return max(feed.last_success or 0.0, feed.last_error_at or 0.0) + 0.001
+
+
 def fields_of(
     outcome: Outcome, plan: PollPlan, move: MovePlan | None, asked: float, now: float
 ) -> dict[str, str | None]:

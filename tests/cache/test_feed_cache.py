@@ -418,6 +418,25 @@ async def test_many_at_once_but_one_per_host(place: Place) -> None:
     assert len(outcomes) == 9
 
 
+async def test_huge_documents_are_not_kept(place: Place) -> None:
+    """What can't be compressed to 2 MiB is returned to all who wait for it, and takes the place of the older copy."""
+    import random
+
+    web = site()
+    cache = place.cache(fetcher=web, clock=Clock())
+    await cache.fetch(URL)
+    noise = random.Random(1).randbytes(1_500_000).hex().encode()
+    web.serve(document(3).replace(b"</channel>", b"<!--" + noise + b"--></channel>"), etag='"2"')
+    found = await cache.fetch(URL, force=True)
+    assert len(found.feed.entries) == 3
+    assert URL in place.raw()
+    noise = random.Random(1).randbytes(2_500_000).hex().encode()
+    web.serve(document(4).replace(b"</channel>", b"<!--" + noise + b"--></channel>"), etag='"3"')
+    found = await cache.fetch(URL, force=True)
+    assert len(found.feed.entries) == 4
+    assert URL not in place.raw()
+
+
 async def test_a_storage_that_fails_is_in_nobodys_way() -> None:
     """What a mapping raises is logged; the answer comes from the network."""
     from microsub.cache import FeedCache

@@ -17,6 +17,7 @@ import redis as redis_py
 
 from microsub.cache import BlockingFeedCache, DirectoryMapping, FeedCache
 from microsub.store import keys
+from microsub.store.connect import connect
 from microsub.store.feedcopies import FeedCopies
 from microsub.store.feedmapping import RedisMapping
 from microsub.store.port import Redis
@@ -233,6 +234,19 @@ async def test_copies_in_redis_go_by_themselves(real_redis: Redis) -> None:
     web.serve(document(), cache_control="no-store", etag=None)
     await cache.fetch(URL, force=True)
     assert 290_000 < await real_redis.command("PTTL", copy) <= 300_000
+
+
+async def test_copies_in_a_cluster(cluster_url: str) -> None:
+    """Copy, list and lock lie in different slots, and no step needs two of them."""
+    redis = await connect(cluster_url)
+    web = site()
+    urls = [f"https://{number}.example/" for number in range(10)]
+    for source in ("network", "cache"):
+        cache = FeedCache(FeedCopies(redis), fetcher=web)
+        assert {(await cache.fetch(url)).source for url in urls} == {source}
+    assert await cache.purge(-10) == 10
+    assert await redis.command("KEYS", keys.feed_copy("*")) == []
+    await redis.aclose()
 
 
 def test_redis_is_one_storage_both_ways(redis_url: str) -> None:
