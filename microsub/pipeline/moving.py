@@ -1,7 +1,7 @@
 """A feed that has moved for good: it takes its new address, or becomes one with the feed that lives there already.
 
 A page that somebody follows moves in the same way to the feed that it names. Its address then leads to the feed, so
-that it needn't be asked again for the next follower.
+that it needn't be asked again for the next follower. The record's `pages` are the addresses that it came through.
 """
 
 from __future__ import annotations

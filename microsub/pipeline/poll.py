@@ -20,6 +20,7 @@ from microsub.config.backend import InstanceSettings
 from microsub.errors import ParseError
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
 from microsub.formats.discovery import FeedLink, better_feeds, feeds_by_address
+from microsub.formats.feedlinks import looks_like_feed
 from microsub.formats.identity import host_of, mask_credentials
 from microsub.formats.urls import with_credentials_of
 from microsub.metrics import FETCH_SECONDS, ITEMS_NEW, ITEMS_UPDATED, POLL_DELAY, POLLS
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from microsub.store.items import Items, Stored
 
 log = structlog.get_logger(__name__)
+
+_PATIENCE = 2
+"""Failures after which an address that feeds have may turn out to be a page's."""
 
 
 class Fetching(Protocol):
@@ -220,10 +224,13 @@ class Poller:
     async def _leave_page(self, due: FeedDue, links: list[FeedLink]) -> PollResult | None:
         """Follow one of these feeds instead of a page that was none so far; None when it stays.
 
-        A feed that has worked is never left so: its publisher may show a page instead for an hour of maintenance.
+        A feed that has worked is never left so: its publisher may show a page instead for an hour of maintenance. Nor
+        is what has the address of a feed, until it has shown pages for a while.
         """
         feed, now = due.feed, self._clock()
         if self._mover is None or feed.last_success is not None or not links:
+            return None
+        if looks_like_feed(feed.url) and feed.failures < _PATIENCE:
             return None
         moved = await self._mover.from_page(feed, [with_credentials_of(feed.url, link.url) for link in links], now)
         if moved is None:

@@ -173,6 +173,23 @@ async def test_a_feed_that_has_worked_is_not_left_for_a_page(redis: Redis) -> No
         assert (await it.record(feed)).url == url
 
 
+async def test_what_has_the_address_of_a_feed_is_given_time(redis: Redis) -> None:
+    """A page in its place may be there for an hour; one that stays is left like any other."""
+    async with publisher() as site, world(redis) as it:
+        site.serve("/rss/", page("/feed.xml"))
+        site.serve_document("/feed.xml", rss(dated(3)))
+        for back in (True, False):
+            feed = await it.follow(site.url("/rss/" if not back else "/news/feed", "blog.test"))
+            site.serve("/news/feed", page("/feed.xml"))
+            assert [(await it.poll(feed)).outcome for _ in range(2)] == ["parse", "parse"]
+            if back:
+                site.serve_document("/news/feed", rss(dated(1)))
+                assert (await it.poll(feed)).outcome == "changed"
+                assert (await it.record(feed)).url.endswith("/news/feed")
+            else:
+                assert (await it.poll(feed)).outcome == "moved"
+
+
 async def test_feeds_that_are_gone_are_passed_over(redis: Redis) -> None:
     """The next best one is followed."""
     async with publisher() as site, world(redis) as it:
