@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 import fakeredis
 import pytest
 import redis as redis_py
+import structlog
 
 from microsub.store.client import ClientRedis
 from microsub.store.embedded import EmbeddedRedis, start_embedded
@@ -18,6 +19,13 @@ from tests.support.stray_keys import assert_no_stray_keys
 from tests.support.waiting import wait_until as wait_until_
 
 _databases = itertools.cycle(range(1, 16))
+
+
+@pytest.fixture(autouse=True)
+def plain_logs() -> Iterator[None]:
+    """Logging as the library has it, whatever a command under test has set up."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture(scope="session")

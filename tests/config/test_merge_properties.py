@@ -236,7 +236,7 @@ def test_the_canonical_document_means_the_same(backend: Backend) -> None:
 
 
 def test_notifications_stay_where_the_file_has_them() -> None:
-    """Where `notifications` stands in the file says nothing, so writing back leaves it there, also beside new channels."""
+    """Where `notifications` stands in the file says nothing, so writing back leaves it there."""
     listed = [{"uid": uid, "name": uid} for uid in ("u", "w", "notifications")]
     text = json.dumps({"users": {"bo": {"channels": listed}}}).encode()
     document = parse(text, "b.json", {})
