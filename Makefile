@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup serve demo test check bench simulate docs lock clean
+.PHONY: help setup serve demo test check fuzz bench simulate docs lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -39,6 +39,9 @@ test: $(VENV)/.dev ## run all tests
 
 check: $(VENV)/.dev ## format, lint, types, layers, tests with coverage: what CI runs
 	@scripts/check
+
+fuzz: $(VENV)/.dev ## damage documents for SECONDS=600 and keep what teaches something in tests/data/fuzz
+	@$(BIN)/python -W ignore -m tests.fuzz.fuzzer $(or $(SECONDS),600)
 
 bench: $(VENV)/.dev ## measure against static bytes through the same stack
 	@$(BIN)/python -m benchmarks $(ARGS)

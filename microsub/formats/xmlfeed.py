@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from html.entities import html5
 from typing import Any
 from xml.sax import SAXException, handler
@@ -29,6 +30,9 @@ _REPAIR = re.compile(rf"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|{_REFERENCE
 
 # Bodies may be long. In anything else a megabyte is an attack on the patterns that look for dates and addresses.
 _LONG = frozenset({"content", "description", "summary", "subtitle", "info", "rights", "fullitem", "body"})
+_LISTS = frozenset({"links", "authors", "tags", "content", "media_content", "media_thumbnail"})
+_NODES = frozenset({"image", "source", "where"})
+_EITHER = frozenset({"thr_in-reply-to"})
 MAX_SHORT = 4000
 MAX_ELEMENTS = 200_000
 """A feed of ten thousand entries has half as many. Each costs some thirty microseconds."""
@@ -48,7 +52,30 @@ def read(text: str) -> tuple[list[Node], Node, str]:
     if not _strictly(parser, _REPAIR.sub(_reference, text) if _NEEDS_REPAIR.search(text) else text):
         parser = _Loose("", None, "utf-8", {})
         parser.feed(text)
-    return [dict(entry) for entry in parser.entries], dict(parser.feeddata), parser.version or ""
+    return [_typed(entry) for entry in parser.entries], _typed(parser.feeddata), parser.version or ""
+
+
+def _typed(node: Node) -> Node:
+    """`node` without what has the wrong type.
+
+    feedparser keeps an element that it doesn't know under its own name. So `<links>` or `<tags a="b"/>` in a document
+    puts text, or its attributes, where everybody expects what feedparser makes itself.
+    """
+    typed: Node = {}
+    for name, value in node.items():
+        if name in _LISTS:
+            fits = isinstance(value, list) and all(isinstance(member, dict) for member in value)
+        elif name in _NODES or name.endswith("_detail"):
+            fits = isinstance(value, dict)
+        elif name.endswith("_parsed"):
+            fits = isinstance(value, time.struct_time)
+        else:
+            fits = name in _EITHER or isinstance(value, str)
+        if fits:
+            typed[name] = value
+    if isinstance(source := typed.get("source"), dict):
+        typed["source"] = _typed(source)
+    return typed
 
 
 def after_prologue(text: str) -> int:

@@ -224,6 +224,14 @@ CASES = {
     "an-encoding-that-is-code": small(
         b'<?xml version="1.0" encoding="zlib_codec"?>' + rss(dated(3))[21:].replace(b"Post", b"P\xf6st"), posts=3
     ),
+    "elements-with-names-of-the-parser": small(
+        item(
+            b"<links>x</links><tags a='b'/><authors>x</authors><content>x</content><where>x</where><image>x</image>"
+            b"<title_detail a='b'/><summary_detail>x</summary_detail><published_parsed>x</published_parsed>"
+            b"<media_content>x</media_content><source a='b'>x</source><author_detail>x</author_detail>"
+        ),
+        posts=1,
+    ),
     "dates-beyond-time": small(
         item(b"<pubDate>Fri, 31 Dec 99999 23:59:59 +9999</pubDate>").replace(
             b"</item>", b"</item><item><title>y</title><pubDate>0000-00-00T00:00:00Z</pubDate></item>"
