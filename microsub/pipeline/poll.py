@@ -205,7 +205,7 @@ class Poller:
         try:
             parsed = await self._parser.parse(document)
         except ParseError as error:
-            parsed = error
+            parsed = error.with_traceback(None)  # which would keep this frame, and the document, for long
         if due.feed.last_success is None:
             links = await _named(document, parsed)
             # Asked for consent or a login instead of a page, we may still know where its feed is.
