@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help setup serve demo test check fuzz bench simulate docs lock clean
+.PHONY: help install setup serve demo test check fuzz bench simulate docs lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -23,7 +23,9 @@ $(VENV)/.dev: requirements-dev.lock $(VENV)/.runtime
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@touch $@
 
-setup: $(VENV)/.dev ## make the environment in .venv
+install: $(VENV)/.runtime ## what running the server needs, into .venv
+
+setup: $(VENV)/.dev ## the same, with the tools that tests and checks need
 
 serve: $(VENV)/.runtime | backend.json ## run everything in one process on http://127.0.0.1:8080
 	@$(BIN)/microsub serve $(ARGS)
