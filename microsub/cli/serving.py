@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import os
 import signal
 import socket
 import sys
@@ -26,7 +27,7 @@ from microsub.cli.options import (
 )
 from microsub.config.settings import Settings
 from microsub.demo import publisher as demo_publisher
-from microsub.errors import ConfigError, MicrosubError
+from microsub.errors import MicrosubError
 from microsub.logs import set_up_logs
 
 GRACE = 10
@@ -40,52 +41,74 @@ def serve(settings: Settings) -> None:
 
     Example: microsub serve --port 8081 --backend my.json
     """
-    _start(settings, web=True, work=True)
+    with _listen(settings.host, settings.port) as listener:
+        _start(settings, listener, work=True)
 
 
 @click.command()
 @settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS)
 def web(settings: Settings) -> None:
     """Run a process that answers reader apps. Run `microsub work` beside it."""
-    _start(settings, web=True, work=False)
+    with _listen(settings.host, settings.port) as listener:
+        _start(settings, listener, work=False)
 
 
 @click.command()
 @settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WORK_FLAGS)
 def work(settings: Settings) -> None:
     """Run a process that polls feeds and cleans up. Any number of them share the work."""
-    _start(settings, web=False, work=True)
+    _start(settings, None, work=True)
 
 
 @click.command()
 @click.option("--publisher-port", default=8081, show_default=True, help="Where the invented blogs are served.")
-@settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS)
+@settings_flags(
+    *(name for name in STORE_FLAGS if name not in {"backend", "redis_url"}), *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS
+)
 def demo(settings: Settings, publisher_port: int) -> None:
     """Serve invented blogs in every format on this machine, and follow them. Needs no internet.
 
-    The data goes into data/demo, so that nothing of yours is touched.
+    Its data, its Redis and its backend file are always its own, in data/demo: nothing of yours is touched, and
+    MICROSUB_REDIS_URL and MICROSUB_BACKEND are ignored. Its log tells of trouble alone, unless --log-level or
+    MICROSUB_LOG_LEVEL asks for more.
     """
     folder = settings.data_dir / "demo"
-    folder.mkdir(parents=True, exist_ok=True)
     backend = folder / "backend.json"
-    blogs = _listen("127.0.0.1", publisher_port)
-    demo_publisher.write_backend(backend, f"http://127.0.0.1:{blogs.getsockname()[1]}")
-    settings = replace(
-        settings,
-        data_dir=folder,
-        backend=backend,
-        allow_private_networks=(*settings.allow_private_networks, ipaddress.ip_network("127.0.0.0/8")),
-    )
-    _start(settings, web=True, work=True, blogs=blogs)
+    with contextlib.ExitStack() as opened:
+        # Both before anything is written: the files may be those of a demo that runs.
+        listener = opened.enter_context(_listen(settings.host, settings.port))
+        blogs = opened.enter_context(_listen("127.0.0.1", publisher_port, "--publisher-port"))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            demo_publisher.write_backend(backend, f"http://127.0.0.1:{blogs.getsockname()[1]}")
+        except OSError as error:
+            fail(f"can't write {backend}: {error.strerror}. Choose another folder with --data-dir or MICROSUB_DATA_DIR")
+        settings = replace(
+            settings,
+            data_dir=folder,
+            backend=backend,
+            redis_url=None,
+            log_level=settings.log_level if _is_log_level_chosen() else "warning",
+            allow_private_networks=(*settings.allow_private_networks, ipaddress.ip_network("127.0.0.0/8")),
+        )
+        _start(settings, listener, work=True, blogs=blogs)
 
 
-def _start(settings: Settings, *, web: bool, work: bool, blogs: socket.socket | None = None) -> None:
+def _is_log_level_chosen() -> bool:
+    flag = click.get_current_context().params["log_level"]
+    return flag is not None or bool(os.environ.get("MICROSUB_LOG_LEVEL", "").strip())
+
+
+def _start(
+    settings: Settings, listener: socket.socket | None, *, work: bool, blogs: socket.socket | None = None
+) -> None:
+    """Run until a signal comes: web on `listener` where there is one, and the demo's blogs on `blogs`."""
     set_up_logs(settings.log_format, settings.log_level)
+    if listener is not None:
+        settings = replace(settings, port=listener.getsockname()[1])
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(_run(settings, web=web, work=work, blogs=blogs))
-    except ConfigError as error:
-        fail(str(error))
+            runner.run(_run(settings, listener, work=work, blogs=blogs))
     except MicrosubError as error:
         fail(str(error))
 
@@ -99,12 +122,9 @@ def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
     return loop
 
 
-async def _run(settings: Settings, *, web: bool, work: bool, blogs: socket.socket | None) -> None:
+async def _run(settings: Settings, listener: socket.socket | None, *, work: bool, blogs: socket.socket | None) -> None:
     stop = asyncio.Event()
     _on_signals(stop)
-    listener = _listen(settings.host, settings.port) if web else None
-    if listener is not None:
-        settings = replace(settings, port=listener.getsockname()[1])
     async with contextlib.AsyncExitStack() as stack:
         if blogs is not None:
             await stack.enter_async_context(_serving(demo_publisher.app(), blogs, stop))
@@ -115,7 +135,7 @@ async def _run(settings: Settings, *, web: bool, work: bool, blogs: socket.socke
         if listener is not None:
             app = await stack.enter_async_context(wiring.open_app(settings, stores, config))
             await stack.enter_async_context(_serving(app, listener, stop))
-        await _greet(settings, stores, web=web)
+        await _greet(settings, stores, web=listener is not None)
         await stop.wait()
 
 
@@ -147,13 +167,15 @@ def _is_local(host: str) -> bool:
         return host == "localhost"
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def _listen(host: str, port: int, remedy: str = "--port or MICROSUB_PORT") -> socket.socket:
     """A listening socket; ends the program with one line when the address can't be had."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
-        fail(f"can't listen on {host}:{port}: {error.strerror}. Choose another with --port or MICROSUB_PORT")
+        # Python adds the address once more, in its own notation.
+        reason = (error.strerror or str(error)).partition(" (while")[0]
+        fail(f"can't listen on {host}:{port}: {reason}. Choose another with {remedy}")
 
 
 def _on_signals(stop: asyncio.Event) -> None:

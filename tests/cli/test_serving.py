@@ -1,0 +1,101 @@
+"""What the processes of the server do before they serve: ports, the demo's own settings, the greeting."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from microsub import wiring
+from microsub.cli import main, serving
+from microsub.config.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder, and an environment without settings."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("REDIS_URL", "BACKEND", "DATA_DIR", "LOG_LEVEL", "PORT", "HOST"):
+        monkeypatch.delenv(f"MICROSUB_{name}", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port of 127.0.0.1 that somebody else listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """The settings that a process would have been started with."""
+    calls: list[Settings] = []
+
+    def start(settings: Settings, *_: Any, **__: Any) -> None:
+        calls.append(settings)
+
+    monkeypatch.setattr(serving, "_start", start)
+    return calls
+
+
+DEMO = ("demo", "--port", "0", "--publisher-port", "0")
+
+
+def test_the_demo_never_touches_a_redis_or_a_file_of_yours(
+    folder: Path, started: list[Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables that name a Redis and a backend file are ignored; flags for them don't exist."""
+    monkeypatch.setenv("MICROSUB_REDIS_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setenv("MICROSUB_BACKEND", "mine.json")
+    assert CliRunner().invoke(main, DEMO).exit_code == 0
+    (settings,) = started
+    assert settings.embedded
+    assert settings.backend == Path("data/demo/backend.json")
+    assert settings.data_dir == Path("data/demo")
+    assert CliRunner().invoke(main, [*DEMO, "--redis-url", "redis://127.0.0.1/0"]).exit_code == 2
+    assert CliRunner().invoke(main, [*DEMO, "--backend", "mine.json"]).exit_code == 2
+
+
+def test_the_demo_logs_trouble_alone_unless_more_is_asked_for(
+    started: list[Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default of the demo is `warning`; the flag and the variable both change it."""
+    CliRunner().invoke(main, DEMO)
+    CliRunner().invoke(main, [*DEMO, "--log-level", "info"])
+    monkeypatch.setenv("MICROSUB_LOG_LEVEL", "debug")
+    CliRunner().invoke(main, DEMO)
+    assert [settings.log_level for settings in started] == ["warning", "info", "debug"]
+
+
+@pytest.mark.parametrize("flag", ["--port", "--publisher-port"])
+def test_a_demo_that_gets_no_port_writes_nothing(folder: Path, taken: int, flag: str) -> None:
+    """The file in data/demo may be that of a running demo. The message names the flag that helps, once, in one line."""
+    file = folder / "data" / "demo" / "backend.json"
+    file.parent.mkdir(parents=True)
+    file.write_text("{}")
+    result = CliRunner().invoke(main, [*DEMO, flag, str(taken)])
+    assert result.exit_code == 1
+    assert file.read_text() == "{}"
+    assert f"127.0.0.1:{taken}: Address already in use. Choose another with {flag}" in result.stderr
+    assert "('" not in result.stderr
+
+
+async def test_a_greeting_leaves_earlier_tokens_alone(tmp_path: Path) -> None:
+    """A second process that starts on the same data takes nothing away from the person at the first."""
+    async with wiring.open_stores(Settings(data_dir=tmp_path / "data")) as stores:
+        now = time.time()  # Redis forgets expired tokens by its own clock
+        await stores.accounts.add_user("alice", "", now)
+        first = await wiring.greeting_token(stores, now)
+        second = await wiring.greeting_token(stores, now + 1)
+        assert first
+        assert second
+        for token in (first, second):
+            credential = stores.accounts.credential(token)
+            assert credential
+            assert (await stores.accounts.verify(credential, now + 2)).user == "alice"
