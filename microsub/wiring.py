@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from microsub.pipeline.fan_out import FanOut, TimelineLimits
 from microsub.pipeline.moving import Mover
 from microsub.pipeline.on_demand import PollNow, PollReport
 from microsub.pipeline.parsing import ParsePool
-from microsub.pipeline.poll import Poller
+from microsub.pipeline.poll import Poller, PollResult
 from microsub.pipeline.runner import Worker
 from microsub.pipeline.turn import Turn
 from microsub.services.applying import Applier
@@ -205,8 +206,10 @@ async def open_feed_cache(settings: Settings, folder: Path) -> AsyncIterator[Fee
 
 
 @contextlib.asynccontextmanager
-async def open_worker(settings: Settings, stores: Stores) -> AsyncIterator[Worker]:
-    """A worker that hasn't begun yet."""
+async def open_worker(
+    settings: Settings, stores: Stores, *, on_refused: Callable[[PollResult], object] | None = None
+) -> AsyncIterator[Worker]:
+    """A worker that hasn't begun yet. `on_refused`: see `Poller`."""
     await stores.in_force.instance()  # so that the very first poll is planned with the settings, not the defaults
     async with open_caching_fetcher(settings, stores) as fetcher:
         parser = ParsePool()
@@ -219,6 +222,7 @@ async def open_worker(settings: Settings, stores: Stores) -> AsyncIterator[Worke
             parser,
             mover=Mover(stores.feeds, stores.items, stores.channels, stores.schedule, fan_out),
             settings=stores.in_force.instance_now,
+            on_refused=on_refused,
         )
         try:
             turn = Turn(stores.schedule, stores.feeds, poller, settings=stores.in_force.instance_now)
@@ -254,9 +258,17 @@ def _tell_failure(task: asyncio.Task[None]) -> None:
 async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> list[PollReport]:
     """Poll the followed feeds at `urls`, or all of them, and return when all are done.
 
-    Raises NotFound for a URL that nobody follows.
+    The worker of a running server does it where there is one. Raises NotFound for a URL that nobody follows.
     """
-    async with open_worker(settings, stores) as worker:
+    refused: dict[str, str] = {}
+
+    def note(result: PollResult) -> None:
+        refused[result.feed] = result.detail
+
+    async def others() -> bool:
+        return bool(await stores.presence.alive(time.time()))
+
+    async with open_worker(settings, stores, on_refused=note) as worker:
         ids: list[str] = []
         for url in urls:
             found = await stores.feeds.find(url)
@@ -266,8 +278,10 @@ async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> l
                 )
             ids.append(found)
         await stores.in_force.instance()
-        reports = await PollNow(stores.feeds, stores.schedule, worker).poll(ids or await stores.feeds.all_ids())
-        return list(reports.values())
+        now = PollNow(stores.feeds, stores.schedule, worker, others=others, refused=refused)
+        reports = (await now.poll(ids or await stores.feeds.all_ids())).values()
+        # Feeds that somebody followed once are kept for their items; who asks for all doesn't mean them.
+        return [report for report in reports if urls or report.outcome not in {"unfollowed", "unknown"}]
 
 
 def retention(stores: Stores) -> Retention:

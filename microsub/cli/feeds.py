@@ -177,7 +177,8 @@ async def _download(settings: Settings, url: str) -> Fetched:
 def poll(context: click.Context, settings: Settings, urls: tuple[str, ...], as_json: bool) -> None:
     """Poll the given followed feeds now, or all of them, and return when that is done.
 
-    Requests are conditional, one at a time per host, and a feed that is gone for good (410) is left alone.
+    Requests are conditional, one at a time per host, and a feed that is gone for good (410) is left alone. A running
+    server's worker does the polls, with its settings; without one this command does them itself.
     Exit code 1 when any feed failed.
     """
 
@@ -187,11 +188,23 @@ def poll(context: click.Context, settings: Settings, urls: tuple[str, ...], as_j
 
     reports = run(work())
     if as_json:
-        print_json([{"url": each.url, "outcome": each.outcome, "detail": each.detail} for each in reports])
+        names = ("url", "outcome", "detail", "new", "updated")
+        print_json([{name: getattr(each, name) for name in names} for each in reports])
+    elif not reports:
+        click.echo("no feed is followed", err=True)
     for each in [] if as_json else reports:
-        click.echo(f"{each.outcome:<10}  {each.url}  {each.detail}".rstrip())
+        click.echo(f"{each.outcome:<10}  {each.url}  {_found(each)}".rstrip())
     if any(each.outcome not in {"polled", "gone"} for each in reports):
         context.exit(FAILED)
+
+
+def _found(report: PollReport) -> str:
+    if report.outcome == "refused":
+        return f"{report.detail} (nothing was recorded; a server with other settings may ask it)"
+    if report.outcome != "polled":
+        return report.detail
+    counts = {"new": report.new, "updated": report.updated}
+    return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "unchanged"
 
 
 @click.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,12 @@ _LOOKS_PER_SECOND = 5000
 """Records that are read per second of waiting, so that waiting for thousands of feeds doesn't load Redis."""
 
 _BUMP_AGAIN = 1.0
+_FIRST_CHANCE = 5.0
+"""Seconds without a finished poll in which a server's worker is left to it, whose settings are the ones that count."""
+
+_LAST_WORDS = 2.0
+"""Seconds for turns whose polls are done to hand back what they hold."""
+
 _EARLIEST = 0.0
 """A due time before all others: who asks for a feed now doesn't queue behind the host's other feeds."""
 
@@ -28,24 +34,44 @@ _EARLIEST = 0.0
 @dataclass(frozen=True, slots=True)
 class PollReport:
     """What became of one feed. `url` is masked; `outcome` is polled, failed, gone, unfollowed, unknown, held (the
-    publisher asked for a pause) or late (the time was over); `detail` explains.
+    publisher asked for a pause), refused (its address isn't allowed to us; nothing was recorded) or late (the time was
+    over); `detail` explains. `new` and `updated` count the items of a feed that was polled.
     """
 
     feed: str
     url: str
     outcome: str
     detail: str = ""
+    new: int = 0
+    updated: int = 0
+
+
+async def _nobody() -> bool:
+    return False
 
 
 class PollNow:
-    """Makes feeds due at once and helps their hosts to a turn; a worker that has a host already is waited for."""
+    """Makes feeds due at once and helps their hosts to a turn; a worker that has a host already is waited for.
+
+    `others` says whether other workers are alive, which then have the first chance. `refused` holds, by feed, why our
+    own worker may not ask a publisher; it grows while that works.
+    """
 
     def __init__(
-        self, feeds: Feeds, schedule: Schedule, worker: Worker, *, clock: Callable[[], float] = time.time
+        self,
+        feeds: Feeds,
+        schedule: Schedule,
+        worker: Worker,
+        *,
+        others: Callable[[], Awaitable[bool]] = _nobody,
+        refused: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._feeds = feeds
         self._schedule = schedule
         self._worker = worker
+        self._others = others
+        self._refused = {} if refused is None else refused
         self._clock = clock
 
     async def poll(self, feed_ids: Iterable[str], patience: float = 120.0) -> dict[str, PollReport]:
@@ -58,21 +84,27 @@ class PollNow:
         turns: set[asyncio.Task[int]] = set()
         looked = progress = time.monotonic()
         bumped = float("-inf")
+        leave = _FIRST_CHANCE if await self._others() else 0.0
         try:
             while waiting and looked - progress < patience:
                 if looked - bumped > _BUMP_AGAIN:
                     # Again and again: the end of a poll that began before the call sets the feed's time anew.
                     await self._schedule.bump(waiting.items(), _EARLIEST)
                     bumped = looked
-                turns.add(asyncio.create_task(self._worker.run_once(sorted(set(waiting.values())))))
-                done, turns = await asyncio.wait(turns, timeout=_LOOK_AGAIN, return_when=asyncio.FIRST_COMPLETED)
-                if not sum(turn.result() for turn in done):
+                polled = 0
+                if looked - progress >= leave:
+                    turns.add(asyncio.create_task(self._worker.run_once(sorted(set(waiting.values())))))
+                    done, turns = await asyncio.wait(turns, timeout=_LOOK_AGAIN, return_when=asyncio.FIRST_COMPLETED)
+                    polled = sum(turn.result() for turn in done)
+                if not polled:
                     await asyncio.sleep(_LOOK_AGAIN + len(waiting) / _LOOKS_PER_SECOND)
                 found = await self._look(waiting, start)
                 looked = time.monotonic()
                 progress = looked if found else progress
                 reports |= found
                 waiting = {feed_id: host for feed_id, host in waiting.items() if feed_id not in found}
+            if turns and not waiting:
+                await asyncio.wait(turns, timeout=_LAST_WORDS)
         finally:
             for turn in turns:
                 turn.cancel()
@@ -124,11 +156,20 @@ class PollNow:
             record = records.get(feed_id)
             # Times are kept in milliseconds.
             if record is not None and (record.last_poll or 0.0) >= start - 0.001:
-                outcome = "gone" if record.gone else "failed" if record.last_error else "polled"
-                reports[feed_id] = PollReport(feed_id, mask_credentials(record.url), outcome, record.last_error or "")
+                reports[feed_id] = _report(record)
+            elif record is not None and feed_id in self._refused:
+                url = mask_credentials(record.url)
+                reports[feed_id] = PollReport(feed_id, url, "refused", self._refused[feed_id])
             elif record is None or record.gone or held_until(record, self._clock()) is not None:
                 refusal = await self._refusal(feed_id, record)
                 reports |= {feed_id: refusal} if refusal is not None else {}
             else:
                 waiting[feed_id] = host_of(record.url)
         return reports
+
+
+def _report(record: FeedRecord) -> PollReport:
+    """What a poll that has ended wrote down."""
+    outcome = "gone" if record.gone else "failed" if record.last_error else "polled"
+    new, updated = (int(record.extra.get(name) or 0) for name in ("last_new", "last_updated"))
+    return PollReport(record.id, mask_credentials(record.url), outcome, record.last_error or "", new, updated)

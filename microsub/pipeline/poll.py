@@ -11,6 +11,7 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from random import random as chance
 from typing import TYPE_CHECKING, Protocol
 
@@ -109,7 +110,11 @@ class Poller:
         settings: Callable[[], InstanceSettings] = InstanceSettings,
         clock: Callable[[], float] = time.time,
         random: Callable[[], float] = chance,
+        on_refused: Callable[[PollResult], object] | None = None,
     ) -> None:
+        """`on_refused`, for commands that run beside a server: an address that the command's own settings forbid is
+        told to it, and neither the feed's health nor its time changes, because the server's settings may differ.
+        """
         self._feeds = feeds
         self._items = items
         self._fan_out = fan_out
@@ -119,6 +124,7 @@ class Poller:
         self._settings = settings
         self._clock = clock
         self._random = random
+        self._on_refused = on_refused
 
     async def poll(self, feed_id: str) -> PollResult:
         """Poll a feed once, now, whether it is due or not; one that is gone or that nobody follows is left alone.
@@ -183,6 +189,8 @@ class Poller:
         match reply:
             case FetchFailed(reason="gone"):
                 return await self._settle(due, Gone(reply.detail), {}, None)
+            case FetchFailed(reason="blocked") if self._on_refused is not None:
+                return self._refused(due.feed, reply.detail)
             case FetchFailed(refused=True, retry_after=None) if left := await self._leave_page(
                 due, feeds_by_address(due.feed.url)
             ):
@@ -195,6 +203,14 @@ class Poller:
                 return await self._settle(due, answer, fields, reply.moved_to, "not_modified")
             case Fetched():
                 return await self._take(due, reply)
+
+    def _refused(self, feed: FeedRecord, detail: str) -> PollResult:
+        """Leave the feed to whoever may ask its publisher, at the time that it had, in a second at the earliest."""
+        due = max(feed.next_poll or 0.0, self._clock() + 1.0)
+        result = PollResult(feed.id, "blocked", due, host_of(feed.url), detail=detail)
+        if self._on_refused is not None:
+            self._on_refused(result)
+        return result
 
     async def _take(self, due: FeedDue, document: Fetched) -> PollResult:
         fields = {"etag": document.etag, "last_modified": document.last_modified}
@@ -265,8 +281,9 @@ class Poller:
         policy = poll_policy(self._settings(), feed.url)
         plan = plan_next(history, outcome, now, self._random(), policy)
         move = plan_move(history, moved_to, now) if isinstance(outcome, Answered) else None
-        await self._feeds.update(feed.id, {**fields, **fields_of(outcome, plan, move, due.asked, now)})
         result = _result(feed, outcome, plan, label)
+        counts = {"last_new": str(result.new), "last_updated": str(result.updated)}
+        await self._feeds.update(feed.id, {**fields, **fields_of(outcome, plan, move, due.asked, now), **counts})
         POLLS.labels(result.outcome).inc()
         _log(result)
         if move is not None and move.move and move.moved_to is not None and self._mover is not None:
@@ -325,8 +342,13 @@ def _result(feed: FeedRecord, outcome: Outcome, plan: PollPlan, label: str) -> P
 
 
 def _log(result: PollResult) -> None:
-    entry = log.bind(outcome=result.outcome, next_poll=result.next_poll)
+    entry = log.bind(outcome=result.outcome, next_poll=_moment(result.next_poll))
     if result.failed:
         entry.warning("feed could not be polled", detail=result.detail)
     else:
         entry.info("feed polled", new=result.new, updated=result.updated)
+
+
+def _moment(time: float | None) -> str | None:
+    """A Unix time as people read it, in UTC."""
+    return None if time is None else datetime.fromtimestamp(time, UTC).isoformat(timespec="seconds")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_network
@@ -77,7 +77,7 @@ class World:
         self.poller = self.make_poller()
         self.worker = self.make_worker()
 
-    def make_poller(self) -> Poller:
+    def make_poller(self, on_refused: Callable[[PollResult], object] | None = None) -> Poller:
         return Poller(
             self.feeds,
             self.items,
@@ -88,6 +88,7 @@ class World:
             settings=lambda: self.settings,
             clock=self.clock,
             random=lambda: 0.5,
+            on_refused=on_refused,
         )
 
     def make_worker(self, lease_seconds: float = 60.0, hosts_at_once: int = 200, tick: float = 0.05) -> Worker:
@@ -111,6 +112,13 @@ class World:
 
     def poll_now(self) -> PollNow:
         return PollNow(self.feeds, self.schedule, self.worker, clock=self.clock)
+
+    def poll_now_refusing(self, refused: dict[str, str]) -> PollNow:
+        """As the command has it: what may not be asked goes into `refused`."""
+        note = lambda result: refused.update({result.feed: result.detail})  # noqa: E731
+        turn = Turn(self.schedule, self.feeds, self.make_poller(on_refused=note), clock=self.clock)
+        worker = Worker(self.schedule, turn, self.presence, clock=self.clock)
+        return PollNow(self.feeds, self.schedule, worker, refused=refused, clock=self.clock)
 
     async def follow(self, url: str, user: str = "alice", uid: str = "home") -> FeedRecord:
         """What following a new feed comes to: user, channel, subscription, due at once."""

@@ -1,0 +1,73 @@
+"""`microsub poll` as its users run it: what it says, and what it leaves alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from microsub.cli import main
+from microsub.store.port import Redis
+from tests.support.polling import dated, rss, world
+from tests.support.process import installation
+from tests.support.web import Answer, publisher
+
+
+async def test_a_refusal_of_our_own_is_not_the_feeds_failure(real_redis: Redis) -> None:
+    """An address that the command may not ask is reported; the feed's record and its due time stay as they were."""
+    async with world(real_redis) as it:
+        feed = await it.follow("http://10.1.2.3/feed", uid="private")
+        refused: dict[str, str] = {}
+        before = await it.record(feed)
+        reports = await it.poll_now_refusing(refused).poll([feed.id], patience=10)
+        assert reports[feed.id].outcome == "refused"
+        assert "10.1.2.3" in refused[feed.id]
+        assert await it.record(feed) == before
+        due = await it.schedule.next_time()
+        assert due is not None
+        assert due < it.clock() + 5
+
+
+async def test_a_poll_says_what_happened(tmp_path: Path) -> None:
+    """Counts of new and updated items; without arguments followed feeds alone are meant; the exit code tells."""
+    async with publisher() as site:
+        url = site.serve_document("/feed", rss(dated(3)))
+        left = site.serve_document("/left", rss(dated(1)))
+        backend = {"users": {"alice": {"channels": [{"uid": "home", "feeds": [url, left]}]}}}
+        async with installation(tmp_path, backend) as installed:
+            assert (await installed.run("token", "create", "alice"))[0] == 0
+            code, out, _ = await installed.run("poll", url)
+            assert (code, out.split()) == (0, ["polled", url, "3", "new"])
+            code, out, _ = await installed.run("poll", url)
+            assert (code, out.split()) == (0, ["polled", url, "unchanged"])
+            site.serve_document("/feed", rss(dated(4)).replace(b"About Post 2", b"About Post Two"))
+            code, out, _ = await installed.run("poll", url)
+            assert (code, out.split()) == (0, ["polled", url, "1", "new,", "1", "updated"])
+            installed.write({"users": {"alice": {"channels": [{"uid": "home", "feeds": [url]}]}}})
+            assert (await installed.run("token", "create", "nobody"))[0] == 1
+            code, out, err = await installed.run("poll")
+            assert (code, out.split()) == (0, ["polled", url, "unchanged"]), err
+            site.serve("/feed", Answer(status=500))
+            code, out, _ = await installed.run("poll", "--json")
+            assert (code, json.loads(out)[0]["outcome"]) == (1, "failed")
+
+
+async def test_a_running_server_polls_for_the_command(tmp_path: Path) -> None:
+    """The server may ask a private address, the shell of the command not: the server's settings count."""
+    async with publisher() as site:
+        url = site.serve_document("/feed", rss(dated(3)))
+        backend = {"users": {"alice": {"channels": [{"uid": "home", "feeds": [url]}]}}}
+        async with installation(tmp_path, backend) as installed:
+            await installed.serve()
+            code, out, err = await installed.run("poll", "--allow-private-networks", "192.0.2.0/24", url)
+            assert (code, out.split()[:2]) == (0, ["polled", url]), err
+            assert site.count("/feed") >= 1
+
+
+def test_with_nothing_followed_poll_says_so(tmp_path: Path) -> None:
+    """No feeds are no failure, and no silence."""
+    result = CliRunner().invoke(
+        main, ["poll", "--data-dir", str(tmp_path / "data"), "--backend", str(tmp_path / "none.json")]
+    )
+    assert (result.exit_code, "no feed is followed" in result.stderr) == (0, True)
