@@ -92,6 +92,27 @@ class EmbeddedRedis:
             _remove_socket(folder.record(), folder.path)
             return True
 
+    def revive(self) -> bool:
+        """Start the server again where it has died; returns whether it was us who did. Blocks until it answers.
+
+        Its address stays, so that clients find it by reconnecting. Raises as `start_embedded` does, and
+        StoreUnavailable where the address can't be had again.
+        """
+        if self._users is None:
+            return False
+        again = start_embedded(self.data_dir)
+        again.detach()  # we are attached already
+        if again.url != self.url:
+            raise StoreUnavailable(f"redis-server of {self.data_dir} has moved to {again.url}: restart this process")
+        self.pid, self.version = again.pid, again.version
+        return not again.adopted
+
+    def detach(self) -> None:
+        """Leave the server alone, also when nobody else is attached."""
+        users, self._users = self._users, None
+        if users is not None:
+            users.close()
+
 
 def start_embedded(data_dir: Path) -> EmbeddedRedis:
     """Attach to the server of `data_dir`, starting it where none runs. Blocks until it answers.
@@ -267,7 +288,8 @@ def _start(folder: _Folder) -> Record:
     before = folder.record()
     program = choose(programs(), folder.written_by(before), folder.path)
     _remove_socket(before, folder.path)
-    address = _socket_path(folder.path)
+    _reap()
+    address = _socket_path(folder.path, before)
     with open(folder.running, "ab") as running, open(folder.log, "ab") as log:
         fcntl.flock(running, fcntl.LOCK_EX)
         child = subprocess.Popen(  # noqa: S603 - the program was found by us, the arguments are ours
@@ -276,6 +298,7 @@ def _start(folder: _Folder) -> Record:
             stdout=log,
             stderr=log,
             pass_fds=[running.fileno()],
+            umask=0o077,  # a folder that was there before us may let others in
             start_new_session=True,  # Ctrl-C in the terminal is for us; we stop it when our work is done
             cwd=folder.path,
         )
@@ -299,6 +322,11 @@ _children: dict[int, subprocess.Popen[bytes]] = {}
 """Children of this process, kept so that one that has ended is reaped."""
 
 
+def _reap() -> None:
+    for pid in [pid for pid, child in _children.items() if child.poll() is not None]:
+        del _children[pid]
+
+
 def _arguments(data_dir: Path, address: str) -> list[str]:
     return [
         *("--port", "0"),
@@ -312,15 +340,28 @@ def _arguments(data_dir: Path, address: str) -> list[str]:
     ]
 
 
-def _socket_path(data_dir: Path) -> str:
-    """In the folder where that fits, else in a new private folder with a short name."""
+def _socket_path(data_dir: Path, before: Record | None) -> str:
+    """In the folder where that fits, else in a private folder with a short name: that of the last time if possible."""
     path = str(data_dir / "redis.sock")
     if len(os.fsencode(path)) <= SOCKET_PATH_LIMIT:
         return path
+    if before is not None and _is_made_again(Path(before.socket).parent):
+        return before.socket
     for parent in (tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp makes it ours alone
         if len(os.fsencode(parent)) <= SOCKET_PATH_LIMIT - 32:
             return os.path.join(tempfile.mkdtemp(prefix=_TEMPORARY, dir=parent), "redis.sock")
     raise ConfigError(file="TMPDIR", path="", found=tempfile.gettempdir(), expected="a folder with a short path")
+
+
+def _is_made_again(folder: Path) -> bool:
+    """Whether the private folder of a server that has ended could be made anew; False when anybody has one there."""
+    if not folder.name.startswith(_TEMPORARY):
+        return False
+    try:
+        folder.mkdir(mode=0o700)
+    except OSError:
+        return False
+    return True
 
 
 def _remove_socket(record: Record | None, data_dir: Path) -> None:

@@ -1,0 +1,83 @@
+"""A redis-server that is killed under a running process is started again, at the same address, with its data."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis as redis_py
+
+from microsub import wiring
+from microsub.config.settings import Settings
+from microsub.errors import StoreError
+from microsub.store import embedded
+from microsub.store.embedded import start_embedded
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture(params=["short", "long"])
+def data_dir(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A folder, once with a path too long for a socket; whatever server is left on it is ended."""
+    folder = tmp_path / "data" if request.param == "short" else tmp_path / ("ä" * 50) / ("x" * 100)
+    yield folder
+    server = embedded._Folder(folder)
+    while server.is_running():
+        embedded._terminate(json.loads((folder / "redis.json").read_text())["pid"])
+
+
+async def killed(data_dir: Path, pid: int) -> None:
+    """The server is gone when this returns."""
+    os.kill(pid, signal.SIGKILL)
+    await wait_until(lambda: not embedded._Folder(data_dir).is_running())
+
+
+async def test_a_killed_server_is_revived_once(data_dir: Path) -> None:
+    """Of two that are attached one starts it; both keep their address, and the last to leave stops it."""
+    first, second = start_embedded(data_dir), start_embedded(data_dir)
+    with redis_py.Redis.from_url(first.url) as client:
+        client.set("here", "still")
+    assert not first.revive()
+    await killed(data_dir, first.pid)
+    assert first.revive()
+    assert not second.revive()
+    assert first.pid == second.pid
+    with redis_py.Redis.from_url(second.url) as client:
+        assert client.get("here") == b"still"
+    assert not first.stop()
+    assert not first.revive()
+    assert second.stop()
+
+
+async def test_a_process_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Open stores work again without anybody's doing."""
+    monkeypatch.setattr(wiring, "WATCH_SECONDS", 0.05)
+    data_dir = tmp_path / "data"
+    async with wiring.open_stores(Settings(data_dir=data_dir)) as stores:
+        before = json.loads((data_dir / "redis.json").read_text())["pid"]
+        await killed(data_dir, before)
+
+        async def works() -> bool:
+            try:
+                return bool(await stores.redis.command("PING"))
+            except StoreError:
+                return False
+
+        await wait_until(works, timeout=20)
+        assert json.loads((data_dir / "redis.json").read_text())["pid"] != before
+    assert not embedded._Folder(data_dir).is_running()
+
+
+def test_what_the_server_writes_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """Also in a folder that was there before and that others may look into."""
+    tmp_path.chmod(0o755)
+    server = start_embedded(tmp_path)
+    with redis_py.Redis.from_url(server.url) as client:
+        client.set("secret", "1")
+    assert server.stop()
+    written = list(tmp_path.rglob("appendonly*"))
+    assert written
+    assert [path for path in written if path.stat().st_mode & 0o077] == []
