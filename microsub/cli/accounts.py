@@ -8,7 +8,8 @@ import click
 
 from microsub import wiring
 from microsub.cli.options import STORE_FLAGS, fail, print_json, run, settings_flags
-from microsub.config.settings import Settings
+from microsub.config.settings import Settings, mask_password
+from microsub.config.urls import usable
 from microsub.model.scopes import ALL_SCOPES, read_scopes
 
 
@@ -54,6 +55,9 @@ def user_add(settings: Settings, name: str, me: str) -> None:
     Example: microsub user add alice --me https://alice.example/
     """
 
+    if me and not usable(me):
+        fail(f"--me: found '{mask_password(me)}', expected an http or https URL, such as https://alice.example/")
+
     async def work() -> None:
         async with wiring.open_stores(settings) as stores:
             if await stores.accounts.user(name) is not None:
@@ -90,11 +94,18 @@ def token_create(settings: Settings, user_name: str, scope: str, client: str, da
     async def work() -> str:
         async with wiring.open_stores(settings) as stores:
             await wiring.require_user(settings, stores, user_name)
+            found = await stores.accounts.user(user_name)
+            if found is not None and found.disabled is not None:
+                fail(f"the user '{user_name}' is disabled, so no token would be good; backend.json can bring them back")
             now = time.time()
             expires = now + days * 86400 if days else None
             return await stores.accounts.create_token(user_name, read_scopes(scope), client, now, expires)
 
-    click.echo(run(work()))
+    made = run(work())
+    if foreign := sorted(read_scopes(scope).difference(ALL_SCOPES)):
+        known = " ".join(ALL_SCOPES)
+        click.echo(f"warning: scopes without a meaning here: {' '.join(foreign)}; those with one: {known}", err=True)
+    click.echo(made)
 
 
 @token.command("list")

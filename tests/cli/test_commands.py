@@ -85,6 +85,26 @@ def test_users_are_added_listed_and_written_into_the_file(run: Run) -> None:
     assert (strange.exit_code, "b o b" in strange.stderr) == (1, True)
 
 
+@pytest.mark.parametrize("me", ["notaurl", "ftp://alice.example/", "https://"])
+def test_a_user_without_a_usable_site_is_refused(run: Run, me: str) -> None:
+    """What the file would refuse is refused here too, so that it never gets in the way of writing back."""
+    result = run("user", "add", "carol", "--me", me)
+    assert (result.exit_code, me in result.stderr, "http or https URL" in result.stderr) == (1, True, True)
+    assert "carol" not in run("user", "list").stdout
+
+
+def test_a_token_that_does_nothing_is_warned_of(run: Run) -> None:
+    """Foreign scopes are kept, but said to mean nothing; a disabled user gets no token."""
+    made = run("token", "create", "alice", "--scope", "read bla")
+    assert (made.exit_code, made.stdout.count("\n")) == (0, 1)
+    assert "without a meaning here: bla;" in made.stderr
+    assert not run("token", "create", "alice").stderr
+    Path("backend.json").write_text('{"users": {"bob": {}}}')
+    assert run("token", "create", "bob").exit_code == 0
+    refused = run("token", "create", "alice")
+    assert (refused.exit_code, refused.stdout, "disabled" in refused.stderr) == (1, "", True)
+
+
 def test_config_check_names_place_finding_and_expectation(run: Run) -> None:
     """A good file is counted; a bad one is refused with the path inside it."""
     good = run("config", "check")
