@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from redis.exceptions import (
     ConnectionError as RedisConnectionError,
 )
@@ -21,19 +23,25 @@ _REFUSALS = ("OOM ", "MISCONF ", "NOREPLICAS ", "READONLY ")
 _UNAVAILABLE = ("CLUSTERDOWN ", "LOADING ", "MASTERDOWN ", "TRYAGAIN ")
 # Until Redis 7 an error inside a script arrives wrapped: "ERR Error running script (…): … -OOM command not allowed".
 _REFUSALS_IN_SCRIPT = tuple(f"-{word}" for word in _REFUSALS)
+_WHERE_IN_SCRIPT = re.compile(r"\s*script: [0-9a-f]{40}, on @user_script:\d+\.?|\A.*@user_script: ?\d+: -?")
+"""Where in a script of ours it happened, in the words of Redis 7 and of Redis 6: nothing that an operator can use."""
 
 
 def translate(error: BaseException) -> BaseException:
     """The error to raise instead of `error`: a StoreError where Redis can't serve, else `error` itself (a bug)."""
     if isinstance(error, OutOfMemoryError | ReadOnlyError):
-        return StoreFull(f"Redis refuses writes: {error}")
+        return StoreFull(f"Redis refuses writes: {_plain(str(error))}")
     if isinstance(error, ResponseError):
         text = str(error)
         if text.startswith(_REFUSALS) or any(word in text for word in _REFUSALS_IN_SCRIPT):
-            return StoreFull(f"Redis refuses writes: {text}")
+            return StoreFull(f"Redis refuses writes: {_plain(text)}")
         if text.startswith(_UNAVAILABLE):
             return StoreUnavailable(f"Redis is not ready: {text}")
         return error
     if isinstance(error, RedisConnectionError | RedisTimeoutError | RedisClusterException | OSError):
         return StoreUnavailable(f"Redis can't be reached: {error}")
     return error
+
+
+def _plain(text: str) -> str:
+    return _WHERE_IN_SCRIPT.sub("", text)
