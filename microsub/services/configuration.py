@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import time
@@ -23,6 +24,7 @@ from typing import Literal, Protocol
 import structlog
 
 from microsub.config.backend import Backend
+from microsub.config.changes import ChannelAdded, FeedAdded, RuleAdded, UserAdded
 from microsub.config.document import Document, Report, check, examine, parse, unreadable
 from microsub.config.jsontext import rewrite
 from microsub.config.merge import Merge, merge
@@ -108,6 +110,7 @@ class Configuration:
         self._touched = asyncio.Event()
         self._reported = ""
         self._told = ""
+        self._waiting: set[str] = set()
         self._done: tuple[str, float] | None = None
         self.status = Status()
 
@@ -149,7 +152,7 @@ class Configuration:
             try:
                 state = await asyncio.to_thread(self._file.read)
             except OSError as error:
-                self._refuse(unreadable(self.path, error), key=str(error))
+                await self._refuse(unreadable(self.path, error), key=str(error))
                 return None, None
             report = None
             if state is not None:
@@ -162,32 +165,46 @@ class Configuration:
             before = seen
             await asyncio.sleep(self._timing.settle)
         if state is None or report is None:
-            self._missing()
+            await self._missing()
             return None, None
         if report.problems:
-            self._refuse(*report.problems, key=state.digest)
+            await self._refuse(*report.problems, key=state.digest)
         else:
             self._accept(report, state.digest)
         return state, report
 
-    def _missing(self) -> None:
+    async def _missing(self) -> None:
         self._done = None
         if self._reported != "missing":
             self._reported = "missing"
-            log.warning("no backend.json; what was applied last stays active", file=str(self.path))
+            if await self._in_force():
+                log.warning("no backend.json; what was applied last stays active", file=str(self.path))
+            else:
+                log.warning(
+                    "no backend.json, and none was applied before; write one, or make users with 'microsub user add'",
+                    file=str(self.path),
+                )
 
-    def _refuse(self, *problems: ConfigError, key: str) -> None:
+    async def _refuse(self, *problems: ConfigError, key: str) -> None:
         self._done = None
         self.status = Status(self.status.applied_at, problems)
         if self._reported == key:
             return
         self._reported = key
         more = len(problems) - 1
+        stays = "the last good configuration stays active"
         log.error(
-            "backend.json refused; the last good configuration stays active",
+            f"backend.json refused; {stays if await self._in_force() else 'none is active until it is mended'}",
             problem=str(problems[0]),
             **({"more": f"{more} more, see 'microsub config check {self.path}'"} if more else {}),
         )
+
+    async def _in_force(self) -> bool:
+        """Whether a file was ever applied; taken for granted while Redis is away."""
+        try:
+            return await self._applied.last() is not None
+        except StoreError:
+            return True
 
     def _accept(self, report: Report, key: str) -> None:
         self.status = Status(self.status.applied_at, (), report.warnings)
@@ -233,6 +250,7 @@ class Configuration:
     async def _carry_out(self, merged: Merge) -> None:
         for conflict in merged.conflicts:
             log.warning("backend.json and the API changed the same", conflict=str(conflict))
+        restored = {change.user for change in merged.changes if isinstance(change, UserAdded) and change.restored}
         renewed = time.monotonic()
         for change in merged.changes:
             if time.monotonic() - renewed > self._timing.lease / 3:
@@ -245,7 +263,9 @@ class Configuration:
                 # What the change is about has gone in the meantime, or the store refuses it: it would be so next time.
                 log.warning("a change of backend.json could not be applied", change=str(change), reason=str(error))
             else:
-                log.info("backend.json", change=str(change))
+                # A user who comes back has kept all this; telling it anew would look as if it had been lost.
+                kept = isinstance(change, ChannelAdded | FeedAdded | RuleAdded) and change.user in restored
+                log.log(logging.DEBUG if kept else logging.INFO, "backend.json", change=str(change))
         if merged.changes:
             self._on_applied()
 
@@ -328,6 +348,17 @@ class Configuration:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
+    def _unanswered(self, step: str, error: StoreError) -> None:
+        """Redis can't serve a step, which is tried again and again; said once for all steps."""
+        if not self._waiting:
+            log.warning("the configuration waits for Redis", reason=str(error))
+        self._waiting.add(step)
+
+    def _answered(self, step: str) -> None:
+        if self._waiting == {step}:
+            log.info("the configuration has Redis again")
+        self._waiting.discard(step)
+
     async def _follow_file(self, stop: asyncio.Event) -> None:
         async for _ in self._file.changes(stop):
             await self._look_until_done(stop)
@@ -335,11 +366,13 @@ class Configuration:
     async def _look_until_done(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
             try:
-                if await self.look() != "busy":
+                outcome = await self.look()
+                self._answered("look")
+                if outcome != "busy":
                     return
                 await _pause(stop, self._timing.retry)
             except StoreError as error:
-                log.warning("the configuration waits for Redis", reason=str(error))
+                self._unanswered("look", error)
                 await _pause(stop, self._timing.after_failure)
             except Exception:
                 log.exception(
@@ -354,8 +387,9 @@ class Configuration:
                 break
             try:
                 await self.write_back()
+                self._answered("write back")
             except StoreError as error:
-                log.warning("the configuration waits for Redis", reason=str(error))
+                self._unanswered("write back", error)
                 await _pause(stop, self._timing.after_failure)
             except Exception:
                 log.exception("API changes were not written back, because of a bug", file=str(self.path))

@@ -212,6 +212,34 @@ async def test_a_missing_file_changes_nothing(configured: Configured) -> None:
     assert await configured.state() == {"alice": {"home": ("Home", [A])}}
 
 
+@pytest.mark.parametrize("text", [None, "{,}"])
+async def test_a_first_file_that_cant_be_used_leaves_none(configured: Configured, text: str | None) -> None:
+    """Nothing was applied before, so nothing is said to stay active."""
+    if text is not None:
+        configured.save(text)
+    with structlog.testing.capture_logs() as lines:
+        assert await configured.configuration.look() in {"missing", "invalid"}
+    [line] = lines
+    assert "stays active" not in line["event"]
+    assert "none" in line["event"]
+
+
+async def test_who_comes_back_is_one_line(configured: Configured) -> None:
+    """All was kept, so the log doesn't tell channels and feeds anew; a new user's are told."""
+    document = alice(channel("home", A), mute=[B])
+    with structlog.testing.capture_logs() as lines:
+        configured.save(document)
+        await configured.configuration.look()
+    assert len([line for line in lines if "change" in line and line["log_level"] == "info"]) == 4
+    configured.save({})
+    await configured.configuration.look()
+    with structlog.testing.capture_logs() as lines:
+        configured.save(document)
+        assert await configured.configuration.look() == "applied"
+    told = [line["change"] for line in lines if "change" in line and line["log_level"] == "info"]
+    assert told == ["user alice restored"]
+
+
 async def test_an_older_file_never_applies(configured: Configured, tmp_path: Path) -> None:
     """A stale copy on a second machine can't undo the newer one."""
     configured.save(alice(channel("home", A)), at=NOW)

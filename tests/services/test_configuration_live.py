@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import structlog
 
+from microsub.errors import StoreFull
 from microsub.services.backend_file import VERSIONS_KEPT, BackendFile
 from microsub.services.configuration import Timing
 from microsub.store.port import Redis
@@ -98,6 +99,31 @@ async def test_a_bug_does_not_end_the_watch(configured: Configured, monkeypatch:
             await wait_until(lambda: any(line["log_level"] == "error" for line in lines))
             configured.save(named("Two"))
             await wait_until(has(configured, "Two"))
+
+
+async def test_waiting_for_redis_is_said_once_and_its_end_too(
+    configured: Configured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often it is tried."""
+    tries = 0
+    add_user = configured.accounts.add_user
+
+    async def full(name: str, me: str, now: float) -> object:
+        nonlocal tries
+        tries += 1
+        if tries <= 5:
+            raise StoreFull("full")
+        return await add_user(name, me, now)
+
+    monkeypatch.setattr(configured.accounts, "add_user", full)
+    with structlog.testing.capture_logs() as lines:
+        configured.save(named("One"))
+        async with running(configured):
+            await wait_until(has(configured, "One"))
+            await wait_until(lambda: any(line["event"].endswith("has Redis again") for line in lines))
+    assert tries > 5
+    events = [line["event"] for line in lines if "Redis" in line["event"]]
+    assert events == ["the configuration waits for Redis", "the configuration has Redis again"]
 
 
 async def test_an_edit_behind_a_symbolic_link_is_seen(configured: Configured, tmp_path: Path) -> None:
