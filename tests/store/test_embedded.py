@@ -1,6 +1,7 @@
 """The embedded Redis: one server per data folder, shared, adopted, never doubled."""
 
 import asyncio
+import errno
 import fcntl
 import json
 import os
@@ -322,6 +323,7 @@ def test_the_version_that_wrote_the_data_is_on_record(data_dir):
 
 WHEEL = ServerProgram(Path("/wheel/redis-server"), (6, 2, 14))
 NEW = ServerProgram(Path("/usr/bin/redis-server"), (7, 0, 15))
+NEWER = ServerProgram(Path("/opt/redis-server"), (8, 2, 0))
 OLD = ServerProgram(Path("/usr/bin/redis-server"), (6, 0, 16))
 
 
@@ -329,15 +331,18 @@ OLD = ServerProgram(Path("/usr/bin/redis-server"), (6, 0, 16))
     ("candidates", "written_by", "chosen"),
     [
         ([NEW, WHEEL], None, NEW),
-        ([NEW, WHEEL], "6.2.14", NEW),
+        ([NEW, WHEEL], "6.2.14", WHEEL),
+        ([WHEEL, NEW], None, WHEEL),
+        ([NEWER, NEW], "7.0.1", NEW),
+        ([WHEEL, NEWER], "7.0.1", NEWER),
         ([OLD, WHEEL], None, WHEEL),
         ([OLD, WHEEL], "6.2.1", WHEEL),
         ([WHEEL], "6.2.99", WHEEL),
         ([WHEEL, NEW], "7.0.1", NEW),
     ],
 )
-def test_the_first_program_that_can_read_the_data_is_chosen(candidates, written_by, chosen):
-    """PATH first, unless that one is too old; a patch release more or less doesn't matter."""
+def test_a_program_that_can_read_the_data_is_chosen(candidates, written_by, chosen):
+    """The version that wrote it, else the first that isn't older; a patch release more or less doesn't matter."""
     assert choose(candidates, written_by, Path("/data")) == chosen
 
 
@@ -361,6 +366,21 @@ def test_programs_that_are_none_are_passed_over(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     assert fake not in [found.path for found in program.programs()]
     assert program.version_of(str(tmp_path / "none")) is None
+
+
+def test_every_server_on_path_is_looked_at(tmp_path, monkeypatch):
+    """In the order of PATH, a linked one once: an old one in front doesn't hide the one that the data needs."""
+    for folder, version in (("one", "6.2.1"), ("two", "7.2.3")):
+        script = tmp_path / folder / "redis-server"
+        script.parent.mkdir()
+        script.write_text(f"#!/bin/sh\necho Redis server v={version} sha=0\n")
+        script.chmod(0o755)
+    (tmp_path / "three").symlink_to(tmp_path / "one")
+    monkeypatch.setenv("PATH", os.pathsep.join(str(tmp_path / name) for name in ("one", "two", "three")))
+    monkeypatch.setattr(program, "_wheel_program", lambda: None)
+    found = program.programs()
+    assert [(server.path.parent.name, server.version) for server in found] == [("one", (6, 2, 1)), ("two", (7, 2, 3))]
+    assert choose(found, "7.2.0", tmp_path).path == tmp_path / "two" / "redis-server"
 
 
 def test_the_wheel_brings_a_server(monkeypatch):
@@ -396,3 +416,22 @@ def test_a_record_that_is_not_ours_is_an_error(data_dir):
     (data_dir / "redis.json").write_text('{"some": "thing"}')
     with pytest.raises(ConfigError, match="no record of ours"):
         start_embedded(data_dir)
+
+
+def test_a_lock_that_cannot_be_opened_is_an_error_of_the_setting(data_dir):
+    """Whatever the reason: one clear line, no traceback."""
+    (data_dir / "redis.lock").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="MICROSUB_DATA_DIR"):
+        start_embedded(data_dir)
+
+
+def test_a_full_disk_at_start_leaves_no_server_behind(data_dir, monkeypatch):
+    """The record can't be written, so nobody would find that server: it is ended."""
+
+    def full(folder, record):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(embedded._Folder, "write_record", full)
+    with pytest.raises(ConfigError, match="No space left on device"):
+        start_embedded(data_dir)
+    assert not embedded._Folder(data_dir).is_running()
