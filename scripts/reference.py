@@ -24,6 +24,19 @@ from microsub.store import keys
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MADE = "<!-- Made by scripts/reference.py from the code. Edit the code, then run `make docs`. -->\n"
 
+VERSIONS = """## Keys of your own
+
+Keys that begin with `x-`, `_` or `//` are for notes. They mean nothing here and stay where they are.
+
+## backend.json.versions
+
+What is done in reader apps is written into the file; with a Redis of your own only where `MICROSUB_WRITE_BACK` is
+`on`. Before each such change the file as it was is kept in the folder `backend.json.versions` beside it. The newest
+ten stay there, named by the time of the replacement in UTC and the beginning of the SHA-256 of their content:
+`20260131T081500.000000Z-0a1b2c3d.json`. The server never reads them. To go back, copy one over `backend.json`. An edit
+by hand keeps no version.
+"""
+
 
 def pages() -> dict[str, str]:
     """File name → text of every generated page."""
@@ -145,6 +158,7 @@ def backend_page() -> str:
             default = f"`{json.dumps(value['default'])}`" if "default" in value else "–"
             lines.append(f"| `{key}` | {_type(value)} | {default} | {value.get('description', '')} |")
         lines.append("")
+    lines += [VERSIONS]
     return "\n".join(lines)
 
 
