@@ -48,7 +48,7 @@ from microsub.store.accounts import Accounts
 from microsub.store.applied import Applied
 from microsub.store.channels import Channels
 from microsub.store.connect import connect
-from microsub.store.embedded import EmbeddedRedis, start_embedded
+from microsub.store.embedded import EmbeddedRedis, has_data, start_embedded
 from microsub.store.feedcopies import FeedCopies
 from microsub.store.feeds import Feeds
 from microsub.store.itemcache import ItemCache
@@ -84,11 +84,16 @@ class Stores:
 
 
 @contextlib.asynccontextmanager
-async def open_stores(settings: Settings) -> AsyncIterator[Stores]:
+async def open_stores(settings: Settings, *, existing: bool = False) -> AsyncIterator[Stores]:
     """Connect to Redis, the embedded one when no other is given, and bring its data to the present layout.
 
-    Raises ConfigError, StoreUnavailable or SchemaMismatch.
+    `existing` is for commands that only look: where the data folder holds nothing yet, nothing is made in it.
+    Raises ConfigError, StoreUnavailable or SchemaMismatch, and NotFound for `existing` without data.
     """
+    if existing and settings.embedded and not has_data(settings.data_dir):
+        raise NotFound(
+            f"there is no data in {settings.data_dir.resolve()}; say where it is with --data-dir or MICROSUB_DATA_DIR"
+        )
     async with contextlib.AsyncExitStack() as stack:
         url = settings.redis_url
         where = f"Redis at {mask_password(url)}" if url else ""

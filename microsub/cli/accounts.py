@@ -7,9 +7,10 @@ import time
 import click
 
 from microsub import wiring
-from microsub.cli.options import STORE_FLAGS, fail, print_json, run, settings_flags
+from microsub.cli.options import STORE_FLAGS, counted, fail, print_json, run, settings_flags
 from microsub.config.settings import Settings, mask_password
 from microsub.config.urls import usable
+from microsub.model.reader import NOTIFICATIONS
 from microsub.model.scopes import ALL_SCOPES, read_scopes
 
 
@@ -22,16 +23,16 @@ def user() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @settings_flags(*STORE_FLAGS)
 def user_list(settings: Settings, as_json: bool) -> None:
-    """List all users with their identity and the number of their channels."""
+    """List all users with their identity and the number of their channels besides `notifications`."""
 
     async def work() -> list[dict[str, object]]:
-        async with wiring.open_stores(settings) as stores:
+        async with wiring.open_stores(settings, existing=True) as stores:
             return [
                 {
                     "name": found.name,
                     "me": found.me,
                     "disabled": found.disabled,
-                    "channels": len(await stores.channels.list(found.name)),
+                    "channels": sum(each.uid != NOTIFICATIONS for each in await stores.channels.list(found.name)),
                 }
                 for found in await stores.accounts.users()
             ]
@@ -42,7 +43,8 @@ def user_list(settings: Settings, as_json: bool) -> None:
         return
     for row in rows:
         state = "  (disabled)" if row["disabled"] else ""
-        click.echo(f"{row['name']}  {row['me'] or '-'}  {row['channels']} channels{state}")
+        channels = counted(int(str(row["channels"])), "channel")
+        click.echo(f"{row['name']}  {row['me'] or '-'}  {channels}{state}")
 
 
 @user.command("add")
@@ -116,7 +118,7 @@ def token_list(settings: Settings, user_name: str, as_json: bool) -> None:
     """List the tokens of USER: the id to revoke each by, its client, scopes and dates. Never the token itself."""
 
     async def work() -> list[dict[str, object]]:
-        async with wiring.open_stores(settings) as stores:
+        async with wiring.open_stores(settings, existing=True) as stores:
             await wiring.require_user(settings, stores, user_name)
             return [
                 {
@@ -147,7 +149,7 @@ def token_revoke(settings: Settings, user_name: str, token_id: str) -> None:
     """Revoke the token ID of USER at once. The id is what `token list` shows."""
 
     async def work() -> int:
-        async with wiring.open_stores(settings) as stores:
+        async with wiring.open_stores(settings, existing=True) as stores:
             await wiring.require_user(settings, stores, user_name)
             return await stores.accounts.revoke(user_name, token_id)
 

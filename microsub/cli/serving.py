@@ -142,10 +142,13 @@ async def _run(settings: Settings, listener: socket.socket | None, *, work: bool
 async def _greet(settings: Settings, stores: wiring.Stores, *, web: bool) -> None:
     """Tell the person at the terminal where everything is. The token is shown to this machine's user alone."""
     lines = [f"data       {stores.where}"]
-    if settings.backend.exists():
-        lines.append(f"config     {settings.backend.resolve()} (edits apply at once)")
+    backend = settings.backend.resolve()
+    if backend.is_file():
+        lines.append(f"config     {backend} (edits apply at once)")
+    elif backend.exists():
+        lines.append(f"config     none: {backend} is no file; name one with --backend")
     else:
-        lines.append(f"config     none: {settings.backend.resolve()} doesn't exist; see backend.json.example")
+        lines.append(f"config     none: {backend} doesn't exist; see backend.json.example")
     if web:
         endpoint = f"{settings.public_url}/microsub"
         lines = [f"Microsub server on {settings.public_url}", f"endpoint   {endpoint}", *lines]
@@ -154,8 +157,10 @@ async def _greet(settings: Settings, stores: wiring.Stores, *, web: bool) -> Non
         )
         if token:
             lines.append(f"try        curl -s -H 'Authorization: Bearer {token}' '{endpoint}?action=channels'")
-        else:
+        elif any(user.disabled is None for user in await stores.accounts.users()):
             lines.append("try        microsub token create USER")
+        else:
+            lines.append(f"try        microsub user add NAME, or declare users in {backend}")
     click.echo("\n".join(lines))
     sys.stdout.flush()
 

@@ -146,6 +146,11 @@ def _attached(folder: _Folder) -> EmbeddedRedis:
     )
 
 
+def has_data(data_dir: Path) -> bool:
+    """Whether a server has worked on that folder. Changes nothing."""
+    return any((data_dir / name).exists() for name in ("redis.json", "appendonlydir", "appendonly.aof"))
+
+
 def socket_url(path: str) -> str:
     """The URL of a unix socket."""
     return f"unix://{quote(path)}"

@@ -99,3 +99,39 @@ async def test_a_greeting_leaves_earlier_tokens_alone(tmp_path: Path) -> None:
             credential = stores.accounts.credential(token)
             assert credential
             assert (await stores.accounts.verify(credential, now + 2)).user == "alice"
+
+
+@pytest.mark.parametrize(
+    "command", [("user", "list"), ("user", "list", "--json"), ("token", "list", "a"), ("token", "revoke", "a", "b")]
+)
+def test_a_command_that_only_looks_makes_no_data(folder: Path, command: tuple[str, ...]) -> None:
+    """Run in the wrong folder it says so, names the folder and the flag, and leaves nothing behind."""
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 1
+    assert f"there is no data in {folder / 'data'}" in result.stderr
+    assert "--data-dir" in result.stderr
+    assert list(folder.iterdir()) == []
+
+
+async def greeted(settings: Settings, capsys: pytest.CaptureFixture[str], *users: str) -> dict[str, str]:
+    """The lines of the greeting by their first word."""
+    async with wiring.open_stores(settings) as stores:
+        for user in users:
+            await stores.accounts.add_user(user, "", time.time())
+        await serving._greet(settings, stores, web=True)
+    return dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+
+
+async def test_the_greeting_says_what_is_missing(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a usable file and without users it names the step that comes next, and promises nothing of the file."""
+    lines = await greeted(Settings(), capsys)
+    assert "doesn't exist" in lines["config"]
+    assert "user add" in lines["try"]
+    lines = await greeted(Settings(backend=folder), capsys)
+    assert lines["config"].startswith(f"none: {folder} is no file")
+
+
+async def test_the_greeting_shows_a_token_to_this_machine_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """On an address that others reach, how to make one."""
+    assert "Bearer alice." in (await greeted(Settings(), capsys, "alice"))["try"]
+    assert (await greeted(Settings(host="0.0.0.0"), capsys))["try"] == "microsub token create USER"
