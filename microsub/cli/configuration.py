@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from microsub.cli.options import FAILED, fail, print_json, settings_flags
+from microsub.cli.options import FAILED, counted, fail, print_json, settings_flags
 from microsub.config import document
 from microsub.config.document import Report
 from microsub.config.settings import Settings
@@ -47,18 +47,23 @@ def _as_dict(report: Report) -> dict[str, object]:
 
 
 def _print_report(report: Report) -> None:
-    for problem in report.problems:
-        click.echo(f"error    {problem}", err=True)
-    for warning in report.warnings:
-        click.echo(f"warning  {warning}", err=True)
+    _print_findings(report)
     if report.document is None:
         return
     users = report.document.backend.users
     channels = [channel for user in users.values() for channel in user.channels]
     feeds = {feed.url for channel in channels for feed in channel.feeds}
-    click.echo(f"{report.file}: good; {len(users)} users, {len(channels)} channels, {len(feeds)} different feeds")
+    counts = (counted(len(users), "user"), counted(len(channels), "channel"), counted(len(feeds), "different feed"))
+    click.echo(f"{report.file}: good; {', '.join(counts)}")
     if report.document.legacy:
         click.echo("It has the old single-user form, which works as it is; `microsub config upgrade` writes it anew.")
+
+
+def _print_findings(report: Report) -> None:
+    for problem in report.problems:
+        click.echo(f"error    {problem}", err=True)
+    for warning in report.warnings:
+        click.echo(f"warning  {warning}", err=True)
 
 
 @config.command("upgrade")
@@ -68,12 +73,14 @@ def _print_report(report: Report) -> None:
 def upgrade(settings: Settings, file: Path | None, in_place: bool) -> None:
     """Print the old single-user FILE in today's form. Nothing in `${…}` is expanded.
 
+    What has no place in today's form, and what works otherwise than it did, is told on standard error.
+
     Example: microsub config upgrade old.json > backend.json
     """
     path = file or settings.backend
     report = document.check(path, os.environ)
+    _print_findings(report)
     if report.document is None:
-        _print_report(report)
         fail(f"{path} can't be upgraded before this is mended")
     text = json.dumps(report.document.raw, indent=2, ensure_ascii=False) + "\n"
     if not in_place:

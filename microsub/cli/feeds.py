@@ -23,6 +23,8 @@ from microsub.formats.wire import feed_to_wire
 from microsub.pipeline.on_demand import PollReport
 from microsub.services.retention import RetentionReport
 
+_TITLE = 90
+
 
 @click.command()
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
@@ -36,7 +38,12 @@ from microsub.services.retention import RetentionReport
     type=click.Path(path_type=Path, file_okay=False),
     help="The folder of the copies.  [default: microsub/feeds in $XDG_DATA_HOME or ~/.local/share]",
 )
-@click.option("--titles", default=5, show_default=True, help="How many titles to print per feed; 0 prints all.")
+@click.option(
+    "--titles",
+    default=5,
+    show_default=True,
+    help="How many titles to print per feed; 0 prints all. JSON has all entries.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per feed and line.")
 @settings_flags(*FETCH_FLAGS)
 @click.pass_context
@@ -108,7 +115,15 @@ def _show_titles(found: CachedFeed, titles: int) -> None:
     for entry in feed.entries[: titles or None]:
         text = entry.name or entry.summary or (entry.content.text if entry.content else None) or entry.url or ""
         day = entry.published.date().isoformat() if entry.published else "-" * 10
-        click.echo(f"  {day}  {' '.join(text.split())[:90]}")
+        click.echo(f"  {day}  {_shortened(' '.join(text.split()))}")
+
+
+def _shortened(text: str) -> str:
+    """At most `_TITLE` characters, cut between words where it can be."""
+    if len(text) <= _TITLE:
+        return text
+    cut = text[:_TITLE]
+    return (cut.rpartition(" ")[0] or cut[:-1]) + "…"
 
 
 def _sentence(error: FetchError | ParseError) -> str:

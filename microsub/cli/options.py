@@ -80,6 +80,11 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         sys.exit(130)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things in words: `1 user`, `2 users`."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def print_json(value: object) -> None:
     """Print `value` as indented JSON, for programs that read what a command says."""
     click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())

@@ -108,5 +108,13 @@ def load(path: FilePath, environ: Mapping[str, str]) -> Document:
 
 def unreadable(path: FilePath, error: OSError) -> ConfigError:
     """The ConfigError for a file that can't be read."""
-    found = "no file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error)).lower()
+    match error:
+        case FileNotFoundError():
+            found = "no file"
+        case IsADirectoryError():
+            found = "a folder"
+        case PermissionError():
+            found = "a file that may not be read by this user"
+        case _:
+            found = f"an error ({error.strerror or error})"
     return ConfigError(file=str(path), path="", found=found, expected="a readable backend.json")

@@ -7,7 +7,7 @@ It has `Channels` (uid → channel), `Feeds` (uid → list of feeds), `Settings`
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,6 +15,7 @@ from microsub.config.urls import comparable, usable
 from microsub.config.validate import ENDPOINT_UNUSED, FILTERS_UNUSED, Findings
 
 _KEYS = frozenset({"channels", "feeds", "nextuid", "me", "tokenendpoint", "authenabled"})
+_NOTES = ("x-", "_", "//", "$")
 _OWN = "notifications"
 _RESERVED = frozenset({"global", "saved"})
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -50,8 +51,20 @@ def upgrade(document: Mapping[str, Any], findings: Findings | None = None) -> di
         findings.warn((top.key("tokenendpoint"),), ENDPOINT_UNUSED)
     if findings and any("settings" in channel for channel in user["channels"]):
         findings.warn((top.key("settings"),), FILTERS_UNUSED)
-    kept = {key: value for key, value in document.items() if key.startswith(("x-", "_", "//", "$"))}
+    if findings:
+        _tell_what_is_lost(top, {channel["uid"] for channel in user["channels"]}, findings)
+    kept = {key: value for key, value in document.items() if key.startswith(_NOTES)}
     return kept | {"users": {user_name(me): user}}
+
+
+def _tell_what_is_lost(top: _Object, uids: Collection[str], findings: Findings) -> None:
+    """Warn of what has no place in today's form."""
+    for key in top.value:
+        if key.lower() not in _KEYS | {"settings"} and not key.startswith(_NOTES):
+            findings.warn((key,), "is not known and not taken over")
+    for key in top.object("settings").value:
+        if key not in uids and not key.startswith(_NOTES):
+            findings.warn((top.key("settings"), key), "belongs to no channel and is not taken over")
 
 
 def user_name(me: str) -> str:

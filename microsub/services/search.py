@@ -82,7 +82,7 @@ class Search:
                 return await self._preview(url, now)
         except TimeoutError:
             where = mask_credentials(url)
-            raise InvalidRequest(f"'url' can't be read: found no answer in time at {where}, expected a feed") from None
+            raise InvalidRequest(f"'url' can't be read: no answer in time at {where}; expected a feed") from None
 
     async def _preview(self, url: str, now: float) -> list[dict[str, Any]]:
         document = await self._get(url)
@@ -93,7 +93,7 @@ class Search:
                 feed = await self._first_of(links) or feed
         elif (feed := await self._first_of(_known(url, document))) is None:
             found = document.detail if isinstance(document, FetchFailed) else "no document"
-            raise InvalidRequest(f"'url' can't be read: found {found} at {mask_credentials(url)}, expected a feed")
+            raise InvalidRequest(f"'url' can't be read: {found} at {mask_credentials(url)}; expected a feed")
         if feed is None:
             raise InvalidRequest(f"'url' can't be used: found no feed at {mask_credentials(url)}, expected one")
         known = await self._feeds.find(url)

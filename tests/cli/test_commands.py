@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from microsub.cli import main
+from microsub.cli.feeds import _shortened
 from tests.support.polling import dated, rss
 from tests.support.process import installation
 from tests.support.web import Answer, publisher
@@ -77,7 +78,10 @@ def test_users_are_added_listed_and_written_into_the_file(run: Run) -> None:
     run("token", "create", "alice")
     assert run("user", "add", "bob", "--me", "https://bob.example/").exit_code == 0
     assert {row["name"] for row in json.loads(run("user", "list", "--json").stdout)} == {"alice", "bob"}
-    assert "bob  https://bob.example/" in run("user", "list").stdout
+    assert (
+        "alice  https://alice.example/  1 channel\nbob  https://bob.example/  0 channels\n"
+        in run("user", "list").stdout
+    )
     assert "bob" in json.loads(Path("backend.json").read_text())["users"]
     again = run("user", "add", "bob")
     assert (again.exit_code, "already" in again.stderr) == (1, True)
@@ -108,7 +112,7 @@ def test_a_token_that_does_nothing_is_warned_of(run: Run) -> None:
 def test_config_check_names_place_finding_and_expectation(run: Run) -> None:
     """A good file is counted; a bad one is refused with the path inside it."""
     good = run("config", "check")
-    assert (good.exit_code, "1 users, 1 channels, 1 different feeds" in good.stdout) == (0, True)
+    assert (good.exit_code, "good; 1 user, 1 channel, 1 different feed\n" in good.stdout) == (0, True)
     Path("bad.json").write_text('{"users": {"alice": {"channels": [{"uid": "a b"}]}}}')
     bad = run("config", "check", "bad.json")
     assert bad.exit_code == 1
@@ -130,6 +134,30 @@ def test_config_upgrade_brings_the_old_form_up_to_date(run: Run) -> None:
     assert run("config", "upgrade", "old.json", "--in-place").exit_code == 0
     assert json.loads(Path("old.json").read_text()) == printed
     assert json.loads(Path("old.json.old").read_text()) == old
+
+
+def test_config_upgrade_tells_what_is_lost(run: Run) -> None:
+    """Keys that have no place any more, and the warnings that `config check` has; JSON alone on standard output."""
+    old = {"Channels": {}, "Feeds": {"home": []}, "AuthEnabled": False, "Token": "t", "Settings": {"0009": {}}}
+    Path("old.json").write_text(json.dumps(old))
+    upgraded = run("config", "upgrade", "old.json")
+    assert list(json.loads(upgraded.stdout)) == ["users"]
+    assert upgraded.stderr == run("config", "check", "old.json").stderr
+    for key in ("AuthEnabled", "Token", "Settings.0009"):
+        assert f"{key} (line 1)" in upgraded.stderr
+
+
+def test_a_folder_is_no_file(run: Run, tmp_path: Path) -> None:
+    """What was found is named, in words that make a sentence."""
+    assert "found a folder, expected a readable backend.json" in run("config", "check", str(tmp_path)).stderr
+
+
+@pytest.mark.parametrize(
+    ("title", "printed"), [("word " * 30, "word " * 17 + "word…"), ("x" * 120, "x" * 89 + "…"), ("y" * 90, "y" * 90)]
+)
+def test_long_titles_are_cut_between_words(title: str, printed: str) -> None:
+    """And the cut is shown."""
+    assert _shortened(title.strip()) == printed
 
 
 def test_parse_prints_jf2_of_a_file(run: Run) -> None:

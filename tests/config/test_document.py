@@ -307,6 +307,6 @@ def test_a_file_that_cant_be_read_is_a_problem_like_others(tmp_path: Path) -> No
     [missing] = check(tmp_path / "none.json", {}).problems
     assert str(missing) == f"{tmp_path}/none.json: found no file, expected a readable backend.json"
     [folder] = check(tmp_path, {}).problems
-    assert "is a directory" in str(folder)
+    assert "found a folder" in str(folder)
     with pytest.raises(ConfigError):
         load(tmp_path / "none.json", {})
