@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
+from redis.exceptions import RedisError
 from starlette.types import ASGIApp
 
 from microsub.app import create_app
@@ -47,7 +48,7 @@ from microsub.store import keys
 from microsub.store.accounts import Accounts
 from microsub.store.applied import Applied
 from microsub.store.channels import Channels
-from microsub.store.connect import connect
+from microsub.store.connect import connect, doubts
 from microsub.store.embedded import EmbeddedRedis, has_data, start_embedded
 from microsub.store.feedcopies import FeedCopies
 from microsub.store.feeds import Feeds
@@ -110,6 +111,13 @@ async def open_stores(settings: Settings, *, existing: bool = False) -> AsyncIte
         yield _stores(redis, url, where)
 
 
+async def warn_of_losses(settings: Settings, stores: Stores) -> None:
+    """Log, for a Redis that isn't ours to configure, which of its settings may lose data."""
+    if not settings.embedded:
+        for sentence in await doubts(stores.redis):
+            log.warning(sentence)
+
+
 WATCH_SECONDS = 2.0
 """How often a process looks whether its embedded server is there."""
 
@@ -131,7 +139,7 @@ async def _kept_alive(embedded: EmbeddedRedis, redis: Redis) -> AsyncIterator[No
                 continue
             except StoreUnavailable:
                 pass  # it has died, or takes its time: `revive` knows
-            except MicrosubError:
+            except (MicrosubError, RedisError):
                 continue  # it answers, so it lives
             try:
                 if await asyncio.to_thread(embedded.revive):

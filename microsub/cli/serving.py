@@ -129,6 +129,7 @@ async def _run(settings: Settings, listener: socket.socket | None, *, work: bool
         if blogs is not None:
             await stack.enter_async_context(_serving(demo_publisher.app(), blogs, stop))
         stores = await stack.enter_async_context(wiring.open_stores(settings))
+        await wiring.warn_of_losses(settings, stores)
         config = await stack.enter_async_context(wiring.open_configuration(settings, stores))
         if work:
             await stack.enter_async_context(wiring.running_worker(settings, stores, grace=GRACE))

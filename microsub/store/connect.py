@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from redis.asyncio.cluster import RedisCluster
+from redis.exceptions import RedisError
 
 from microsub.errors import ConfigError, StoreError
 from microsub.store.client import ClientRedis
@@ -28,6 +29,31 @@ async def connect(url: str) -> Redis:
         await redis.aclose()
         raise
     return redis
+
+
+async def doubts(redis: Redis) -> list[str]:
+    """Sentences about settings of that Redis under which data can be lost; empty where all is well or unknown."""
+    try:
+        reply = await redis.command("INFO")
+    except (StoreError, RedisError):  # a rented one may forbid it
+        return []
+    # A cluster's client answers in a form of its own.
+    return doubts_about(reply.decode(errors="replace")) if isinstance(reply, bytes) else []
+
+
+def doubts_about(info: str) -> list[str]:
+    """`doubts`, from what `INFO` said (https://redis.io/docs/latest/commands/info/)."""
+    facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
+    found = []
+    policy = facts.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        found.append(
+            f"Redis may drop posts and tokens when its memory is full: its maxmemory-policy is {policy}, "
+            "set it to noeviction"
+        )
+    if facts.get("aof_enabled", "1") == "0":
+        found.append("Redis may lose what was written last when it ends: set its appendonly to yes")
+    return found
 
 
 def _make(url: str) -> Redis:
