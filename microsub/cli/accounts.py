@@ -23,7 +23,10 @@ def user() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @settings_flags(*STORE_FLAGS)
 def user_list(settings: Settings, as_json: bool) -> None:
-    """List all users with their identity and the number of their channels besides `notifications`."""
+    """List all users with their identity and number of channels.
+
+    The channel `notifications`, which everybody has, isn't counted.
+    """
 
     async def work() -> list[dict[str, object]]:
         async with wiring.open_stores(settings, existing=True) as stores:

@@ -33,6 +33,7 @@ from microsub.errors import ConfigError, RequestError, StoreError
 from microsub.formats.identity import normalise_profile
 from microsub.services.applying import Applier
 from microsub.services.backend_file import BackendFile, FileState
+from microsub.services.waits import Waits, first, pause
 from microsub.store.applied import AppliedFile
 
 __all__ = ["Configuration", "Outcome", "Report", "Status", "Timing", "check"]
@@ -110,7 +111,7 @@ class Configuration:
         self._touched = asyncio.Event()
         self._reported = ""
         self._told = ""
-        self._waiting: set[str] = set()
+        self._waits = Waits()
         self._done: tuple[str, float] | None = None
         self.status = Status()
 
@@ -348,17 +349,6 @@ class Configuration:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _unanswered(self, step: str, error: StoreError) -> None:
-        """Redis can't serve a step, which is tried again and again; said once for all steps."""
-        if not self._waiting:
-            log.warning("the configuration waits for Redis", reason=str(error))
-        self._waiting.add(step)
-
-    def _answered(self, step: str) -> None:
-        if self._waiting == {step}:
-            log.info("the configuration has Redis again")
-        self._waiting.discard(step)
-
     async def _follow_file(self, stop: asyncio.Event) -> None:
         async for _ in self._file.changes(stop):
             await self._look_until_done(stop)
@@ -367,13 +357,13 @@ class Configuration:
         while not stop.is_set():
             try:
                 outcome = await self.look()
-                self._answered("look")
+                self._waits.went_well("look")
                 if outcome != "busy":
                     return
-                await _pause(stop, self._timing.retry)
+                await pause(stop, self._timing.retry)
             except StoreError as error:
-                self._unanswered("look", error)
-                await _pause(stop, self._timing.after_failure)
+                self._waits.failed("look", error)
+                await pause(stop, self._timing.after_failure)
             except Exception:
                 log.exception(
                     "backend.json was not applied, because of a bug; its next edit will be", file=str(self.path)
@@ -387,35 +377,20 @@ class Configuration:
                 break
             try:
                 await self.write_back()
-                self._answered("write back")
+                self._waits.went_well("write back")
             except StoreError as error:
-                self._unanswered("write back", error)
-                await _pause(stop, self._timing.after_failure)
+                self._waits.failed("write back", error)
+                await pause(stop, self._timing.after_failure)
             except Exception:
                 log.exception("API changes were not written back, because of a bug", file=str(self.path))
-                await _pause(stop, self._timing.after_bug)
+                await pause(stop, self._timing.after_bug)
         with contextlib.suppress(StoreError):
             await self.write_back()
 
     async def _wait_for_changes(self, stop: asyncio.Event) -> None:
         """Return a while after the last of several changes, or when it is time to look for those of others."""
-        await _first(stop, self._touched, self._timing.compare)
+        await first(stop, self._touched, self._timing.compare)
         latest = time.monotonic() + self._timing.longest_quiet
         while self._touched.is_set() and not stop.is_set() and time.monotonic() < latest:
             self._touched.clear()
-            await _first(stop, self._touched, self._timing.quiet)
-
-
-async def _pause(stop: asyncio.Event, seconds: float) -> None:
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(stop.wait(), seconds)
-
-
-async def _first(one: asyncio.Event, other: asyncio.Event, seconds: float) -> None:
-    """Wait until one of the two is set, or the time is over."""
-    tasks = [asyncio.ensure_future(event.wait()) for event in (one, other)]
-    try:
-        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
+            await first(stop, self._touched, self._timing.quiet)
