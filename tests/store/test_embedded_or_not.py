@@ -39,7 +39,8 @@ async def test_a_server_says_so_once_at_start(tmp_path: Path) -> None:
             with capture_logs() as lines:
                 await wiring.warn_of_losses(settings, stores)
             assert lines == []
-            await stores.redis.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru", "appendonly", "no")
+            for name, value in (("maxmemory-policy", "allkeys-lru"), ("appendonly", "no")):
+                await stores.redis.command("CONFIG", "SET", name, value)
             with capture_logs() as lines:
                 await wiring.warn_of_losses(settings, stores)
                 await wiring.warn_of_losses(Settings(data_dir=tmp_path), stores)
