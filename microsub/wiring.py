@@ -14,13 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
-from redis.exceptions import RedisError
 from starlette.types import ASGIApp
 
 from microsub.app import create_app
 from microsub.cache import CachingFetcher, DirectoryMapping, FeedCache
 from microsub.config.settings import Settings, mask_password
-from microsub.errors import MicrosubError, NotFound, StoreUnavailable
+from microsub.errors import NotFound
 from microsub.fetch import Fetcher, FetchSettings
 from microsub.formats.identity import mask_credentials
 from microsub.model.scopes import ALL_SCOPES
@@ -49,7 +48,7 @@ from microsub.store.accounts import Accounts
 from microsub.store.applied import Applied
 from microsub.store.channels import Channels
 from microsub.store.connect import connect, doubts
-from microsub.store.embedded import EmbeddedRedis, has_data, start_embedded
+from microsub.store.embedded import has_data, start_embedded
 from microsub.store.feedcopies import FeedCopies
 from microsub.store.feeds import Feeds
 from microsub.store.itemcache import ItemCache
@@ -57,6 +56,7 @@ from microsub.store.items import Items
 from microsub.store.migrations import migrate
 from microsub.store.port import Redis
 from microsub.store.presence import Presence
+from microsub.store.revival import kept_alive
 from microsub.store.rules import Rules
 from microsub.store.schedule import Schedule
 from microsub.store.timelines import Timelines
@@ -106,7 +106,7 @@ async def open_stores(settings: Settings, *, existing: bool = False) -> AsyncIte
         redis = await connect(url)
         stack.push_async_callback(redis.aclose)
         if embedded is not None:
-            await stack.enter_async_context(_kept_alive(embedded, redis))
+            await stack.enter_async_context(kept_alive(embedded, redis, ended=_tell_failure))
         await migrate(redis)
         yield _stores(redis, url, where)
 
@@ -116,47 +116,6 @@ async def warn_of_losses(settings: Settings, stores: Stores) -> None:
     if not settings.embedded:
         for sentence in await doubts(stores.redis):
             log.warning(sentence)
-
-
-WATCH_SECONDS = 2.0
-"""How often a process looks whether its embedded server is there."""
-
-
-@contextlib.asynccontextmanager
-async def _kept_alive(embedded: EmbeddedRedis, redis: Redis) -> AsyncIterator[None]:
-    """Start the embedded server again whenever it has died within the block."""
-    stop = asyncio.Event()
-
-    async def watch() -> None:
-        trouble = None
-        while not stop.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stop.wait(), WATCH_SECONDS)
-                return
-            try:
-                await redis.command("PING")
-                trouble = None
-                continue
-            except StoreUnavailable:
-                pass  # it has died, or takes its time: `revive` knows
-            except (MicrosubError, RedisError):
-                continue  # it answers, so it lives
-            try:
-                if await asyncio.to_thread(embedded.revive):
-                    log.warning("the embedded Redis had ended and was started again", pid=embedded.pid)
-            except MicrosubError as error:
-                if str(error) != trouble:  # once, not every other second
-                    trouble = str(error)
-                    log.error("the embedded Redis has ended and can't be started", why=trouble)  # noqa: TRY400 - an expected error
-
-    # Waited for, not cancelled: a server that is being started must not come up after everybody has left.
-    task = asyncio.create_task(watch(), name="embedded Redis")
-    task.add_done_callback(_tell_failure)
-    try:
-        yield
-    finally:
-        stop.set()
-        await task
 
 
 def _stores(redis: Redis, url: str, where: str) -> Stores:

@@ -14,7 +14,7 @@ import redis as redis_py
 from microsub import wiring
 from microsub.config.settings import Settings
 from microsub.errors import StoreError
-from microsub.store import embedded
+from microsub.store import embedded, revival
 from microsub.store.embedded import start_embedded
 from tests.support.waiting import wait_until
 
@@ -54,7 +54,7 @@ async def test_a_killed_server_is_revived_once(data_dir: Path) -> None:
 
 async def test_a_process_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Open stores work again without anybody's doing."""
-    monkeypatch.setattr(wiring, "WATCH_SECONDS", 0.05)
+    monkeypatch.setattr(revival, "WATCH_SECONDS", 0.05)
     data_dir = tmp_path / "data"
     async with wiring.open_stores(Settings(data_dir=data_dir)) as stores:
         before = json.loads((data_dir / "redis.json").read_text())["pid"]
