@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import fakeredis
@@ -18,7 +19,12 @@ from tests.support.cluster import running_cluster
 from tests.support.stray_keys import assert_no_stray_keys
 from tests.support.waiting import wait_until as wait_until_
 
-_databases = itertools.cycle(range(1, 16))
+EXTERNAL = os.environ.get("TEST_REDIS_URL")
+"""A Redis of your own for the tests, such as redis://127.0.0.1:6390; its databases 1 to 14 are emptied."""
+
+# Test processes that share a Redis have databases of their own.
+_SECOND = os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0"
+_databases = itertools.cycle(range(8, 15) if _SECOND else range(1, 8))
 
 
 @pytest.fixture(autouse=True)
@@ -37,9 +43,10 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedR
 
 
 @pytest.fixture
-def redis_url(redis_server: EmbeddedRedis) -> str:
-    """The URL of an empty database on a real Redis."""
-    url = f"{redis_server.url}?db={next(_databases)}"
+def redis_url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty database on a real Redis: yours by `TEST_REDIS_URL`, else an embedded one."""
+    base = EXTERNAL or request.getfixturevalue("redis_server").url
+    url = f"{base}?db={next(_databases)}"
     with redis_py.Redis.from_url(url) as client:
         client.flushdb()
     return url
