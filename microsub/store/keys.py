@@ -145,6 +145,26 @@ def feed_copy_lock(digest: str) -> str:
     return f"copy-lock:{digest}"
 
 
+# --- the pipeline ------------------------------------------------------------------------------------------------
+
+STREAMS = ("entries", "stored", "incomplete", "dead")
+"""The pipeline's streams: posts as they were found, ids for the timelines, ids to be completed, and what failed."""
+
+
+def stream(name: str) -> str:
+    """Stream: messages from one stage to the next (`pipeline.messages`). Lifetime: permanent; a message leaves when it
+    is done. `store.streams`.
+    """
+    return f"stream:{{{name}}}"
+
+
+def stream_bytes(name: str) -> str:
+    """String: bytes of what waits in the stream. Lifetime: permanent, gone while the stream is empty.
+    `store.streams`.
+    """
+    return f"stream:{{{name}}}:bytes"
+
+
 # --- the schedule ------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,16 @@
+-- Gives messages back that were begun and won't be finished by this consumer.
+--
+-- Atomic: only what is still the consumer's is touched; what was taken over meanwhile stays with its new owner.
+--
+-- KEYS  1 stream
+-- ARGV  1 group  2 consumer  3 milliseconds of idleness to claim  4.. per message: id, deliveries to count
+-- reply how many were given back
+local given = 0
+for at = 4, #ARGV, 2 do
+  local id = ARGV[at]
+  if #redis.call('XPENDING', KEYS[1], ARGV[1], id, id, 1, ARGV[2]) == 1 then
+    redis.call('XCLAIM', KEYS[1], ARGV[1], ARGV[2], 0, id, 'IDLE', ARGV[3], 'RETRYCOUNT', ARGV[at + 1], 'JUSTID')
+    given = given + 1
+  end
+end
+return given

@@ -1,0 +1,17 @@
+-- Forgets consumers that have nothing in hand and haven't asked for long.
+--
+-- Atomic: a consumer that takes a message in between keeps its name, and the message with it.
+--
+-- KEYS  1 stream
+-- ARGV  1 group  2 milliseconds of idleness
+-- reply how many were forgotten
+local forgotten = 0
+for _, consumer in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
+  local of = {}
+  for at = 1, #consumer, 2 do of[consumer[at]] = consumer[at + 1] end
+  if of.pending == 0 and of.idle > tonumber(ARGV[2]) then
+    redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], of.name)
+    forgotten = forgotten + 1
+  end
+end
+return forgotten

@@ -1,0 +1,192 @@
+"""The pipeline's queues: Redis Streams with one consumer group each (https://redis.io/docs/latest/develop/data-types/streams/).
+
+A message stays in its stream until it is done: the length is the backlog, and nothing is ever trimmed. Whoever takes a
+message owns it for as long as it gives signs of life; what a dead consumer left is taken over by another one. So every
+message is handled at least once, and its handler must bear a second time.
+
+A message's id grows within its stream, whatever the clock does. It serves as the version of what the message says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from microsub.store import keys
+from microsub.store.port import Arg, Command, Redis
+from microsub.store.scripts import load
+
+GROUP = "workers"
+"""The only consumer group of each stream: every message is for one of them."""
+
+_ADD = load("stream_add")
+_DONE = load("stream_done")
+_HAND_BACK = load("stream_hand_back")
+_LEAVE = load("stream_leave")
+
+_LONG_IDLE = 30 * 86400 * 1000
+"""Milliseconds that a message handed back claims to have been idle: the next look takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message that a consumer owns. `deliveries` counts how often it was handed out, this time included; `size` are
+    the bytes that it was counted with.
+    """
+
+    id: str
+    fields: Mapping[str, bytes]
+    deliveries: int = 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of its values."""
+        return size_of(self.fields)
+
+    @property
+    def version(self) -> str:
+        """The id as text that sorts as the messages were written."""
+        millis, _, number = self.id.partition("-")
+        return f"{int(millis):015d}-{int(number):09d}"
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What waits in a stream or is being handled: `messages`, and the `bytes` of their values."""
+
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much may wait in a stream before whoever fills it has to pause."""
+
+    messages: int = 10_000
+    bytes: int = 256 * 1024 * 1024
+
+    def leave_room(self, backlog: Backlog) -> bool:
+        """Whether a stream with that backlog takes more."""
+        return backlog.messages < self.messages and backlog.bytes < self.bytes
+
+
+class Stream:
+    """One queue. `name` is one of `keys.STREAMS`."""
+
+    def __init__(self, redis: Redis, name: str) -> None:
+        self.name = name
+        self._redis = redis
+        self._key = keys.stream(name)
+        self._keys = [self._key, keys.stream_bytes(name)]
+
+    async def add(self, messages: Sequence[Mapping[str, bytes]]) -> list[str]:
+        """Append messages, all or none; their ids. Raises StoreFull and StoreUnavailable, as everything here."""
+        if not messages:
+            return []
+        args: list[Arg] = []
+        for fields in messages:
+            args += [size_of(fields), len(fields) * 2]
+            for name, value in fields.items():
+                args += [name, value]
+        return [reply.decode() for reply in await self._redis.script(_ADD, self._keys, args)]
+
+    async def take(self, consumer: str, count: int) -> list[Message]:
+        """Up to `count` messages that nobody had yet, the oldest first; they are `consumer`'s until done."""
+        command = ("XREADGROUP", "GROUP", GROUP, consumer, "COUNT", count, "STREAMS", self._key, ">")
+        reply = await self._in_group(command)
+        return [] if not reply else [_message(entry) for entry in _of_first_stream(reply)]
+
+    async def take_over(self, consumer: str, idle: float, count: int) -> list[Message]:
+        """Up to `count` messages whose owners have given no sign of life for `idle` seconds, and which they thereby
+        lose.
+        """
+        command = ("XAUTOCLAIM", self._key, GROUP, consumer, int(idle * 1000), "0", "COUNT", count)
+        reply = await self._in_group(command)
+        entries = [entry for entry in reply[1] if entry is not None and entry[1] is not None]
+        counts = await self._redis.pipeline([("XPENDING", self._key, GROUP, id_, id_, 1) for id_, _ in entries])
+        return [_message(entry, _deliveries(row)) for entry, row in zip(entries, counts, strict=True)]
+
+    async def keep(self, consumer: str, ids: Sequence[str]) -> set[str]:
+        """A sign of life for messages in hand; which of them are still `consumer`'s."""
+        if not ids:
+            return set()
+        rows = await self._redis.pipeline([("XPENDING", self._key, GROUP, id_, id_, 1, consumer) for id_ in ids])
+        mine = [id_ for id_, row in zip(ids, rows, strict=True) if row]
+        if mine:
+            await self._redis.command("XCLAIM", self._key, GROUP, consumer, 0, *mine, "JUSTID")
+        return set(mine)
+
+    async def done(self, messages: Sequence[Message]) -> None:
+        """These messages have had all their effects; they leave the stream. Saying so twice changes nothing."""
+        if messages:
+            args: list[Arg] = [GROUP]
+            for message in messages:
+                args += [message.id, message.size]
+            await self._redis.script(_DONE, self._keys, args)
+
+    async def hand_back(self, consumer: str, messages: Sequence[Message]) -> None:
+        """Let others take over at once what `consumer` has begun and won't finish, without counting the attempt."""
+        if messages:
+            args: list[Arg] = [GROUP, consumer, _LONG_IDLE]
+            for message in messages:
+                args += [message.id, max(0, message.deliveries - 1)]
+            await self._redis.script(_HAND_BACK, self._keys[:1], args)
+
+    async def backlog(self) -> Backlog:
+        """What isn't done yet."""
+        return (await backlogs(self._redis, [self.name]))[self.name]
+
+    async def forget_consumers(self, idle: float) -> int:
+        """Forget the names of consumers that own nothing and were idle for that many seconds; how many."""
+        try:
+            return int(await self._redis.script(_LEAVE, self._keys[:1], [GROUP, int(idle * 1000)]))
+        except ResponseError as error:
+            if str(error).startswith(("NOGROUP", "ERR no such key")):
+                return 0
+            raise
+
+    async def _in_group(self, command: Command) -> Any:
+        """Run a command of the group, which the first one makes."""
+        try:
+            return await self._redis.command(*command)
+        except ResponseError as error:
+            if not str(error).startswith("NOGROUP"):
+                raise
+        try:
+            await self._redis.command("XGROUP", "CREATE", self._key, GROUP, "0", "MKSTREAM")
+        except ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+        return await self._redis.command(*command)
+
+
+async def backlogs(redis: Redis, names: Sequence[str]) -> dict[str, Backlog]:
+    """What waits in these streams, by name. One round trip."""
+    commands: list[Command] = []
+    for name in names:
+        commands += [("XLEN", keys.stream(name)), ("GET", keys.stream_bytes(name))]
+    replies = await redis.pipeline(commands)
+    return {name: Backlog(int(replies[2 * n]), int(replies[2 * n + 1] or 0)) for n, name in enumerate(names)}
+
+
+def size_of(fields: Mapping[str, bytes]) -> int:
+    """Bytes of a message's values."""
+    return sum(map(len, fields.values()))
+
+
+def _of_first_stream(reply: Any) -> Any:
+    """What XREADGROUP says of the only stream that it was asked for: a list in RESP2, a map in RESP3."""
+    return next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]
+
+
+def _message(entry: Sequence[Any], deliveries: int = 1) -> Message:
+    parts = entry[1]
+    fields = {name.decode(): value for name, value in zip(parts[::2], parts[1::2], strict=True)}
+    return Message(entry[0].decode(), fields, deliveries)
+
+
+def _deliveries(row: Sequence[Any]) -> int:
+    return int(row[0][3]) if row else 1
