@@ -104,7 +104,7 @@ class Stream:
         lose.
         """
         command = ("XAUTOCLAIM", self._key, GROUP, consumer, int(idle * 1000), "0", "COUNT", count)
-        reply = await self._in_group(command)
+        reply = await self._in_group(command) or (b"", ())
         entries = [entry for entry in reply[1] if entry is not None and entry[1] is not None]
         counts = await self._redis.pipeline([("XPENDING", self._key, GROUP, id_, id_, 1) for id_, _ in entries])
         return [_message(entry, _deliveries(row)) for entry, row in zip(entries, counts, strict=True)]
@@ -149,15 +149,17 @@ class Stream:
             raise
 
     async def _in_group(self, command: Command) -> Any:
-        """Run a command of the group, which the first one makes."""
+        """Run a command of the group, which the first one makes; None where nothing was ever added to the stream."""
         try:
             return await self._redis.command(*command)
         except ResponseError as error:
             if not str(error).startswith("NOGROUP"):
                 raise
         try:
-            await self._redis.command("XGROUP", "CREATE", self._key, GROUP, "0", "MKSTREAM")
+            await self._redis.command("XGROUP", "CREATE", self._key, GROUP, "0")
         except ResponseError as error:
+            if "requires the key to exist" in str(error):
+                return None
             if not str(error).startswith("BUSYGROUP"):
                 raise
         return await self._redis.command(*command)
