@@ -141,24 +141,19 @@ class Stream:
 
     async def forget_consumers(self, idle: float) -> int:
         """Forget the names of consumers that own nothing and were idle for that many seconds; how many."""
-        try:
-            return int(await self._redis.script(_LEAVE, self._keys[:1], [GROUP, int(idle * 1000)]))
-        except ResponseError as error:
-            if str(error).startswith(("NOGROUP", "ERR no such key")):
-                return 0
-            raise
+        return int(await self._redis.script(_LEAVE, self._keys[:1], [GROUP, int(idle * 1000)]))
 
     async def _in_group(self, command: Command) -> Any:
         """Run a command of the group, which the first one makes; None where nothing was ever added to the stream."""
         try:
             return await self._redis.command(*command)
         except ResponseError as error:
-            if not str(error).startswith("NOGROUP"):
+            if not _missing(error):
                 raise
         try:
             await self._redis.command("XGROUP", "CREATE", self._key, GROUP, "0")
         except ResponseError as error:
-            if "requires the key to exist" in str(error):
+            if _missing(error):
                 return None
             if not str(error).startswith("BUSYGROUP"):
                 raise
@@ -192,3 +187,8 @@ def _message(entry: Sequence[Any], deliveries: int = 1) -> Message:
 
 def _deliveries(row: Sequence[Any]) -> int:
     return int(row[0][3]) if row else 1
+
+
+def _missing(error: ResponseError) -> bool:
+    """Whether the stream or its group doesn't exist yet."""
+    return str(error).startswith("NOGROUP") or "requires the key to exist" in str(error)

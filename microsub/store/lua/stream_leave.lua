@@ -6,6 +6,7 @@
 -- ARGV  1 group  2 milliseconds of idleness
 -- reply how many were forgotten
 local forgotten = 0
+if redis.call('EXISTS', KEYS[1]) == 0 or #redis.call('XINFO', 'GROUPS', KEYS[1]) == 0 then return 0 end
 for _, consumer in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
   local of = {}
   for at = 1, #consumer, 2 do of[consumer[at]] = consumer[at + 1] end
