@@ -19,8 +19,8 @@ _EXTENSIONS = {
 _KIND_OF_EXTENSION = {extension: kind for kind, names in _EXTENSIONS.items() for extension in names.split()}
 _KIND_OF_TYPE = {"image": "photo", "video": "video", "audio": "audio"}
 _CLOCK = re.compile(r"(?:(\d{1,3}):)?(\d{1,3}):(\d{1,2})(?:\.\d+)?\Z")
-# Portraits of the author that WordPress declares as if they belonged to the post.
-_PORTRAITS = re.compile(r"(?:.*\.)?gravatar\.com\Z")
+# Portraits of the author that WordPress and GitHub declare as if they belonged to the post.
+_PORTRAITS = re.compile(r"(?:.*\.)?gravatar\.com\Z|avatars\d*\.githubusercontent\.com\Z")
 
 Node = dict[str, Any]
 
@@ -92,7 +92,15 @@ def _media_type(item: Node) -> str | None:
 def featured(node: Node, base: str) -> str | None:
     """The picture that stands for the entry: its thumbnail, else its iTunes image."""
     for item in node.get("media_thumbnail") or []:
-        if url := safe_url(item.get("url"), base):
+        if (url := safe_url(item.get("url"), base)) and not _PORTRAITS.match(host_of(url)):
             return url
     image = node.get("image")
     return safe_url(image.get("href"), base) if isinstance(image, dict) else None
+
+
+def portrait(node: Node, base: str) -> str | None:
+    """The author's picture, where Media RSS has it among those of the entry."""
+    for item in (*(node.get("media_thumbnail") or ()), *(node.get("media_content") or ())):
+        if (url := safe_url(item.get("url"), base)) and _PORTRAITS.match(host_of(url)):
+            return url
+    return None

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import html as entities
 import re
+from dataclasses import replace
 from typing import Any
 
 from microsub.errors import ParseError
@@ -17,7 +18,7 @@ from microsub.formats import media, xmlfeed
 from microsub.formats.dates import precise
 from microsub.formats.raw import RawEntry, RawFeed
 from microsub.formats.text import title_text
-from microsub.formats.urls import safe_url
+from microsub.formats.urls import host_of, safe_url
 from microsub.model.jf2 import Card, Entry, Feed
 
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
@@ -41,8 +42,7 @@ def to_jf2(text: str, url: str) -> RawFeed:
     if not version and not entries and not channel:
         raise ParseError(url, "this looks like XML, but not like RSS, RDF or Atom")
     feed = _feed(channel, version, url)
-    # Relative links are rare and mean the site: many feeds are served from elsewhere. Atom leaves no choice.
-    base = url if feed.format == "atom" else feed.home or url
+    base = _site(channel, url, atom=feed.format == "atom")
     return RawFeed(feed, [_entry(entry, version, base) for entry in entries])
 
 
@@ -50,7 +50,7 @@ def _feed(channel: Node, version: str, url: str) -> Feed:
     atom = version.startswith("atom")
     links = channel.get("links") or []
     home = safe_url(channel.get("link"), url)
-    base = url if atom else home or url
+    base = _site(channel, url, atom=atom)
     image: Node = channel.get("image") or {}
     photo = next(
         (u for u in (safe_url(v, base) for v in (image.get("href"), channel.get("logo"), channel.get("icon"))) if u),
@@ -68,6 +68,20 @@ def _feed(channel: Node, version: str, url: str) -> Feed:
         hub=_rel(links, "hub", base),
         self_url=_rel(links, "self", base),
     )
+
+
+def _site(channel: Node, url: str, *, atom: bool) -> str:
+    """What relative links are relative to where no `xml:base` says it.
+
+    In RSS they are rare and mean the site: many feeds are served from elsewhere. In Atom they mean the document, and a
+    copy of it that another host serves still names the original.
+    """
+    home = safe_url(channel.get("link"), url)
+    if not atom:
+        return home or url
+    original = _rel(channel.get("links") or [], "self", url)
+    moved = home and original and host_of(home) == host_of(original) != host_of(url)
+    return original if moved and original else url
 
 
 def _rel(links: list[Node], rel: str, base: str) -> str | None:
@@ -114,6 +128,12 @@ def _author(node: Node, base: str, *, of_feed: bool = False) -> Card | None:
     return Card(name=_person(raw)) if isinstance(raw, str) and _person(raw) else None
 
 
+def _byline(node: Node, base: str) -> Card | None:
+    """The author of an entry, with a picture where the entry has one of people."""
+    author = _author(node, base)
+    return author and replace(author, photo=media.portrait(node, base))
+
+
 def _source(node: Node, base: str) -> Card | None:
     """The feed that a planet took the entry from: Atom 4.2.11 names its author, RSS only its title."""
     source = node.get("source")
@@ -147,7 +167,7 @@ def _entry(node: Node, version: str, feed_base: str) -> RawEntry:
         name=_title(node, atom) or None,
         published=published or updated,
         updated=updated if published and updated != published else None,
-        author=_author(node, base) or _source(node, base),
+        author=_byline(node, base) or _source(node, base),
         category=tuple(str(tag.get("label") or tag.get("term") or "") for tag in node.get("tags") or []),
         featured=media.featured(node, base),
         enclosure=media.enclosures(node, links, base),

@@ -1,18 +1,35 @@
-"""Eight feeds as their publishers sent them: every entry, in every encoding, and fast."""
+"""Eight feeds as their publishers sent them: every entry, in every encoding, and fast.
+
+Their texts belong to their authors, so what was compared by hand with each document is kept as fingerprints: for every
+entry `tests/data/feeds/<name>.json` has one line with dates, types and sizes in clear and, in place of each text and
+address, its length and the beginning of its SHA-256. A deliberate change of the formats writes them anew:
+
+    MICROSUB_WRITE_CASES=1 pytest -n 0 -s tests/formats/test_corpus_feeds.py
+
+It prints each value that differs from what was compared. Read them beside the document, then keep the new files.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from microsub.formats.identity import host_of, identities, twin_identity
 from microsub.formats.parse import parse
+from microsub.formats.wire import feed_to_wire, to_wire
 from microsub.model.jf2 import Feed
 from tests.formats.test_hostile import assert_harmless
 
 CORPUS = Path("/work/shared/corpus/feeds")
+COMPARED = Path(__file__).parents[1] / "data" / "feeds"
 pytestmark = pytest.mark.skipif(not CORPUS.exists(), reason=f"{CORPUS} is not here")
+IN_CLEAR = {"type", "post-type", "published", "updated", "length", "duration", "format", "ttl"}
 
 # file: entries, format, name, home
 EXPECTED = {
@@ -42,6 +59,63 @@ EMPTY_ITEMS = {"no_encoding_ISO-8859-1.xml": 3}
 
 def read(name: str) -> Feed:
     return parse((CORPUS / name).read_bytes(), f"http://127.0.0.1:8000/{name}", "application/xml")
+
+
+def fingerprint(value: Any, name: str = "") -> Any:
+    """`value` with each text replaced by its length and digest, except what is no author's work."""
+    if isinstance(value, dict):
+        return {key: fingerprint(inner, key) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [fingerprint(inner, name) for inner in value]
+    if name in IN_CLEAR or not isinstance(value, str):
+        return value
+    return f"{len(value)}:{hashlib.sha256(value.encode()).hexdigest()[:16]}"
+
+
+def result_of(name: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What the document says of itself, and its entries, as readers get them; the guid beside each."""
+    feed = read(name)
+    about = feed_to_wire(feed)
+    del about["children"]
+    return about, [{**to_wire(entry), **({"guid": entry.guid} if entry.guid else {})} for entry in feed.entries]
+
+
+def differences(expected: Any, found: Any, value: Any, path: str) -> Iterator[str]:
+    """Where fingerprints differ: the place, what was compared once, and what is there now, in clear."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        for key in sorted({*expected, *found}):
+            yield from differences(expected.get(key), found.get(key), (value or {}).get(key), f"{path}.{key}")
+    elif expected != found:
+        now = "nothing" if value is None else f"{found} {value!r}"
+        yield f"{path}: compared {expected or 'nothing'}, now {now}"
+
+
+def lines_of(about: Any, entries: list[Any]) -> str:
+    """The file: one line for the feed, one for each entry, so that version control shows which ones changed."""
+    lines = [json.dumps(entry, separators=(",", ":")) for entry in entries]
+    return f'{{"feed":{json.dumps(about, separators=(",", ":"))},\n"entries":[\n' + ",\n".join(lines) + "\n]}\n"
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_every_entry_is_what_was_compared_by_hand(name: str) -> None:
+    """Title, date, author, body, enclosures and everything else of all entries, in their order."""
+    about, entries = result_of(name)
+    now = fingerprint(about), fingerprint(entries)
+    kept = COMPARED / f"{name}.json"
+    compared = json.loads(kept.read_text()) if kept.exists() else {"feed": {}, "entries": []}
+    found = list(differences(compared["feed"], now[0], about, f"{name} feed"))
+    missing: list[Any] = [{}] * (len(entries) - len(compared["entries"]))
+    for place, (expected, fingerprints, entry) in enumerate(
+        zip([*compared["entries"], *missing], now[1], entries, strict=False)
+    ):
+        found += differences(expected, fingerprints, entry, f"{name} entry {place}")
+    if os.environ.get("MICROSUB_WRITE_CASES"):
+        print(*found, sep="\n")
+        kept.write_text(lines_of(*now))
+        return
+    print(*(line[:3000] for line in found), sep="\n")
+    assert not found
+    assert len(compared["entries"]) == len(entries)
 
 
 @pytest.mark.parametrize("name", EXPECTED)
