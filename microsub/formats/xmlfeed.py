@@ -8,16 +8,14 @@ gets text in memory alone, never a name or a URL that it might open.
 
 from __future__ import annotations
 
-import io
 import re
 import time
 from html.entities import html5
 from typing import Any
-from xml.sax import SAXException, handler
-from xml.sax.expatreader import ExpatParser
-from xml.sax.xmlreader import InputSource
 
-from feedparser.api import LooseFeedParser, StrictFeedParser
+from feedparser.api import LooseFeedParser
+
+from microsub.formats.wellformed import LONG, MAX_ELEMENTS, MAX_SHORT, TooMuch, WellFormed
 
 Node = dict[str, Any]
 
@@ -28,28 +26,17 @@ _NEEDS_REPAIR = re.compile(_REFERENCE)
 _REPAIR = re.compile(rf"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|{_REFERENCE}(?:(#?\w{{1,32}});)?", re.S)
 
 
-# Bodies may be long. In anything else a megabyte is an attack on the patterns that look for dates and addresses.
-_LONG = frozenset({"content", "description", "summary", "subtitle", "info", "rights", "fullitem", "body"})
 _LISTS = frozenset({"links", "authors", "tags", "content", "media_content", "media_thumbnail"})
 _NODES = frozenset({"image", "source", "where"})
 _EITHER = frozenset({"thr_in-reply-to"})
-MAX_SHORT = 4000
-MAX_ELEMENTS = 200_000
-"""A feed of ten thousand entries has half as many. Each costs some thirty microseconds."""
-
-MAX_ATTRIBUTES = 200
-"""The time for one element grows with the square of this."""
-
-
-class TooMuch(Exception):
-    """The document has more of something than any feed; the text says of what."""
+__all__ = ["Node", "TooMuch", "after_prologue", "read"]
 
 
 def read(text: str) -> tuple[list[Node], Node, str]:
     """Entries, channel and version (`rss20`, `atom10`, … or `""`) of a document, in feedparser's terms."""
     text = _stripped(text)
-    parser: Any = _Strict("", None, "utf-8")
-    if not _strictly(parser, _REPAIR.sub(_reference, text) if _NEEDS_REPAIR.search(text) else text):
+    parser: Any = WellFormed()
+    if not parser.read(_REPAIR.sub(_reference, text) if _NEEDS_REPAIR.search(text) else text):
         parser = _Loose("", None, "utf-8", {})
         parser.feed(text)
     return [_typed(entry) for entry in parser.entries], _typed(parser.feeddata), parser.version or ""
@@ -86,8 +73,8 @@ def after_prologue(text: str) -> int:
     return position
 
 
-class _Bounded:
-    """What both parsers of feedparser are told: no cleaning, no resolving, and short fields stay short."""
+class _Loose(LooseFeedParser):  # type: ignore[misc]
+    """For documents that aren't well-formed: no cleaning, no resolving, and short fields stay short."""
 
     resolve_relative_uris = False
     sanitize_html = False
@@ -98,59 +85,15 @@ class _Bounded:
         self._elements += 1
         if self._elements > MAX_ELEMENTS:
             raise TooMuch(f"the document has more than {MAX_ELEMENTS} elements")
-        return super().unknown_starttag(tag, attrs)  # type: ignore[misc]
+        return super().unknown_starttag(tag, attrs)
 
     def pop(self, element: str, strip_whitespace: int = 1) -> Any:
-        if element not in _LONG and self.elementstack and self.elementstack[-1][0] == element:
+        if element not in LONG and self.elementstack and self.elementstack[-1][0] == element:
             pieces = self.elementstack[-1][2]
             if len(pieces) > 16 or (pieces and len(pieces[0]) > MAX_SHORT):
                 whole = "".join(p.decode("utf-8", "replace") if isinstance(p, bytes) else p for p in pieces)
                 self.elementstack[-1][2] = [whole[:MAX_SHORT]]
-        return super().pop(element, strip_whitespace)  # type: ignore[misc]
-
-
-class _Strict(_Bounded, StrictFeedParser):  # type: ignore[misc]
-    """For well-formed documents."""
-
-    def startElementNS(self, name: Any, qname: Any, attrs: Any) -> None:  # noqa: N802 - the name is SAX's
-        if len(attrs) > MAX_ATTRIBUTES:
-            raise TooMuch(f"an element has more than {MAX_ATTRIBUTES} attributes")
-        super().startElementNS(name, qname, attrs)
-
-
-class _Loose(_Bounded, LooseFeedParser):  # type: ignore[misc]
-    """For all others."""
-
-
-def _strictly(parser: Any, text: str) -> bool:
-    """Whether the document is well-formed; `parser` has read it then."""
-    reader = _Reader(1, 1 << 20)
-    reader.setFeature(handler.feature_external_ges, False)
-    reader.setContentHandler(parser)
-    reader.setErrorHandler(parser)
-    source = InputSource()
-    source.setByteStream(io.BytesIO(text.encode("utf-8", "replace")))
-    try:
-        reader.parse(source)
-    except SAXException:
-        return False
-    return True
-
-
-class _Reader(ExpatParser):
-    """Reports a run of text once, not once for each of its lines and entities."""
-
-    _parser: Any
-
-    def reset(self) -> None:
-        super().reset()
-        self._parser.buffer_text = True
-        self._parser.buffer_size = 1 << 18
-        self._parser.EntityDeclHandler = _refuse
-
-
-def _refuse(*_: object) -> None:
-    raise SAXException("this document declares entities")
+        return super().pop(element, strip_whitespace)
 
 
 def _stripped(text: str) -> str:
