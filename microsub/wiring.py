@@ -88,7 +88,7 @@ class Stores:
 async def open_stores(settings: Settings, *, existing: bool = False) -> AsyncIterator[Stores]:
     """Connect to Redis, the embedded one when no other is given, and bring its data to the present layout.
 
-    `existing` is for commands that only look: where the data folder holds nothing yet, nothing is made in it.
+    `existing` is for commands that look at data or work on it: where the data folder holds none, nothing is made in it.
     Raises ConfigError, StoreUnavailable or SchemaMismatch, and NotFound for `existing` without data.
     """
     if existing and settings.embedded and not has_data(settings.data_dir):

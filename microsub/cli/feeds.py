@@ -198,7 +198,7 @@ def poll(context: click.Context, settings: Settings, urls: tuple[str, ...], as_j
     """
 
     async def work() -> list[PollReport]:
-        async with wiring.open_stores(settings) as stores:
+        async with wiring.open_stores(settings, existing=True) as stores:
             return await wiring.poll_now(settings, stores, urls)
 
     reports = run(work())
@@ -233,7 +233,7 @@ def cleanup(settings: Settings, dry_run: bool, as_json: bool) -> None:
     """
 
     async def work() -> RetentionReport:
-        async with wiring.open_stores(settings) as stores:
+        async with wiring.open_stores(settings, existing=True) as stores:
             return await wiring.retention(stores).run(time.time(), dry_run=dry_run)
 
     report = run(work())

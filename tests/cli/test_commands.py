@@ -229,12 +229,14 @@ def test_offline_without_a_copy_is_an_error(run: Run, tmp_path: Path) -> None:
 
 def test_poll_of_a_stranger_says_that_nobody_follows_it(run: Run) -> None:
     """A feed that isn't followed can't be polled."""
+    run("user", "add", "bob")
     result = run("poll", "https://stranger.example/feed")
     assert (result.exit_code, "https://stranger.example/feed" in result.stderr) == (1, True)
 
 
 def test_cleanup_says_what_it_did(run: Run) -> None:
     """A dry run and a real one report numbers."""
+    run("user", "add", "bob")
     assert "0 items would leave" in run("cleanup", "--dry-run").stdout
     assert json.loads(run("cleanup", "--json").stdout)["dry_run"] is False
 

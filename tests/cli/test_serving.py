@@ -102,12 +102,22 @@ async def test_a_greeting_leaves_earlier_tokens_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", [("user", "list"), ("user", "list", "--json"), ("token", "list", "a"), ("token", "revoke", "a", "b")]
+    "command",
+    [
+        ("user", "list"),
+        ("user", "list", "--json"),
+        ("token", "list", "a"),
+        ("token", "revoke", "a", "b"),
+        ("poll",),
+        ("poll", "https://blog.example/feed", "--json"),
+        ("cleanup",),
+        ("cleanup", "--dry-run", "--json"),
+    ],
 )
-def test_a_command_that_only_looks_makes_no_data(folder: Path, command: tuple[str, ...]) -> None:
-    """Run in the wrong folder it says so, names the folder and the flag, and leaves nothing behind."""
+def test_a_command_that_needs_data_makes_none(folder: Path, command: tuple[str, ...]) -> None:
+    """Run in the wrong folder it says so in one line, names the folder and the flag, and leaves nothing behind."""
     result = CliRunner().invoke(main, command)
-    assert result.exit_code == 1
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
     assert f"there is no data in {folder / 'data'}" in result.stderr
     assert "--data-dir" in result.stderr
     assert list(folder.iterdir()) == []

@@ -67,7 +67,7 @@ async def test_a_running_server_polls_for_the_command(tmp_path: Path) -> None:
 
 def test_with_nothing_followed_poll_says_so(tmp_path: Path) -> None:
     """No feeds are no failure, and no silence."""
-    result = CliRunner().invoke(
-        main, ["poll", "--data-dir", str(tmp_path / "data"), "--backend", str(tmp_path / "none.json")]
-    )
+    place = ["--data-dir", str(tmp_path / "data"), "--backend", str(tmp_path / "none.json")]
+    assert CliRunner().invoke(main, ["user", "add", "alice", *place]).exit_code == 0
+    result = CliRunner().invoke(main, ["poll", *place])
     assert (result.exit_code, "no feed is followed" in result.stderr) == (0, True)
