@@ -33,18 +33,27 @@ def to_jf2(text: str, url: str) -> RawFeed:
     """
     if not _PROMISE.search(text):
         raise ParseError(url, "this page has no h-feed and no h-entry")
-    if text.count("<") > MOST:
-        raise ParseError(url, f"this page has more than {MOST} tags")
-    if too_deep(text):
-        raise ParseError(url, "this page nests its elements too deeply to be read")
-    # XHTML is HTML here; its declaration only makes Beautiful Soup warn that it might not be.
-    soup = bs4.BeautifulSoup(_XML.sub("", text[:MAX_PAGE], count=1), "html5lib")
+    soup = _soup(text, url)
     page, rels = _page(soup, url)
     feed, items = find_posts(page)
     if not items and feed is None:
         raise ParseError(url, "this page has microformats, but no posts among them")
     entries = [to_entry(item, feed, page) for item in items]
     return RawFeed(_feed(feed, page, soup, rels), entries)
+
+
+def read_page(text: str, url: str) -> Page:
+    """What a page says in microformats, posts or not. Raises ParseError for one that can't be read."""
+    return _page(_soup(text, url), url)[0]
+
+
+def _soup(text: str, url: str) -> bs4.BeautifulSoup:
+    if text.count("<") > MOST:
+        raise ParseError(url, f"this page has more than {MOST} tags")
+    if too_deep(text):
+        raise ParseError(url, "this page nests its elements too deeply to be read")
+    # XHTML is HTML here; its declaration only makes Beautiful Soup warn that it might not be.
+    return bs4.BeautifulSoup(_XML.sub("", text[:MAX_PAGE], count=1), "html5lib")
 
 
 def _page(soup: bs4.BeautifulSoup, url: str) -> tuple[Page, dict[str, Any]]:

@@ -42,7 +42,7 @@ def normalise(raw: RawFeed) -> Feed:
     entries = []
     room = MAX_BODIES
     for raw_entry in chosen:
-        author = _author(raw_entry.entry.author, fallback, alone)
+        author = _author(raw_entry.entry.author, fallback, alone, feed.author.name if feed.author else None)
         _shorten(raw_entry, min(MAX_BODY, max(room, SHORT_BODY)))
         entry = finish(raw_entry, author)
         room -= len((entry.content and entry.content.html) or "")
@@ -154,11 +154,12 @@ def _feed_author(feed: Feed) -> Card:
     return Card(name=author.name or feed.name, url=safe_url(author.url) or home, photo=safe_url(author.photo) or None)
 
 
-def _author(author: Card | None, fallback: Card, alone: bool) -> Card:
+def _author(author: Card | None, fallback: Card, alone: bool, writer: str | None) -> Card:
     """The entry's author with gaps filled from the feed's.
 
     That is right for the same person, and for the only one who writes here (`alone`); but a planet's many authors must
-    not all get the planet's address, nor a guest the host's.
+    not all get the planet's address, nor a guest the host's. Who has an address elsewhere isn't called by the title
+    of the page, only by the name that the feed gives its `writer`: the page at that address knows better (`lookups`).
     """
     if author is None or not (author.name or author.url):
         return fallback
@@ -168,7 +169,7 @@ def _author(author: Card | None, fallback: Card, alone: bool) -> Card:
         return card
     return replace(
         card,
-        name=card.name or fallback.name,
+        name=card.name or (fallback.name if card.url in {None, fallback.url} else writer),
         url=card.url or fallback.url,
         photo=card.photo or (fallback.photo if card.url in {None, fallback.url} else None),
     )

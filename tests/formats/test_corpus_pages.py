@@ -11,12 +11,15 @@ import pytest
 
 from microsub.errors import ParseError
 from microsub.formats.dates import from_text
+from microsub.formats.lookups import completed, lacking
 from microsub.formats.parse import parse
+from microsub.formats.references import answer
 from microsub.formats.wire import to_wire
+from microsub.model.jf2 import Entry
 
 CORPUS = Path("/work/shared/corpus/pages.json")
 
-# (document, index of the item, property): why the fact is not followed.
+# (document, index of the item, property): why the fact is not followed. docs/explanation/formats.md tells it to people.
 KNOWN_DIFFERENCES: dict[tuple[int, int, str], str] = {
     (
         109,
@@ -24,13 +27,14 @@ KNOWN_DIFFERENCES: dict[tuple[int, int, str], str] = {
         "url",
     ): "a bare origin gets its slash: both forms are one address (RFC 3986, 6.2.3), as other facts have it",
 }
-# Answered only by fetching the author's page, which this layer never does.
+# Answered only by fetching the author's page: `parse` alone has to leave them open.
 NEEDS_LOOKUP = {
     (15, 0, "author.name"),
     (15, 0, "author.photo"),
     (17, 0, "author.name"),
     (17, 0, "author.photo"),
 }
+ENOUGH = 0.97
 
 
 def pages() -> list[dict[str, Any]]:
@@ -61,38 +65,66 @@ def agrees(path: str, expected: Any, found: Any) -> bool:
     return expected == found
 
 
-def check(page: dict[str, Any]) -> tuple[int, list[str]]:
-    """Number of facts of a page, and those that were missed."""
-    facts = [(i, path, value) for i, fact in enumerate(page["facts"]) for path, value in fact.items()]
+def looked_up(entry: Entry, page: dict[str, Any]) -> Entry:
+    """`entry` completed by what the corpus answers to its look-ups; it knows few of the addresses."""
+    found = {}
+    for look_up in lacking(entry, page["url"]):
+        reply = page["http"].get(look_up.url)
+        if reply is not None and reply["status"] == 200:
+            kind = next(iter(reply["headers"].get("content-type", [])), None)
+            if (said := answer(look_up, reply["body"].encode(), look_up.url, kind)) is not None:
+                found[look_up] = said
+    return completed(entry, found)
+
+
+def items_of(page: dict[str, Any], *, look_up: bool) -> list[dict[str, Any]]:
+    entries = parse(page["body"].encode(), page["url"], None).entries
+    return [to_wire(looked_up(entry, page) if look_up else entry) for entry in entries]
+
+
+def misses(page: dict[str, Any], *, look_up: bool) -> dict[tuple[int, int, str], str]:
+    """The facts that don't hold, and what stands in their place; a wrong number of items is one more."""
     try:
-        feed = parse(page["body"].encode(), page["url"], None)
+        items = items_of(page, look_up=look_up)
     except ParseError as error:
-        return len(facts), [f"{page['id']}: {error}" for _ in facts]
-    items = [to_wire(entry) for entry in feed.entries]
-    missed = [] if len(items) == page["count"] else [f"{page['id']}: {len(items)} items, not {page['count']}"]
-    for index, path, expected in facts:
-        found = reach(items[index], path) if index < len(items) else None
-        place = (page["id"], index, path)
-        if not agrees(path, expected, found) and place not in NEEDS_LOOKUP and place not in KNOWN_DIFFERENCES:
-            missed.append(f"{place}: {expected!r}, found {found!r}")
-    return len(facts), missed
+        return {(page["id"], i, path): str(error) for i, fact in enumerate(page["facts"]) for path in fact}
+    missed = {}
+    if len(items) != page["count"]:
+        missed[page["id"], -1, "count"] = f"{len(items)} items, not {page['count']}"
+    for index, fact in enumerate(page["facts"]):
+        for path, expected in fact.items():
+            found = reach(items[index], path) if index < len(items) else None
+            if not agrees(path, expected, found):
+                missed[page["id"], index, path] = f"{expected!r}, found {found!r}"
+    return missed
 
 
 def test_the_facts_of_the_corpus_are_found() -> None:
     """What an established parser finds on these pages is found here too, but for the listed differences."""
-    results = [check(page) for page in pages()]
-    total = sum(count for count, _ in results)
-    missed = [miss for _, misses in results for miss in misses]
-    print(*missed, sep="\n")
-    listed = len(NEEDS_LOOKUP) + len(KNOWN_DIFFERENCES)
-    print(f"{total - len(missed) - listed} of {total} facts, {listed} differ and are listed")
-    assert not missed
+    documents = pages()
+    total = sum(len(fact) for page in documents for fact in page["facts"])
+    missed = {place: what for page in documents for place, what in misses(page, look_up=True).items()}
+    for place, what in missed.items():
+        print(f"{place}: {what}; {KNOWN_DIFFERENCES.get(place, 'not listed')}")
+    print(f"{total - len(missed)} of {total} facts hold")
+    assert missed.keys() == KNOWN_DIFFERENCES.keys()
+    assert total - len(missed) >= ENOUGH * total
 
 
-def test_every_known_difference_still_differs() -> None:
-    """The list of differences holds nothing that has been solved meanwhile."""
+def test_what_needs_a_look_up_is_left_open_without() -> None:
+    """A page that names its author by address alone doesn't say more; nothing is made up."""
+    missed = {place for page in pages() for place in misses(page, look_up=False)}
+    assert missed == KNOWN_DIFFERENCES.keys() | NEEDS_LOOKUP
     by_id = {page["id"]: page for page in pages()}
-    for number, index, path in [*KNOWN_DIFFERENCES, *NEEDS_LOOKUP]:
-        page = by_id[number]
-        items = [to_wire(entry) for entry in parse(page["body"].encode(), page["url"], None).entries]
-        assert not agrees(path, page["facts"][index][path], reach(items[index], path)), (number, index, path)
+    for number, index, _ in NEEDS_LOOKUP:
+        author = items_of(by_id[number], look_up=False)[index]["author"]
+        assert author.keys() == {"type", "url"}
+
+
+def test_completing_is_deterministic_and_idempotent() -> None:
+    """Twice is once."""
+    for page in pages():
+        for entry in parse(page["body"].encode(), page["url"], None).entries:
+            once = looked_up(entry, page)
+            assert looked_up(entry, page) == once
+            assert looked_up(once, page) == once

@@ -1,0 +1,117 @@
+"""What an entry still lacks, and the entry with what was found: the decisions around look-ups, without the look-ups.
+
+Step 7 of the authorship algorithm (https://indieweb.org/authorship-spec) asks for the author's page; and a reply, like,
+repost or bookmark is read together with what it is about (https://indieweb.org/reply-context). `references` reads the
+pages that are looked up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from microsub.formats.urls import has_credentials, normalise_url
+from microsub.model.jf2 import Card, Entry
+
+MAX_TARGETS = 4
+"""Targets that are looked up for one entry; who replies to more than that is a bridge that lists copies."""
+
+# Documents that hold no card and no post, and may be large.
+_NO_PAGE = re.compile(
+    r"(?i)\.(?:jpe?g|png|gif|webp|avif|svg|ico|mp[34]|m4[av]|og[gv]|opus|flac|wav|webm|mov|mkv|zip|t?gz|bz2|xz|7z|rar|exe|dmg"
+    r"|iso|apk|deb|rpm|jar|pdf|epub|mobi|docx?|xlsx?|pptx?|css|js|wasm|torrent)\Z"
+)
+_SAYS_SOMETHING = ("name", "summary", "content", "photo", "video", "audio")
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorPage:
+    """The page of an entry's author, for the name and photo that the entry doesn't give."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What an entry replies to, likes, reposts, bookmarks or quotes, for its place in `refs`."""
+
+    url: str
+
+
+LookUp = AuthorPage | Target
+
+
+def lacking(entry: Entry, source: str | None = None) -> tuple[LookUp, ...]:
+    """The look-ups that would complete `entry`, at most one of its author and `MAX_TARGETS` of targets, in fixed order.
+
+    None for what is on the entry's own page or in the document that it comes from (`source`, an address), for addresses
+    with secrets, and for those of files that aren't pages.
+    """
+    known = {_page(url) for url in (entry.url, source) if url}
+    found: list[LookUp] = []
+    author = entry.author
+    if author is not None and author.url and not (author.name and author.photo) and _is_worth_it(author.url, known):
+        found.append(AuthorPage(author.url))
+    places: set[str] = set()
+    for url in targets(entry):
+        place = normalise_url(url)
+        if place not in places and not _says_something(entry.refs.get(url)) and _is_worth_it(url, known):
+            places.add(place)
+            found.append(Target(url))
+        if len(places) == MAX_TARGETS:
+            break
+    return tuple(found)
+
+
+def targets(entry: Entry) -> tuple[str, ...]:
+    """The addresses that `entry` is about, what decides its post type first; each once."""
+    quoted = (entry.quotation_of,) if entry.quotation_of else ()
+    return tuple(dict.fromkeys((*entry.in_reply_to, *entry.repost_of, *entry.like_of, *entry.bookmark_of, *quoted)))
+
+
+def completed(entry: Entry, found: Mapping[LookUp, Card | Entry]) -> Entry:
+    """`entry` with what was found, in its gaps only: what the publisher says stands.
+
+    Answers to what the entry doesn't lack (any more) are left out, so this may be done again, with any answers.
+    """
+    author, refs = entry.author, dict(entry.refs)
+    for look_up in lacking(entry):
+        answer = found.get(look_up)
+        match look_up, answer:
+            case AuthorPage(), Card() if author is not None:
+                author = replace(author, name=author.name or answer.name, photo=author.photo or answer.photo)
+            case Target(url), Card() | Entry():
+                refs[url] = _filled(refs.get(url), answer)
+    # The same object where nothing was found: who compares by identity needn't write it again.
+    return entry if author == entry.author and refs == entry.refs else replace(entry, author=author, refs=refs)
+
+
+def _is_worth_it(url: str, known: Collection[str]) -> bool:
+    path = url.partition("#")[0].partition("?")[0]
+    return _page(url) not in known and not has_credentials(url) and not _NO_PAGE.search(path)
+
+
+def _page(url: str) -> str:
+    return normalise_url(url).partition("#")[0]
+
+
+def _says_something(ref: Entry | Card | None) -> bool:
+    """Whether a reader would know more from `ref` than where it is."""
+    if isinstance(ref, Card):
+        return ref.name is not None
+    return ref is not None and any(getattr(ref, name) for name in _SAYS_SOMETHING)
+
+
+def _filled(own: Entry | Card | None, answer: Card | Entry) -> Card | Entry:
+    """What the entry's page says of its target, the rest from the target itself; of two kinds the target's."""
+    if type(own) is not type(answer):
+        return answer
+    assert own is not None
+    gaps: dict[str, Any] = {
+        field.name: value
+        for field in fields(own)
+        if not getattr(own, field.name) and (value := getattr(answer, field.name))
+    }
+    return replace(own, **gaps)

@@ -1,0 +1,45 @@
+"""Pages that are looked up, and what they say: a `<case>.html` in `tests/data/lookups` has a `<case>.json` beside it.
+
+`look_up` is what was wanted of `asked`, `url` where the page was found, and `answer` what comes of it (null: nothing).
+`MICROSUB_WRITE_CASES=1 pytest tests/formats/test_lookup_cases.py` writes the answers anew; read the difference before
+you keep it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from microsub.formats.lookups import AuthorPage, LookUp, Target
+from microsub.formats.references import answer
+from microsub.formats.wire import card_to_wire, to_wire
+from microsub.model.jf2 import Card
+
+DATA = Path(__file__).parents[1] / "data" / "lookups"
+CASES = sorted(DATA.glob("*.html"))
+
+
+def look_up_of(said: dict[str, Any]) -> LookUp:
+    return AuthorPage(said["asked"]) if said["look_up"] == "AuthorPage" else Target(said["asked"])
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+def test_a_page_says_what_is_written_beside_it(path: Path) -> None:
+    """The author's card, or the reference, with everything that a reader would be shown."""
+    beside = path.with_suffix(".json")
+    said = json.loads(beside.read_text())
+    found = answer(look_up_of(said), path.read_bytes(), said["url"], "text/html; charset=utf-8")
+    wire = None if found is None else card_to_wire(found) if isinstance(found, Card) else to_wire(found)
+    if os.environ.get("MICROSUB_WRITE_CASES"):
+        said["answer"] = wire
+        beside.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n")
+    assert wire == said["answer"]
+
+
+def test_every_answer_has_its_page() -> None:
+    """No expected file is left over from a page that was renamed or removed."""
+    assert {path.stem for path in DATA.glob("*.json")} == {path.stem for path in CASES}

@@ -1,0 +1,136 @@
+"""What an entry still lacks, and what becomes of it when that is found."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from microsub.formats.lookups import MAX_TARGETS, AuthorPage, LookUp, Target, completed, lacking
+from microsub.formats.references import MAX_TEXT, answer
+from microsub.formats.wire import to_wire
+from microsub.model.jf2 import Card, Content, Entry
+
+HOME = "https://ann.example/"
+THERE = "https://bob.example/1"
+ANN = Card(name="Ann", url=HOME, photo=f"{HOME}a.png")
+POST = Entry(url=f"{HOME}notes/1", author=ANN)
+PAGE = AuthorPage(HOME)
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        (POST, ()),
+        (replace(POST, author=None), ()),
+        (replace(POST, author=Card(name="Ann")), ()),
+        (replace(POST, author=replace(ANN, name=None)), (PAGE,)),
+        (replace(POST, author=replace(ANN, photo=None)), (PAGE,)),
+        (replace(POST, author=Card(url=POST.url)), ()),
+        (replace(POST, author=Card(url=f"{POST.url}/#me")), ()),
+        (replace(POST, author=Card(url=f"{HOME}ann.jpg")), ()),
+        (replace(POST, author=Card(url="https://ann:secret@ann.example/")), ()),
+        (replace(POST, in_reply_to=(THERE,)), (Target(THERE),)),
+        (replace(POST, rsvp="yes", in_reply_to=(THERE,)), (Target(THERE),)),
+        (replace(POST, quotation_of=THERE), (Target(THERE),)),
+        (replace(POST, in_reply_to=(f"{POST.url}#c1",)), ()),
+        (replace(POST, bookmark_of=("https://files.example/book.PDF?x#page=2",)), ()),
+        (replace(POST, like_of=(THERE,), in_reply_to=(THERE, f"{THERE}?utm_source=x")), (Target(THERE),)),
+        (
+            replace(POST, like_of=("https://l.example/1",), repost_of=("https://r.example/1",), in_reply_to=(THERE,)),
+            (Target(THERE), Target("https://r.example/1"), Target("https://l.example/1")),
+        ),
+        (replace(POST, author=Card(url=HOME), like_of=(HOME,)), (PAGE, Target(HOME))),
+        (replace(POST, like_of=(THERE,), refs={THERE: Entry(url=THERE, author=Card(name="Bob"))}), (Target(THERE),)),
+        (replace(POST, like_of=(THERE,), refs={THERE: Entry(url=THERE, name="One")}), ()),
+        (replace(POST, like_of=(THERE,), refs={THERE: Card(name="Bob", url=THERE)}), ()),
+        (replace(POST, like_of=(THERE,), refs={THERE: Card(url=THERE)}), (Target(THERE),)),
+    ],
+)
+def test_what_an_entry_lacks(entry: Entry, expected: tuple[LookUp, ...]) -> None:
+    """The author's page for a name or a photo, and targets that nothing is said of, if they may be asked."""
+    assert lacking(entry) == expected
+
+
+def test_the_document_itself_is_not_looked_up() -> None:
+    """What it says of its people was read with it."""
+    entry = replace(POST, author=Card(url=HOME))
+    assert lacking(entry, "https://other.example/feed") == (PAGE,)
+    assert lacking(entry, "http://ann.example") == ()
+
+
+def test_look_ups_are_few() -> None:
+    """However many targets an entry has, also under tracking parameters."""
+    many = tuple(f"https://bob.example/{number}" for number in range(50))
+    assert lacking(replace(POST, in_reply_to=many)) == tuple(Target(url) for url in many[:MAX_TARGETS])
+
+
+def test_only_gaps_are_filled() -> None:
+    """What the publisher says of author and target stands; addresses never change."""
+    entry = replace(
+        POST,
+        author=Card(name="A.", url=HOME),
+        like_of=(THERE,),
+        refs={THERE: Entry(url=THERE, author=Card(name="Bob"))},
+    )
+    found: dict[LookUp, Card | Entry] = {
+        PAGE: Card(name="Ann Hill", url="https://elsewhere.example/", photo=f"{HOME}a.png"),
+        Target(THERE): Entry(url="https://elsewhere.example/", name="One", author=Card(name="Robert")),
+    }
+    result = completed(entry, found)
+    assert result.author == Card(name="A.", url=HOME, photo=f"{HOME}a.png")
+    assert result.refs == {THERE: Entry(url=THERE, name="One", author=Card(name="Bob"))}
+    assert completed(result, found) is result
+
+
+def test_answers_to_other_questions_are_left_out() -> None:
+    """An entry that was edited meanwhile takes nothing that it doesn't refer to."""
+    assert completed(POST, {PAGE: Card(name="Eve"), Target(THERE): Entry(name="One")}) is POST
+    liking = replace(POST, author=Card(url=HOME), like_of=(THERE,))
+    assert completed(liking, {}) is liking
+    assert completed(liking, {PAGE: Entry(name="No card")}) is liking
+    person = completed(liking, {Target(THERE): Card(name="Bob", url=THERE)})
+    assert to_wire(person)["refs"] == {THERE: {"type": "card", "name": "Bob", "url": THERE}}
+
+
+def test_a_reference_is_bounded() -> None:
+    """A novel, thousands of pictures, nested contexts: what stays is a few kilobytes."""
+    pictures = "".join(f'<img class="u-photo" src="/{n}.jpg">' for n in range(2000))
+    words = "pears &amp; apples " * 5000
+    cite = '<div class="u-in-reply-to h-cite"><a class="u-url p-name" href="https://c.example/1">x</a></div>'
+    page = (
+        f'<title>{words}</title><div class="h-entry"><h1 class="p-name">{words[:9000]}</h1>{pictures}{cite * 50}'
+        f'<div class="p-summary">{words}</div><div class="e-content"><p>{words}</div></div>'
+    )
+    found = answer(Target(THERE), page.encode(), THERE, "text/html")
+    assert isinstance(found, Entry)
+    assert found.content is not None
+    assert len(found.content.text or "") <= MAX_TEXT
+    assert len(str(to_wire(found))) < 12_000
+    assert found.refs == {}
+    assert found.content != Content()
+
+
+def test_hostile_pages_end() -> None:
+    """Whatever is asked of them: an answer, and no error."""
+    pieces = (
+        '<div class="h-entry"><div class="h-card"><a class="u-url" href="/">x</a></div></div>',
+        '<b class="h-card"><p class="h-entry">',
+        '<p class="h-entry">&amp;&lt;',
+        '<meta property="og:title" content="x">',
+        "<title>",
+        '<div class="h-entry h-card" ' + " ".join(f"a{n}=b" for n in range(200)) + ">",
+    )
+    for piece in pieces:
+        for size in (400_000, 4_000_000):
+            page = (piece * (size // len(piece))).encode()
+            for look_up in (AuthorPage(THERE), Target(THERE)):
+                found = answer(look_up, page, THERE, "text/html")
+                assert found is None or len(str(found)) < 20_000
+
+
+@pytest.mark.parametrize("body", [b"", b"\x89PNG\r\n", b"{}", b"<rss/>", b"<", b"<html>", b"\xff\xfe<\x00"])
+def test_what_is_no_page_says_nothing(body: bytes) -> None:
+    """Images, feeds, broken documents: no answer, no error."""
+    assert answer(Target(THERE), body, THERE, None) is None
+    assert answer(AuthorPage(HOME), body, HOME, "text/html") is None
