@@ -13,13 +13,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Card, Content, Entry
 from microsub.model.reader import Cursor
 from microsub.store import keys
 from microsub.store.accounts import Accounts
 from microsub.store.channels import Channels
 from microsub.store.feeds import Feeds
-from microsub.store.items import Items, ItemToStore, score_text
+from microsub.store.intake import ItemToStore, score_text
+from microsub.store.items import Items
 from microsub.store.port import Command, Redis
 
 HOME = "home"
@@ -104,7 +106,8 @@ async def fill(redis: Redis, size: int, now: float) -> Shelf:
     # Filled-in ids run against the time, as they do when feeds are polled.
     ids = [str(first + size - at) for at in range(size)]
     candidates = [
-        ItemToStore(f"{user}/{at}", entry(at, newest - at * SPACING), "-", newest - at * SPACING) for at in real
+        ItemToStore(f"{user}/{at}", dump(to_wire(entry(at, newest - at * SPACING))), "-", newest - at * SPACING)
+        for at in real
     ]
     stored = await items.store(feed, candidates, now)
     await items.done(feed.id, [item.id for item in stored.new])

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from microsub.pipeline.moving import Mover
     from microsub.pipeline.parsing import ParsePool
     from microsub.store.feeds import FeedRecord, Feeds
-    from microsub.store.items import Items, Stored
+    from microsub.store.intake import Stored
+    from microsub.store.items import Items
 
 log = structlog.get_logger(__name__)
 

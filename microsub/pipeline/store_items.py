@@ -8,16 +8,15 @@ ties keep the document's order, newest first, whatever their ids.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-
-import orjson
+from typing import Any
 
 from microsub.formats.identity import identities, normalise_profile, twin_identity
-from microsub.formats.wire import to_wire
+from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Entry, Feed
-from microsub.store.items import ItemToStore
+from microsub.store.intake import ItemToStore
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATES = frozenset({"published", "updated"})
@@ -61,13 +60,13 @@ def scores_of(entries: Sequence[Entry]) -> list[float]:
     return [(instant * 1000 + micro) / 1_000_000 for instant, micro in zip(instants, micros, strict=True)]
 
 
-def content_hash(entry: Entry) -> str:
-    """A digest of everything a reader can see of `entry` but its dates: when it changes, the post was edited.
+def content_hash(wire: Mapping[str, Any]) -> str:
+    """A digest of everything a reader can see of an entry but its dates: when it changes, the post was edited.
 
     Dates don't count: some publishers stamp every entry anew with every request.
     """
-    wire = {name: value for name, value in to_wire(entry).items() if name not in _DATES}
-    return hashlib.blake2b(orjson.dumps(wire, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
+    visible = {name: value for name, value in wire.items() if name not in _DATES}
+    return hashlib.blake2b(dump(visible, sort=True), digest_size=16).hexdigest()
 
 
 def dates_of(entries: Iterable[Entry]) -> tuple[float, ...]:
@@ -77,15 +76,16 @@ def dates_of(entries: Iterable[Entry]) -> tuple[float, ...]:
 
 def _item(guid: str, entry: Entry, score: float) -> ItemToStore:
     author = normalise_profile(entry.author.url) if entry.author is not None and entry.author.url else ""
+    wire = to_wire(entry)
     return ItemToStore(
         guid=guid,
-        entry=entry,
-        hash=content_hash(entry),
+        wire=dump(wire),
+        hash=content_hash(wire),
         score=score,
+        published=entry.published.isoformat() if entry.published is not None else "",
         author=author,
         link=entry.url or "",
         twin=twin_identity(entry),
-        extra={},
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Card, Content, Entry
-from microsub.store.items import ItemToStore
+from microsub.store.intake import ItemToStore
 
 NOON = 1_700_000_000.0
 """A moment, as Unix seconds, that tests take for now."""
@@ -25,7 +26,8 @@ def candidate(name: str, *, text: str = "words", at: float = NOON, host: str = "
     )
     values: dict[str, Any] = {
         "guid": link,
-        "entry": entry,
+        "wire": dump(to_wire(entry)),
+        "published": entry.published.isoformat(),
         "hash": f"hash of {name} {text}",
         "score": at,
         "author": f"https://{host}/",

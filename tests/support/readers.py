@@ -25,8 +25,9 @@ from microsub.services.search import Search
 from microsub.store.accounts import Accounts
 from microsub.store.channels import Channels
 from microsub.store.feeds import FeedRecord, Feeds
+from microsub.store.intake import ItemToStore
 from microsub.store.itemcache import ItemCache
-from microsub.store.items import Items, ItemToStore
+from microsub.store.items import Items
 from microsub.store.port import Redis
 from microsub.store.presence import Presence
 from microsub.store.rules import Rules
@@ -140,7 +141,7 @@ class Instance:
             following=Following(self.channels, self.feeds, self.items, self.timelines, self.schedule, default_limits),
             rules=RuleBook(self.rules, self.channels),
             search=Search(self.web, directory, self.feeds),
-            health=Health(self.presence.last_sign),
+            health=Health(self.presence),
             clock=lambda: self.now,
         )
 

@@ -1,10 +1,12 @@
 -- Replaces fields of an item.
 --
--- Atomic: only an item that exists is written to; one that was swept meanwhile stays gone.
+-- Atomic: only an item that exists is written to (one that was swept meanwhile stays gone), and none that a later
+-- document has changed already.
 --
 -- KEYS  1 item
--- ARGV  1.. per field: name, value
--- reply 1 where the item exists, else 0
+-- ARGV  1 version of the change, '' for one without order  2.. per field: name, value
+-- reply 1 where it was written, else 0
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
-redis.call('HSET', KEYS[1], unpack(ARGV))
+if ARGV[1] ~= '' and (redis.call('HGET', KEYS[1], 'version') or '') > ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], unpack(ARGV, 2))
 return 1

@@ -1,0 +1,312 @@
+"""Posts on their way into the store: which of a document's posts are news, and how they are written.
+
+An item's hash is written first; then a script on the feed's slot claims its guid. Whoever loses that race (the same
+document handled twice at once) deletes the hash it wrote. A crash before the claim leaves a hash that nobody refers to,
+for the sweep; a crash after it finds the item in the feed's pending set, which is emptied when the next stage has it.
+
+A guid that stands in the feed's map while its item is gone is a tombstone: the post was here, and it doesn't come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from microsub.formats.identity import host_of
+from microsub.formats.wire import identified, redated
+from microsub.store import keys, twins
+from microsub.store.feeds import KEEP_UNFOLLOWED, FeedRecord
+from microsub.store.port import Arg, Command, Redis
+from microsub.store.scripts import load
+
+_CLAIM = load("item_claim")
+_UPDATE = load("item_update")
+
+_KNOWN = ("hash", "score", "author", "Published", "twin", "twin_at")
+
+ANY = ""
+"""A version that is never refused, for what is written without an order."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemToStore:
+    """A post as its document has it.
+
+    `guid` is its identity in the feed, `wire` its JSON (`formats.wire`) without ids, `published` the ISO time in it,
+    `hash` a digest of what readers see of it, `score` Unix seconds, `author` the normalised profile URL or empty,
+    `twin` what it shares with copies in other feeds, `extra` further fields to save.
+    """
+
+    guid: str
+    wire: bytes
+    hash: str
+    score: float
+    published: str = ""
+    author: str = ""
+    link: str = ""
+    twin: str | None = None
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredItem:
+    """An item that is new; `score` is decimal text."""
+
+    id: str
+    guid: str
+    score: str
+    author: str
+
+
+@dataclass(frozen=True, slots=True)
+class UpdatedItem:
+    """An item that was edited; place and id are as before. `author_before` differs where the author changed, and
+    `changed` names the properties of its JSON that are not as they were.
+    """
+
+    id: str
+    guid: str
+    score: str
+    author: str
+    author_before: str
+    changed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What became of one document; `unchanged` counts tombstones and outdated edits too."""
+
+    new: tuple[StoredItem, ...] = ()
+    updated: tuple[UpdatedItem, ...] = ()
+    unchanged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Sifted:
+    """The news of one document, in its order: posts that the store doesn't know, and posts that it has otherwise."""
+
+    new: tuple[ItemToStore, ...] = ()
+    edited: tuple[ItemToStore, ...] = ()
+
+    @property
+    def news(self) -> tuple[ItemToStore, ...]:
+        """All of them."""
+        return self.new + self.edited
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the store holds of an item that a document lists again."""
+
+    id: str
+    hash: str
+    score: str
+    author: str
+    published: str
+    twin: str
+    twin_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A document's posts, each guid once, beside what the store knows of them. `ids` holds tombstones too."""
+
+    listed: Mapping[str, ItemToStore]
+    ids: Mapping[str, str]
+    known: Mapping[str, _Known]
+
+    @property
+    def new(self) -> list[ItemToStore]:
+        return [candidate for guid, candidate in self.listed.items() if guid not in self.ids]
+
+    @property
+    def again(self) -> list[tuple[_Known, ItemToStore]]:
+        return [(self.known[guid], candidate) for guid, candidate in self.listed.items() if guid in self.known]
+
+    @property
+    def edited(self) -> list[tuple[_Known, ItemToStore]]:
+        return [(old, candidate) for old, candidate in self.again if old.hash != candidate.hash]
+
+
+class Intake:
+    """Decides what is news and writes it. Each method takes a handful of round trips, however many posts."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def sift(self, feed: FeedRecord, candidates: Sequence[ItemToStore], now: float) -> Sifted:
+        """What of a document is news. The copies of the rest stay known of each other for as long as it is listed."""
+        compared = await self._compare(feed, candidates)
+        await self._prolong_twins(feed, compared.again, now)
+        return Sifted(tuple(compared.new), tuple(candidate for _, candidate in compared.edited))
+
+    async def store(
+        self, feed: FeedRecord, candidates: Sequence[ItemToStore], now: float, version: str = ANY
+    ) -> Stored:
+        """Store what is new and update what was edited; running it again, or twice at once, changes nothing more.
+
+        `version` orders documents: an item that a later document has changed is left as it is. New items, and edited
+        ones whose author changed, stand in the feed's pending set until `Items.done`.
+        """
+        compared = await self._compare(feed, candidates)
+        if not compared.listed:
+            return Stored()
+        new = await self._add(feed, compared.new, now, version)
+        updated = await self._edit(feed, compared.edited, now, version)
+        await self._prolong_twins(feed, compared.again, now)
+        return Stored(tuple(new), tuple(updated), len(compared.listed) - len(new) - len(updated))
+
+    async def _compare(self, feed: FeedRecord, candidates: Sequence[ItemToStore]) -> _Compared:
+        listed: dict[str, ItemToStore] = {}
+        for candidate in candidates:
+            listed.setdefault(candidate.guid, candidate)
+        if not listed:
+            return _Compared({}, {}, {})
+        found = await self._redis.command("HMGET", keys.feed_guids(feed.id), *listed)
+        ids = {guid: item_id.decode() for guid, item_id in zip(listed, found, strict=True) if item_id is not None}
+        return _Compared(listed, ids, await self._known(ids))
+
+    async def _known(self, ids: Mapping[str, str]) -> dict[str, _Known]:
+        """What is stored of these items (guid → id), by guid; tombstones are left out."""
+        rows = await self._redis.pipeline([("HMGET", keys.item(item_id), *_KNOWN) for item_id in ids.values()])
+        known = {}
+        for (guid, item_id), row in zip(ids.items(), rows, strict=True):
+            digest, score, author, published, twin, twin_at = (value.decode() if value else "" for value in row)
+            if score:
+                known[guid] = _Known(item_id, digest, score, author, published, twin, float(twin_at or 0))
+        return known
+
+    async def _add(self, feed: FeedRecord, fresh: Sequence[ItemToStore], now: float, version: str) -> list[StoredItem]:
+        """Write new items; those that somebody else stored meanwhile are left to them."""
+        if not fresh:
+            return []
+        last = int(await self._redis.command("INCRBY", keys.item_ids(), len(fresh)))
+        # The document's first entry is its newest: it gets the largest id.
+        numbered = [(str(last - place), candidate) for place, candidate in enumerate(fresh)]
+        commands: list[Command] = []
+        for item_id, candidate in numbered:
+            fields: dict[str, Arg] = {
+                **_changing(feed, item_id, candidate, candidate.wire, now, version),
+                "ID": item_id,
+                "feed": feed.id,
+                "guid": candidate.guid,
+                "score": score_text(candidate.score),
+                "discovered": score_text(now),
+                "Published": candidate.published,
+            }
+            commands.append(("HSET", keys.item(item_id), *_flat(fields)))
+            if candidate.twin:
+                commands += twins.register(candidate.twin, _copy(feed, item_id, candidate))
+        await self._redis.pipeline(commands)
+        owners = await self._claim(feed, numbered)
+        lost = [(item_id, candidate) for item_id, candidate in numbered if owners[candidate.guid] != item_id]
+        if lost:
+            await self._redis.pipeline([command for pair in lost for command in _withdrawal(feed, *pair)])
+        return [
+            StoredItem(item_id, candidate.guid, score_text(candidate.score), candidate.author)
+            for item_id, candidate in numbered
+            if owners[candidate.guid] == item_id
+        ]
+
+    async def _claim(self, feed: FeedRecord, numbered: Sequence[tuple[str, ItemToStore]]) -> dict[str, str]:
+        """Guid → the id that it belongs to from now on."""
+        args: list[Arg] = [KEEP_UNFOLLOWED]
+        for item_id, candidate in numbered:
+            args += (candidate.guid, item_id, score_text(candidate.score))
+        feed_keys = [
+            keys.feed(feed.id),
+            keys.feed_guids(feed.id),
+            keys.feed_items(feed.id),
+            keys.feed_pending(feed.id),
+        ]
+        owners = await self._redis.script(_CLAIM, feed_keys, args)
+        return {candidate.guid: owner.decode() for (_, candidate), owner in zip(numbered, owners, strict=True)}
+
+    async def _edit(
+        self, feed: FeedRecord, edited: Sequence[tuple[_Known, ItemToStore]], now: float, version: str
+    ) -> list[UpdatedItem]:
+        """Write edits in place; score, id, time of discovery and the `published` on the wire stay."""
+        if not edited:
+            return []
+        before = await self._redis.pipeline([("HGET", keys.item(old.id), "Data") for old, _ in edited])
+        calls = []
+        changed = []
+        for (old, candidate), data in zip(edited, before, strict=True):
+            wire = redated(candidate.wire, old.published)
+            fields = _changing(feed, old.id, candidate, wire, now, version)
+            changed.append(_differences(data, wire))
+            calls.append((_UPDATE, [keys.item(old.id)], [version, *_flat(fields)]))
+        again = [old.id for old, candidate in edited if old.author != candidate.author]
+        if again:
+            # Timelines must hold these against their rules again; a crash before that must not forget it.
+            await self._redis.command("SADD", keys.feed_pending(feed.id), *again)
+        written = await self._redis.scripts(calls)
+        updated = [
+            UpdatedItem(old.id, candidate.guid, old.score, candidate.author, old.author, names)
+            for (old, candidate), names, was_written in zip(edited, changed, written, strict=True)
+            if was_written
+        ]
+        if updated:
+            ranks = [part for item in updated for part in (score_text(now), item.id)]
+            await self._redis.command("ZADD", keys.feed_items(feed.id), "XX", *ranks)
+        return updated
+
+    async def _prolong_twins(self, feed: FeedRecord, listed: Iterable[tuple[_Known, ItemToStore]], now: float) -> None:
+        """Copies stay known of each other for as long as a feed lists them; written once in a month at most."""
+        commands: list[Command] = []
+        calls = []
+        for old, candidate in listed:
+            if candidate.twin and (now - old.twin_at > twins.REFRESH or old.twin != candidate.twin):
+                commands += twins.register(candidate.twin, _copy(feed, old.id, candidate))
+                calls.append((_UPDATE, [keys.item(old.id)], [ANY, "twin", candidate.twin, "twin_at", score_text(now)]))
+        if commands:
+            await self._redis.pipeline(commands)
+            await self._redis.scripts(calls)
+
+
+def score_text(seconds: float) -> str:
+    """Unix seconds as decimal text with microseconds, in the shortest form."""
+    return f"{seconds:.6f}".rstrip("0").rstrip(".")
+
+
+def _changing(
+    feed: FeedRecord, item_id: str, candidate: ItemToStore, wire: bytes, now: float, version: str
+) -> dict[str, Arg]:
+    """The fields that an edit replaces."""
+    fields: dict[str, Arg] = {
+        **candidate.extra,
+        "hash": candidate.hash,
+        "updated": score_text(now),
+        "author": candidate.author,
+        "link": candidate.link,
+        "Data": identified(wire, item_id, feed.id),
+    }
+    if version:
+        fields["version"] = version
+    if candidate.twin:
+        fields |= {"twin": candidate.twin, "twin_at": score_text(now)}
+    return fields
+
+
+def _differences(before: bytes | None, after: bytes) -> tuple[str, ...]:
+    """The properties that two JSON objects don't share, but for ids."""
+    old, new = orjson.loads(before or b"{}"), orjson.loads(after)
+    names = (old.keys() | new.keys()) - {"_id", "_source"}
+    return tuple(sorted(name for name in names if old.get(name) != new.get(name)))
+
+
+def _copy(feed: FeedRecord, item_id: str, candidate: ItemToStore) -> twins.Copy:
+    return twins.Copy(item_id, feed.id, host_of(feed.url), host_of(candidate.link))
+
+
+def _withdrawal(feed: FeedRecord, item_id: str, candidate: ItemToStore) -> list[Command]:
+    commands: list[Command] = [("DEL", keys.item(item_id))]
+    if candidate.twin:
+        commands.append(("SREM", keys.twins(candidate.twin), _copy(feed, item_id, candidate).member()))
+    return commands
+
+
+def _flat(fields: Mapping[str, Arg]) -> list[Arg]:
+    return [part for pair in fields.items() for part in pair]
