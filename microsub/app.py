@@ -94,14 +94,12 @@ def _root_page(base_url: str | None) -> Page:
 def _health(services: Services) -> Page:
     async def health(_: Request) -> Response:
         report = await services.health.check(services.clock())
-        content = {
-            "status": "ok" if report.healthy else "failing",
-            "redis": "ok" if report.redis else "unreachable",
-            "worker": "ok" if report.worker else "silent" if report.redis else "unknown",
-        }
+        content: dict[str, str] = {"status": report.status, "redis": report.redis, "worker": report.worker}
         if report.worker_age is not None:
             content["worker_last_seen_seconds"] = str(report.worker_age)
-        return _json(content, 200 if report.healthy else 503)
+        if report.reason is not None:
+            content["reason"] = report.reason
+        return _json(content, 200 if report.status == "ok" else 503)
 
     return health
 

@@ -341,7 +341,7 @@ def _services(stores: Stores, cache: ItemCache, fetcher: CachingFetcher, config:
         following=following(stores),
         rules=RuleBook(stores.rules, stores.channels),
         search=Search(fetcher, directory, stores.feeds),
-        health=Health(stores.presence.last_sign),
+        health=Health(stores.presence),
         changed=config.touched,
     )
 

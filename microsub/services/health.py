@@ -1,45 +1,88 @@
-"""Whether the product works: Redis answers, and a worker gave a sign of life lately."""
+"""Whether the product works: Redis answers and takes writes, and a worker gave a sign of life lately."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, Protocol
 
-from microsub.errors import StoreError
+from microsub.errors import StoreError, StoreFull
 
 WORKER_SILENCE = 60.0
 """Seconds without a sign of life after which a worker counts as gone."""
 
-LastSign = Callable[[], Awaitable[float | None]]
+PROBE_SECONDS = 5.0
+"""For how long the answer to one probing write holds, however often somebody asks."""
+
+RedisState = Literal["ok", "full", "unreachable"]
+WorkerState = Literal["ok", "silent", "unknown"]
+Trouble = Callable[[], str | None]
+
+
+class Signs(Protocol):
+    """Where the answers come from; both raise StoreError where Redis has none."""
+
+    async def last_sign(self) -> float | None:
+        """Unix time of the newest sign of life of any worker; None when there is none."""
+        ...
+
+    async def probe(self) -> None:
+        """Write next to nothing. Raises StoreFull where Redis refuses it."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """What works; `worker_age` is seconds since the last sign of life of any worker, or None without one."""
+    """What works; `worker_age` is seconds since the last sign of life of any worker, or None without one.
 
-    redis: bool
-    worker: bool
+    `reason` says what is known of Redis' trouble, in a sentence that strangers may read.
+    """
+
+    redis: RedisState
+    worker: WorkerState
     worker_age: float | None = None
+    reason: str | None = None
 
     @property
-    def healthy(self) -> bool:
-        """Whether everything is there that feeds and readers need."""
-        return self.redis and self.worker
+    def status(self) -> Literal["ok", "degraded", "failing"]:
+        """`degraded`: what is there can be read, but nothing is changed and nothing comes in."""
+        if self.redis == "full":
+            return "degraded"
+        return "ok" if self.redis == self.worker == "ok" else "failing"
 
 
 class Health:
-    """Asks for the time of the newest sign of life of any worker, which also shows that Redis answers."""
+    """Asks for the newest sign of life, which also shows that Redis answers, and now and then writes a little.
 
-    def __init__(self, last_sign: LastSign) -> None:
-        self._last_sign = last_sign
+    `trouble` says what is wrong with a Redis of ours that has ended.
+    """
+
+    def __init__(self, signs: Signs, trouble: Trouble = lambda: None) -> None:
+        self._signs = signs
+        self._trouble = trouble
+        self._probed = float("-inf")
+        self._refusal: str | None = None
 
     async def check(self, now: float) -> HealthReport:
         """Look now. Never raises for a store that can't be reached: that is the answer."""
         try:
-            last = await self._last_sign()
+            last = await self._signs.last_sign()
+            await self._probe(now)
         except StoreError:
-            return HealthReport(redis=False, worker=False)
+            return HealthReport("unreachable", "unknown", reason=self._trouble())
+        redis: RedisState = "ok" if self._refusal is None else "full"
         if last is None:
-            return HealthReport(redis=True, worker=False)
+            return HealthReport(redis, "silent", reason=self._refusal)
         age = max(0.0, now - last)
-        return HealthReport(redis=True, worker=age <= WORKER_SILENCE, worker_age=round(age, 1))
+        return HealthReport(redis, "ok" if age <= WORKER_SILENCE else "silent", round(age, 1), self._refusal)
+
+    async def _probe(self, now: float) -> None:
+        """Renew what is known of writes where that is old. Who asks meanwhile gets the answer before."""
+        if abs(now - self._probed) < PROBE_SECONDS:
+            return
+        self._probed = now
+        try:
+            await self._signs.probe()
+            self._refusal = None
+        except StoreFull as error:
+            self._refusal = str(error)

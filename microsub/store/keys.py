@@ -62,6 +62,13 @@ def settings() -> str:
     return "config:settings"
 
 
+def probe() -> str:
+    """String: empty; shows whether Redis takes writes. Lifetime: a minute. Written by `store.presence` for /health,
+    read by nobody.
+    """
+    return "meta:probe"
+
+
 def worker(name: str) -> str:
     """String: time of a worker's last sign of life. Lifetime: seconds. Written by the runner, read by /health."""
     return f"worker:{name}"

@@ -1,4 +1,4 @@
-"""Signs of life: how /health knows that somebody polls."""
+"""Signs of life: how /health knows that somebody polls, and that Redis takes writes."""
 
 from __future__ import annotations
 
@@ -35,6 +35,10 @@ class Presence:
         """The newest sign of life of any worker; None when there is none."""
         found = await self._redis.command("ZREVRANGE", keys.workers(), 0, 0, "WITHSCORES")
         return float(found[1]) if found else None
+
+    async def probe(self) -> None:
+        """Write next to nothing: raises StoreFull where Redis refuses writes. In a cluster this asks one node."""
+        await self._redis.command("SET", keys.probe(), "", "EX", SIGN_SECONDS)
 
     async def alive(self, now: float) -> list[str]:
         """Names of the workers that gave a sign lately."""

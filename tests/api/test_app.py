@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from microsub.app import create_app, is_endpoint
-from microsub.errors import StoreUnavailable
+from microsub.errors import StoreFull, StoreUnavailable
+from microsub.services.health import PROBE_SECONDS
 from tests.support.readers import Instance, Reader
 
 
@@ -68,6 +70,46 @@ async def test_health_needs_redis_and_a_worker(server: Instance, monkeypatch: py
         down = await server.client.get("/health")
     assert down.status_code == 503
     assert down.json() == {"status": "failing", "redis": "unreachable", "worker": "unknown"}
+
+
+async def test_health_tells_of_a_redis_that_takes_no_writes(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """503 with the reason in Redis' own words, also while a worker's last sign of life is young."""
+    await server.presence.beat("w1", server.now)
+
+    async def refuse(*args: Any) -> Any:
+        if args[0] == "SET":
+            raise StoreFull("Redis refuses writes: command not allowed when used memory > 'maxmemory'.")
+        return await command(*args)
+
+    command = server.redis.command
+    with monkeypatch.context() as patch:
+        patch.setattr(server.redis, "command", refuse)
+        full = await server.client.get("/health")
+    assert full.status_code == 503
+    assert full.json() == {
+        "status": "degraded",
+        "redis": "full",
+        "worker": "ok",
+        "worker_last_seen_seconds": "0.0",
+        "reason": "Redis refuses writes: command not allowed when used memory > 'maxmemory'.",
+    }
+    assert (await server.client.get("/health")).status_code == 503, "the probe's answer holds for a few seconds"
+    server.now += PROBE_SECONDS
+    assert (await server.client.get("/health")).json()["status"] == "ok"
+
+
+async def test_health_writes_seldom(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However often it is asked; what it writes has a time to live."""
+    asked: list[str] = []
+    command = server.redis.command
+
+    async def count(*args: Any) -> Any:
+        asked.append(str(args[0]))
+        return await command(*args)
+
+    monkeypatch.setattr(server.redis, "command", count)
+    await asyncio.gather(*(server.client.get("/health") for _ in range(10)))
+    assert asked.count("SET") == 1
 
 
 async def test_metrics_count_requests(server: Instance, alice: Reader) -> None:
