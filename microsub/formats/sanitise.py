@@ -73,9 +73,11 @@ _PIXEL = re.compile(
 _ANY_TAG = re.compile(r"<[^<>]*>")
 _NOSCRIPT = re.compile(r"(?is)<noscript\b[^<>]*>((?:(?!</?noscript\b).)*)</noscript\s*>")
 _ATTRIBUTE = re.compile(r'\s([a-z-]+)(?:="([^"]*)")?')
-_QUOTED = r'(?:[^>"]|"[^"]*")*'
-_IMAGE = re.compile(rf"<img\b({_QUOTED})>")
-_FRAME = re.compile(rf"<iframe\b({_QUOTED})>.*?</iframe>", re.S)
+# In values `nh3` writes `>` as a reference, so that a tag ends at the first one.
+_IMAGE = re.compile(r"<img\b([^>]*)>")
+_FRAME = re.compile(r"<iframe\b([^>]*)>.*?</iframe>", re.S)
+# All images but these stay as they are: lazy, hidden or tiny ones, and those without a source.
+_DOUBTFUL = re.compile(r' (?:style|data-[a-z-]+)=| (?:width|height)="[^"\d]*[01](?:\D|\Z)|^(?!.* src="http)', re.S)
 _CANDIDATE = re.compile(r"\s*,*\s*(\S+)((?:\s+[\d.]+[wxh])*)\s*(?:,|\Z)")
 
 
@@ -161,6 +163,8 @@ def clean_srcset(value: str, base: str) -> str | None:
 
 def _image(match: re.Match[str]) -> str:
     """An image tag as it may stay, or nothing where it has no source, is hidden, or is a tracking pixel."""
+    if not _DOUBTFUL.search(match[1]):
+        return match[0]
     found: dict[str, str] = dict(_ATTRIBUTE.findall(match[1]))
     lazy = next((found.pop(name) for name in _LAZY if found.get(name)), None)
     if lazy:

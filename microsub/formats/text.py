@@ -10,7 +10,7 @@ _ALT = re.compile(r'\salt="([^"]*)"')
 _PRE = re.compile(r"(<pre\b[^>]*>.*?</pre>)", re.S)
 _SILENT = re.compile(r"<(video|audio|iframe)\b[^>]*>.*?</\1>", re.S)
 _UNREAD = re.compile(r"(?is)<(script|style)\b[^>]*>.*?</\1\s*>|<!--.*?-->")
-_BREAK = re.compile(r" ?[\x01\x02\n][ \x01\x02\n]*")
+_BREAK = re.compile(r"[\x01\x02\n][ \x01\x02\n]*")
 _SPACES = re.compile(r"  +")
 
 MAX_TITLE = 4000
@@ -19,7 +19,8 @@ _LINE = "\x01"
 _PARAGRAPH = "\x02"
 _KEPT_SPACE = "\x03"
 _KEPT_NEWLINE = "\x04"
-_CONTROLS = re.compile(r"[\x00-\x08]")
+_CONTROLS = "".join(map(chr, range(9)))
+_REMOVED = dict.fromkeys(range(9))
 
 _PARAGRAPHS = "p h1 h2 h3 h4 h5 h6 blockquote ul ol dl pre table figure hr section article details"
 _LINES = """div li dt dd tr caption figcaption header footer aside main address center summary thead tbody tfoot
@@ -31,7 +32,8 @@ def html_to_text(html: str) -> str:
     """The text of sanitised `html` (as `sanitise.clean_html` returns it: well-formed, double quotes)."""
     if "<" not in html:
         return " ".join(_plain(html).split())
-    html = _CONTROLS.sub("", html)
+    if any(control in html for control in _CONTROLS):
+        html = html.translate(_REMOVED)
     if "</video>" in html or "</audio>" in html or "</iframe>" in html:
         html = _SILENT.sub(_LINE, html)
     if "<pre" in html:
@@ -41,8 +43,36 @@ def html_to_text(html: str) -> str:
         html = "".join(parts)
     else:
         html = _folded(html)
-    text = _BREAK.sub(_run, _SPACES.sub(" ", _plain(_TAG.sub(_tag, html))))
+    text = _plain(_without_tags(html))
+    if "  " in text:
+        text = _SPACES.sub(" ", text)
+    text = _BREAK.sub(_run, text).replace(" \n", "\n")
     return text.replace(_KEPT_SPACE, " ").replace(_KEPT_NEWLINE, "\n").strip()
+
+
+def _without_tags(html: str) -> str:
+    """Sanitised markup with its tags made breaks, blanks, or nothing. No `<` or `>` stands in anything but tags."""
+    first, *others = html.split("<")
+    found = [first]
+    for piece in others:
+        inside, _, text = piece.partition(">")
+        found.append(_MARKS[inside])
+        found.append(text)
+    return "".join(found)
+
+
+class _Marks(dict[str, str]):
+    """What each tag stands for, remembered: nearly all tags are the same few."""
+
+    def __missing__(self, inside: str) -> str:
+        match = _TAG.match(f"<{inside}>")
+        mark = _tag(match) if match else ""
+        if len(inside) < 16 and len(self) < 500:
+            self[inside] = mark
+        return mark
+
+
+_MARKS = _Marks()
 
 
 def title_text(markup: str) -> str:

@@ -27,6 +27,11 @@ _SPACE = re.compile(r"\s")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # Nothing to repair and nothing to fear: nearly all URLs.
 _PLAIN = re.compile(r"https?://[A-Za-z0-9.-]*[A-Za-z0-9](?::[0-9]{1,5})?[/?][!#-;=?-\[\]_a-z~]*")
+# The same for a path from the root of the site or beside the page. What `urljoin` would do more than append for isn't
+# plain: dots that mean another folder, parameters, empty queries.
+_PLAIN_PATH = re.compile(
+    r"(?:/(?!/)|[A-Za-z0-9_-])[!$-.0-9=@-\[\]_a-z~/]*(?:\?[!$-;=@-\[\]_a-z~]+)?(?:#[!$-;=@-\[\]_a-z~]+)?"
+)
 _TOO_MANY_SLASHES = re.compile(r"(?i)(https?:)/{3,}")
 
 _TRACKING = re.compile(
@@ -54,6 +59,10 @@ def safe_url(value: str | None, base: str = "", schemes: frozenset[str] = WEB) -
         return None
     if _PLAIN.fullmatch(value) and len(value) <= MAX_URL:
         return value
+    if _PLAIN_PATH.fullmatch(value) and "/." not in value and "//" not in value and len(value) <= MAX_URL:
+        beside, root = _stems(base)
+        if beside:
+            return (root if value[0] == "/" else beside) + value
     url = value.strip(_EDGES)
     if not url or len(url) > MAX_URL:
         return None
@@ -74,6 +83,14 @@ def safe_url(value: str | None, base: str = "", schemes: frozenset[str] = WEB) -
     if _FORBIDDEN.search(url) or _SPACE.search(url):
         url = _FORBIDDEN.sub(_escape, _SPACE.sub("%20", url))
     return url
+
+
+@lru_cache(maxsize=256)
+def _stems(base: str) -> tuple[str, str]:
+    """What paths beside `base` begin with, and what paths from its root do; empty where `base` isn't plain itself."""
+    if not _PLAIN.fullmatch(base) or len(base) > MAX_URL:
+        return "", ""
+    return urljoin(base, "x")[:-1], urljoin(base, "/x")[:-2]
 
 
 def _escape(match: re.Match[str]) -> str:
