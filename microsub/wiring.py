@@ -17,10 +17,10 @@ import structlog
 from starlette.types import ASGIApp
 
 from microsub.app import create_app
-from microsub.cache import CachingFetcher, DirectoryMapping, FeedCache
+from microsub.cache import CachingFetcher, DirectoryMapping, FeedCache, MappingStorage
 from microsub.config.settings import Settings, mask_password
 from microsub.errors import NotFound
-from microsub.fetch import Fetcher, FetchSettings
+from microsub.fetch import Fetcher, FetchSettings, SpacedFetcher
 from microsub.formats.identity import mask_credentials
 from microsub.model.scopes import ALL_SCOPES
 from microsub.pipeline.fan_out import FanOut, TimelineLimits
@@ -32,6 +32,7 @@ from microsub.pipeline.runner import Worker
 from microsub.pipeline.turn import Turn
 from microsub.services.applying import Applier
 from microsub.services.bundle import Services
+from microsub.services.completing import Completing
 from microsub.services.configuration import Configuration
 from microsub.services.curating import Curating
 from microsub.services.directory import Directory
@@ -219,6 +220,15 @@ async def open_feed_cache(settings: Settings, folder: Path) -> AsyncIterator[Fee
     """The feed cache on a folder, for use without a server."""
     async with open_fetcher(settings) as fetcher, FeedCache(DirectoryMapping(folder), fetcher=fetcher) as cache:
         yield cache
+
+
+@contextlib.asynccontextmanager
+async def open_completing(settings: Settings, stores: Stores | None = None) -> AsyncIterator[Completing]:
+    """Look-ups for entries, with the server's copies of documents, or without `stores` with copies of its own."""
+    async with open_fetcher(settings) as fetcher, contextlib.AsyncExitStack() as stack:
+        copies: FeedCopies | MappingStorage = MappingStorage({}) if stores is None else FeedCopies(stores.redis)
+        stack.push_async_callback(copies.aclose)
+        yield Completing(CachingFetcher(copies, SpacedFetcher(fetcher), keep=COPIES_KEPT))
 
 
 @contextlib.asynccontextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -20,10 +21,12 @@ from microsub.formats.discovery import FeedLink, better_feeds
 from microsub.formats.identity import mask_credentials
 from microsub.formats.parse import parse as parse_feed
 from microsub.formats.wire import feed_to_wire
+from microsub.model.jf2 import Feed
 from microsub.pipeline.on_demand import PollReport
 from microsub.services.retention import RetentionReport
 
 _TITLE = 90
+_COMPLETED = 20
 
 
 @click.command()
@@ -141,11 +144,19 @@ def _duration(seconds: float) -> str:
 @click.argument("source", metavar="URL|FILE")
 @click.option("--url", help="The URL that a FILE came from; relative links are resolved against it.")
 @click.option("--content-type", help="The Content-Type that a FILE was served with.")
+@click.option(
+    "--complete",
+    is_flag=True,
+    help=f"Look up the authors, and what replies, likes, reposts and bookmarks are about, of the first {_COMPLETED} "
+    "entries.",
+)
 @settings_flags(*FETCH_FLAGS)
-def parse(settings: Settings, source: str, url: str | None, content_type: str | None) -> None:
+def parse(settings: Settings, source: str, url: str | None, content_type: str | None, complete: bool) -> None:
     """Print what the server understands of a feed or page, as jf2 JSON.
 
     Examples: microsub parse https://alice.example/feed.xml
+
+              microsub parse --complete https://alice.example/likes/
 
               microsub parse saved.html --url https://alice.example/ --content-type text/html
     """
@@ -164,9 +175,17 @@ def parse(settings: Settings, source: str, url: str | None, content_type: str | 
     except ParseError as error:
         _show_named(better_feeds(body, url or where, kind, link))
         fail(str(error))
+    if complete:
+        feed = run(_completed(settings, feed))
     print_json(feed_to_wire(feed))
     if feed.format == "h-feed":
         _show_named(better_feeds(body, url or where, kind, link))
+
+
+async def _completed(settings: Settings, feed: Feed) -> Feed:
+    async with wiring.open_completing(settings) as completing:
+        entries = await completing.complete_all(feed.entries[:_COMPLETED], feed.url)
+    return replace(feed, entries=(*entries, *feed.entries[_COMPLETED:]))
 
 
 def _show_named(links: list[FeedLink]) -> None:

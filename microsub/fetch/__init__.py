@@ -2,6 +2,7 @@
 
 from microsub.fetch.fetcher import Fetcher
 from microsub.fetch.network import Resolver
+from microsub.fetch.spacing import SpacedFetcher
 from microsub.fetch.targets import ascii_host, target_of
 from microsub.fetch.values import (
     FEED_ACCEPT,
@@ -33,6 +34,7 @@ __all__ = [
     "NotModified",
     "Reason",
     "Resolver",
+    "SpacedFetcher",
     "ascii_host",
     "target_of",
 ]

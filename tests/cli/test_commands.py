@@ -186,6 +186,32 @@ def test_parse_says_what_following_a_page_comes_to(run: Run) -> None:
     assert "feed.xml" not in run("parse", "page.html", "--url", "https://blog.example/").stderr
 
 
+async def test_parse_completes_entries(tmp_path: Path) -> None:
+    """With `--complete` the author's page and what is liked are asked for, each once, and refused where it must be."""
+    async with publisher() as site, installation(tmp_path, BACKEND) as installed:
+        html = "text/html"
+        author = (
+            b'<p class="h-card"><a class="u-url p-name" rel="me" href="/ann">Ann</a><img class="u-photo" src="/a.png">'
+        )
+        site.serve_document("/ann", author, html)
+        site.serve_document("/pears", b'<article class="h-entry"><h1 class="p-name">Pears</h1></article>', html)
+        like = '<div class="h-entry"><a class="u-author" href="/ann"></a><a class="u-like-of" href="/pears">!</a></div>'
+        page = site.serve_document("/likes", f'<div class="h-feed">{like}{like}</div>'.encode(), html)
+        code, out, _ = await installed.run("parse", "--complete", page)
+        assert code == 0
+        for child in json.loads(out)["children"]:
+            assert child["author"] == {
+                "type": "card",
+                "name": "Ann",
+                "url": site.url("/ann"),
+                "photo": site.url("/a.png"),
+            }
+            assert child["refs"][site.url("/pears")]["name"] == "Pears"
+        assert sorted(asked.path for asked in site.asked) == ["/ann", "/likes", "/pears"]
+        code, out, _ = await installed.run("parse", page)
+        assert (code, "refs" in out) == (0, False)
+
+
 def test_fetch_refuses_private_addresses_and_says_so(run: Run) -> None:
     """Without leave, nothing on loopback is asked; the exit code tells scripts."""
     result = run("fetch", "http://127.0.0.1:9/feed")

@@ -1,0 +1,62 @@
+"""One request at a time per host, with a pause between two."""
+
+from __future__ import annotations
+
+import asyncio
+
+from microsub.fetch import FetchFailed, FetchRequest, FetchResult, SpacedFetcher, spacing
+
+
+class Hosts:
+    """A fetcher that notes when it was asked; replies take `seconds` of a clock of its own."""
+
+    def __init__(self, seconds: float = 2.0) -> None:
+        self.now = 0.0
+        self.seconds = seconds
+        self.asked: list[tuple[float, str]] = []
+        self.open: list[str] = []
+
+    async def fetch(self, request: FetchRequest) -> FetchResult:
+        host = request.url.split("/")[2]
+        assert host not in self.open
+        self.asked.append((self.now, request.url))
+        self.open.append(host)
+        await asyncio.sleep(0)
+        self.now += self.seconds
+        self.open.remove(host)
+        return FetchFailed(request.url, "connect", "nobody is there")
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def spaced(hosts: Hosts, interval: float = 1.0) -> SpacedFetcher:
+    return SpacedFetcher(hosts, interval, sleep=hosts.sleep, clock=lambda: hosts.now)
+
+
+async def test_a_host_is_asked_one_by_one() -> None:
+    """The pause begins with the reply."""
+    hosts = Hosts()
+    fetcher = spaced(hosts)
+    await asyncio.gather(*(fetcher.fetch(FetchRequest(f"https://a.example/{n}")) for n in range(3)))
+    assert hosts.asked == [(0.0, "https://a.example/0"), (3.0, "https://a.example/1"), (6.0, "https://a.example/2")]
+
+
+async def test_hosts_do_not_wait_for_each_other() -> None:
+    """Two hosts, two requests at once."""
+    hosts = Hosts()
+    fetcher = spaced(hosts)
+    await asyncio.gather(*(fetcher.fetch(FetchRequest(f"https://{name}.example/")) for name in "ab"))
+    assert [when for when, _ in hosts.asked] == [0.0, 0.0]
+
+
+async def test_hosts_are_forgotten(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """Memory doesn't grow with the web; a host in its pause is remembered."""
+    monkeypatch.setattr(spacing, "_MANY_HOSTS", 3)
+    hosts = Hosts()
+    fetcher = spaced(hosts, 10.0)
+    for number in range(12):
+        await fetcher.fetch(FetchRequest(f"https://{number}.example/"))
+        assert len(fetcher._hosts) <= 6
+    await fetcher.fetch(FetchRequest("https://11.example/again"))
+    assert hosts.asked[-1][0] == hosts.asked[-2][0] + 12.0
