@@ -45,7 +45,12 @@ check: $(VENV)/.dev ## format, lint, types, layers, tests with coverage: what CI
 fuzz: $(VENV)/.dev ## damage documents for SECONDS=600 and keep what teaches something in tests/data/fuzz
 	@$(BIN)/python -W ignore -m tests.fuzz.fuzzer $(or $(SECONDS),600)
 
-bench: $(VENV)/.dev ## measure against static bytes through the same stack
+$(VENV)-bench/.done: requirements-bench.lock | $(BIN)/python
+	$(BIN)/python -m venv $(VENV)-bench
+	$(VENV)-bench/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
+	@touch $@
+
+bench: $(VENV)/.dev $(VENV)-bench/.done ## measure: against static bytes, feedparser, and lemon24's reader
 	@$(BIN)/python -m benchmarks $(ARGS)
 
 simulate: $(VENV)/.dev ## a month of polling 10,000 invented feeds, against a fixed schedule
@@ -58,4 +63,4 @@ lock: ## write the lock files anew (needs uv)
 	@scripts/lock
 
 clean: ## remove the environment and caches; data is kept
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache htmlcov .coverage
+	rm -rf $(VENV) $(VENV)-bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache htmlcov .coverage

@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: start a real server, measure it against static bytes, print a table."""
+"""`python -m benchmarks`: a real server against static bytes, parsing, and refreshing feeds; prints tables."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks import load, report
 from benchmarks.cases import Case, ask, cases, write_marks
 from benchmarks.load import Load, Target
 from benchmarks.parsing import parse_costs
+from benchmarks.refresh import compare
+from benchmarks.refresh import report as refresh_report
 from benchmarks.report import Line, Round
 from benchmarks.world import World, world, yardstick
 
@@ -22,36 +26,101 @@ SLACK = load.CONNECTIONS
 """Requests that may be under way, unseen, when a round ends."""
 
 
+PARTS = ("pages", "parsing", "refresh")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a part of the benchmark has found.
+
+    `text` is for the terminal; `figures` goes between the marks called `mark` in pages of the documentation; `data` is
+    for programs; `met` says whether all aims were reached.
+    """
+
+    text: str
+    data: dict[str, Any]
+    met: bool = True
+    mark: str | None = None
+    figures: str = ""
+
+
 def main() -> int:
     """Measure and print. The exit code is 1 when an aim is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="two short rounds instead of five")
+    parser.add_argument("--parts", default=",".join(PARTS), help="what to measure (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="few short rounds")
     parser.add_argument("--items", default="1000,100000,1000000", help="lengths of timelines (default: %(default)s)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE too")
     parser.add_argument(
-        "--update", type=Path, nargs="+", default=[], metavar="PAGE", help="write the table between the marks of PAGE"
+        "--update", type=Path, nargs="+", default=[], metavar="PAGE", help="write the tables between the marks of PAGE"
     )
     options = parser.parse_args()
     sizes = sorted({int(size) for size in options.items.split(",")})
     if sizes[0] < 1000:
         parser.error("a timeline has at least 1000 items here")
-    rounds, seconds = (2, 1) if options.quick else (5, 2)
+    wanted = options.parts.split(",")
+    if unknown := set(wanted) - set(PARTS):
+        parser.error(f"unknown parts: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    acts: dict[str, Callable[[], Part]] = {
+        "pages": lambda: pages(sizes, quick=options.quick),
+        "parsing": lambda: parsing(quick=options.quick),
+        "refresh": lambda: refreshing(quick=options.quick),
+    }
+    measured: dict[str, Part] = {}
+    for name in (name for name in PARTS if name in wanted):
+        measured[name] = acts[name]()
+        print(measured[name].text, end="\n\n", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps({name: part.data for name, part in measured.items()}, indent=1) + "\n")
+    for page in options.update:
+        figures = {part.mark: part.figures for part in measured.values() if part.mark is not None}
+        page.write_text(report.all_updated(page.read_text(), figures))
+    return int(not all(part.met for part in measured.values()))
+
+
+def pages(sizes: Sequence[int], *, quick: bool) -> Part:
+    """What readers ask for, against static bytes."""
+    rounds, seconds = (2, 1) if quick else (5, 2)
     print(f"Load: {'wrk' if load.has_wrk() else 'built-in generator'}, {load.CONNECTIONS} connections", file=sys.stderr)
     if not load.has_wrk():
         print("wrk isn't installed (apt install wrk, brew install wrk): the built-in one is used", file=sys.stderr)
     with world(sizes) as there:
         lines = measure(there, rounds, seconds)
         machine = describe(there, rounds, seconds)
-    costs = parse_costs(20 if options.quick else 100)
-    show(lines, machine, costs)
-    if options.json:
-        found = report.document(lines, machine, {name: cost[2] for name, cost in costs.items()})
-        options.json.write_text(json.dumps(found, indent=1) + "\n")
-    for page in options.update:
-        figures = f"{_machine_line(machine)}\n\n{report.table(lines)}"
-        page.write_text(report.updated(page.read_text(), figures))
     missed = any(one.aim is not None and one.ratio < one.aim for one in lines)
-    return int(missed or report.growth(lines).get("timeline page", 1) > 1.3)
+    return Part(
+        text=as_text(lines, machine),
+        data=report.document(lines, machine),
+        met=not missed and report.growth(lines).get("timeline page", 1) <= 1.3,
+        mark="bench",
+        figures=f"{_machine_line(machine)}\n\n{report.table(lines)}",
+    )
+
+
+def parsing(*, quick: bool) -> Part:
+    """What one parse costs."""
+    costs = parse_costs(20 if quick else 100)
+    lines = [
+        f"one parse: {name}, {size:,} bytes, {entries} entries: {milliseconds:.1f} ms"
+        for name, (size, entries, milliseconds) in costs.items()
+    ]
+    return Part("\n".join(lines), {"parse_milliseconds": {name: cost[2] for name, cost in costs.items()}})
+
+
+def refreshing(*, quick: bool) -> Part:
+    """200 feeds, with our worker and with `reader`."""
+    if not compare.can_compare():
+        return Part("refresh: left out, as `reader` isn't there; `make bench` installs it", {})
+    found = compare.compare(1 if quick else 5)
+    figures = f"{_this_machine()}, reader {found.reader}\n\n{refresh_report.table(found.lines)}\n\n"
+    figures += refresh_report.memory_line(found.memory)
+    return Part(
+        text=figures,
+        data=refresh_report.document(found.lines, found.memory),
+        met=all(one.met for one in found.lines),
+        mark="bench refresh",
+        figures=figures,
+    )
 
 
 def measure(there: World, rounds: int, seconds: float) -> list[Line]:
@@ -120,20 +189,21 @@ def describe(there: World, rounds: int, seconds: float) -> dict[str, object]:
     }
 
 
-def show(lines: Sequence[Line], machine: dict[str, object], costs: dict[str, tuple[int, int, float]]) -> None:
-    """Print everything."""
-    print(_machine_line(machine))
-    print()
-    print(report.table(lines))
-    print()
+def as_text(lines: Sequence[Line], machine: dict[str, object]) -> str:
+    """Everything that was measured against static bytes, for the terminal."""
+    found = [_machine_line(machine), "", report.table(lines), ""]
     for name, factor in report.growth(lines).items():
-        print(f"{name}: the longest timeline costs {factor:.2f} times the shortest")
+        found.append(f"{name}: the longest timeline costs {factor:.2f} times the shortest")
     for one in lines:
         if one.changed is not None:
-            print(f"{one.name}, {one.items:,} items: {one.changed:,} of {one.requests:,} requests changed one item")
-    print()
-    for name, (size, entries, milliseconds) in costs.items():
-        print(f"one parse: {name}, {size:,} bytes, {entries} entries: {milliseconds:.1f} ms")
+            found.append(
+                f"{one.name}, {one.items:,} items: {one.changed:,} of {one.requests:,} requests changed one item"
+            )
+    return "\n".join(found)
+
+
+def _this_machine() -> str:
+    return f"{platform.system()} {platform.machine()}: python {platform.python_version()}, processors {os.cpu_count()}"
 
 
 def _machine_line(machine: dict[str, object]) -> str:

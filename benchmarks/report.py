@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
@@ -92,7 +92,12 @@ def table(lines: Sequence[Line]) -> str:
                 aim,
             )
         )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(HEAD))]
+    return aligned(rows)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of cells, the head first, as a Markdown table whose columns are straight in plain text too."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     text = [_row(row, widths) for row in rows]
     rule = "|" + "|".join("-" * (width + 1) + (":" if column else "-") for column, width in enumerate(widths)) + "|"
     return "\n".join([text[0], rule, *text[1:]])
@@ -103,23 +108,26 @@ def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "| " + " | ".join([first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in others)]) + " |"
 
 
-BEGIN, END = "<!-- bench -->", "<!-- /bench -->"
-
-
-def updated(page: str, figures: str) -> str:
-    """A page of the documentation with new figures between its marks. Raises ValueError when it has none."""
-    head, begin, rest = page.partition(BEGIN)
-    _, end, tail = rest.partition(END)
+def updated(page: str, figures: str, name: str = "bench") -> str:
+    """A page of the documentation with new figures between its marks of that name. Raises ValueError for none."""
+    first, last = f"<!-- {name} -->", f"<!-- /{name} -->"
+    head, begin, rest = page.partition(first)
+    _, end, tail = rest.partition(last)
     if not begin or not end:
-        raise ValueError(f"found no '{BEGIN} … {END}'")
-    return f"{head}{BEGIN}\n{figures}\n{END}{tail}"
+        raise ValueError(f"found no '{first} … {last}'")
+    return f"{head}{first}\n{figures}\n{last}{tail}"
 
 
-def document(lines: Sequence[Line], machine: dict[str, Any], parsing: dict[str, float]) -> dict[str, Any]:
-    """Everything as one JSON object."""
-    return {
-        "machine": machine,
-        "lines": [asdict(one) for one in lines],
-        "growth": growth(lines),
-        "parse_milliseconds": parsing,
-    }
+def all_updated(page: str, figures: Mapping[str, str]) -> str:
+    """A page with the figures of every part that it has marks for, by the marks' names. Raises ValueError for none."""
+    known = [name for name in figures if f"<!-- {name} -->" in page]
+    if not known:
+        raise ValueError(f"found no marks of {', '.join(figures)}")
+    for name in known:
+        page = updated(page, figures[name], name)
+    return page
+
+
+def document(lines: Sequence[Line], machine: dict[str, Any]) -> dict[str, Any]:
+    """What was measured against static bytes as one JSON object."""
+    return {"machine": machine, "lines": [asdict(one) for one in lines], "growth": growth(lines)}

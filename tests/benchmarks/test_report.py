@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.generator import request_texts
 from benchmarks.load import Load
-from benchmarks.report import Line, Round, growth, line, table, updated
+from benchmarks.report import Line, Round, all_updated, growth, line, table, updated
 
 
 def load(rate: float, counted: int = 0) -> Load:
@@ -55,6 +55,15 @@ def test_a_page_keeps_all_but_its_figures() -> None:
     assert updated(page, "new") == "a\n<!-- bench -->\nnew\n<!-- /bench -->\nb\n"
     with pytest.raises(ValueError, match="bench"):
         updated("a", "new")
+
+
+def test_a_page_gets_the_figures_that_it_has_marks_for() -> None:
+    """Parts that weren't measured or that the page doesn't show change nothing; no marks at all is an error."""
+    page = "<!-- bench -->\nold\n<!-- /bench -->\n<!-- bench refresh -->\nolder\n<!-- /bench refresh -->\n"
+    found = all_updated(page, {"bench refresh": "new", "bench parsing": "unseen"})
+    assert found == page.replace("older", "new")
+    with pytest.raises(ValueError, match="bench parsing"):
+        all_updated(page, {"bench parsing": "unseen"})
 
 
 def test_bodies_are_sent_in_turn_from_where_the_last_round_stopped() -> None:

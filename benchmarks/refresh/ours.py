@@ -1,0 +1,117 @@
+"""`python -m benchmarks.refresh.ours FOLDER`: our worker on an embedded Redis; refreshes feeds when it is asked to.
+
+The worker is the one that `microsub work` runs, built by the same wiring with the same settings; here it looks at the
+schedule when it is told to instead of twice a second. The questions it answers, by `lines`: `redis`, the number of its
+process; `follow`; `refresh`, which says how long it took; `state`: how many entries the reader's channel has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+from microsub import wiring
+from microsub.config.settings import Settings
+from microsub.formats.identity import host_of
+from microsub.logs import set_up_logs
+from microsub.pipeline.runner import Worker
+from microsub.store import keys
+from microsub.store.embedded import start_embedded
+
+USER, CHANNEL = "ida", "home"
+_LOOK_AGAIN = 0.05
+
+
+class Ours:
+    """One reader who follows everything in one channel, and the worker."""
+
+    def __init__(self, stores: wiring.Stores, worker: Worker) -> None:
+        self._stores = stores
+        self._worker = worker
+        self._feeds: list[tuple[str, str]] = []
+
+    async def follow(self, urls: list[str]) -> dict[str, Any]:
+        """Make the reader, who follows `urls`."""
+        now = time.time()
+        await self._stores.accounts.add_user(USER, "https://ida.example/", now)
+        await self._stores.channels.create(USER, "Home", now, CHANNEL)
+        following = wiring.following(self._stores)
+        for url in urls:
+            await following.follow(USER, CHANNEL, url, now)
+        ids = await self._stores.feeds.find_many(urls)
+        self._feeds = [(ids[url], host_of(url)) for url in urls]
+        return {}
+
+    async def refresh(self) -> dict[str, Any]:
+        """Make all feeds due, wait until all hosts may be asked, and measure from then until all polls are done."""
+        await self._stores.schedule.bump(self._feeds, time.time())
+        while await self._stores.redis.command("ZCOUNT", keys.hosts_due(), f"({time.time():.6f}", "+inf"):
+            await asyncio.sleep(_LOOK_AGAIN)  # the pause that every host has between two requests
+        began = time.perf_counter()
+        polled = await self._worker.run_once()
+        seconds = time.perf_counter() - began
+        if polled != len(self._feeds):
+            raise RuntimeError(f"{polled} of {len(self._feeds)} feeds were polled")
+        return {"seconds": seconds}
+
+    async def state(self) -> dict[str, Any]:
+        """Feeds that answered as they should, and posts in the timeline, where every refresh has ended."""
+        records = await self._stores.feeds.get_many(feed for feed, _ in self._feeds)
+        good = sum(record.last_success is not None and not record.failures for record in records.values())
+        return {"feeds": good, "entries": await self._stores.redis.command("ZCARD", keys.posts(USER, CHANNEL))}
+
+
+async def serve(folder: Path) -> None:
+    """Answer until standard input ends."""
+    loop = asyncio.get_running_loop()
+    settings = Settings(
+        data_dir=folder,
+        backend=folder / "backend.json",
+        allow_private_networks=(ipaddress.ip_network("127.0.0.0/8"),),
+    )
+    (folder / "backend.json").write_text('{"users": {}, "settings": {"max_items": 0}}\n')
+    set_up_logs(settings.log_format, settings.log_level)
+    async with AsyncExitStack() as stack:
+        redis = await asyncio.to_thread(start_embedded, folder)
+        stack.push_async_callback(asyncio.to_thread, redis.stop)
+        stores = await stack.enter_async_context(wiring.open_stores(settings))
+        await stack.enter_async_context(wiring.open_configuration(settings, stores))
+        ours = Ours(stores, await stack.enter_async_context(wiring.open_worker(settings, stores)))
+
+        async def where() -> dict[str, Any]:
+            return {"pid": redis.pid}
+
+        acts: dict[str, Callable[..., Awaitable[dict[str, Any]]]] = {
+            "redis": where,
+            "follow": ours.follow,
+            "refresh": ours.refresh,
+            "state": ours.state,
+        }
+        questions = asyncio.StreamReader(limit=1024 * 1024)
+        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(questions), sys.stdin)
+        while line := await questions.readline():
+            details = json.loads(line)
+            print(json.dumps(await acts[details.pop("do")](**details)), flush=True)
+
+
+def main() -> None:
+    """Run on the event loop that the server has."""
+    try:
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    except ImportError:
+        factory = None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(serve(Path(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""`python -m benchmarks.refresh.publisher FEEDS`: that many feeds, one on each loopback address from 127.0.1.1 on.
+
+All replies are bytes that were made before, so that serving costs next to nothing. The questions it answers, by
+`lines`: `urls`; `mode` (see `MODES`), which also forgets the counts; and `served`: replies by status since then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import Any, cast
+
+from benchmarks.refresh.feeds import ENTRIES, content_type, document
+
+MODES = {"validators": (ENTRIES, True), "bare": (ENTRIES, False), "news": (ENTRIES + 1, True)}
+"""By name: the number of the newest post, and whether there are validators, which are then heeded."""
+
+_END = b"\r\n\r\n"
+_SENT_TAG = re.compile(rb"\r\nif-none-match: *([^\r]+)\r\n", re.IGNORECASE)
+_CLOSES = re.compile(rb"\r\nconnection: *close\r\n", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Replies:
+    """What one feed answers in one mode; `tag` is empty where there are no validators."""
+
+    whole: bytes
+    same: bytes
+    tag: bytes
+
+
+class Publisher:
+    """All feeds, and the mode that they are in."""
+
+    def __init__(self, hosts: list[str], port: int, now: datetime) -> None:
+        bases = [f"http://{host}:{port}" for host in hosts]
+        self.urls = [f"{base}/{number}" for number, base in enumerate(bases)]
+        self.served: Counter[int] = Counter()
+        self._of = dict(zip(hosts, range(len(hosts)), strict=True))
+        self._replies = {
+            name: [_replies(number, base, newest, now, tagged) for number, base in enumerate(bases)]
+            for name, (newest, tagged) in MODES.items()
+        }
+        self._mode = self._replies["validators"]
+
+    def number(self, host: str) -> int:
+        """The feed on that address."""
+        return self._of[host]
+
+    def enter(self, mode: str) -> None:
+        """Answer so from now on."""
+        self._mode = self._replies[mode]
+        self.served.clear()
+
+    def reply(self, number: int, request: bytes) -> bytes:
+        """The answer of one feed to the head of a request."""
+        replies = self._mode[number]
+        sent = _SENT_TAG.search(request)
+        if replies.tag and sent is not None and sent[1].strip() == replies.tag:
+            self.served[304] += 1
+            return replies.same
+        self.served[200] += 1
+        return replies.whole
+
+
+def _replies(number: int, base: str, newest: int, now: datetime, tagged: bool) -> Replies:
+    body = document(number, base, newest, now)
+    tag = f'"{number}-{newest}"' if tagged else ""
+    fields = [f"Date: {format_datetime(now, usegmt=True)}", "Server: benchmark"]
+    if tagged:
+        fields += [f"ETag: {tag}", f"Last-Modified: {format_datetime(now, usegmt=True)}"]
+    head = "\r\n".join(fields)
+    whole = f"HTTP/1.1 200 OK\r\n{head}\r\nContent-Type: {content_type(number)}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return Replies(whole.encode() + body, f"HTTP/1.1 304 Not Modified\r\n{head}\r\n\r\n".encode(), tag.encode())
+
+
+class _Connection(asyncio.Protocol):
+    def __init__(self, publisher: Publisher) -> None:
+        self._publisher = publisher
+        self._received = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._number = self._publisher.number(transport.get_extra_info("sockname")[0])
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while _END in self._received:
+            head, _, self._received = self._received.partition(_END)
+            self._transport.write(self._publisher.reply(self._number, head + b"\r\n"))
+            if _CLOSES.search(head + b"\r\n"):
+                self._transport.close()
+
+
+def listeners(count: int) -> list[socket.socket]:
+    """One listening socket on each of `count` loopback addresses, all with the same port."""
+    hosts = [f"127.0.{1 + number // 250}.{1 + number % 250}" for number in range(count)]
+    first = socket.create_server((hosts[0], 0), backlog=64)
+    port = first.getsockname()[1]
+    return [first, *(socket.create_server((host, port), backlog=64) for host in hosts[1:])]
+
+
+async def serve(count: int) -> None:
+    """Serve until standard input ends."""
+    loop = asyncio.get_running_loop()
+    sockets = listeners(count)
+    hosts = [one.getsockname()[0] for one in sockets]
+    now = datetime.now(UTC).replace(microsecond=0)
+    publisher = Publisher(hosts, sockets[0].getsockname()[1], now)
+    for one in sockets:
+        await loop.create_server(lambda: _Connection(publisher), sock=one)
+
+    def mode(name: str) -> dict[str, Any]:
+        publisher.enter(name)
+        return {}
+
+    acts: dict[str, Callable[..., dict[str, Any]]] = {
+        "urls": lambda: {"urls": publisher.urls},
+        "mode": mode,
+        "served": lambda: {str(status): count for status, count in publisher.served.items()},
+    }
+    reader = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    while line := await reader.readline():
+        details = json.loads(line)
+        print(json.dumps(acts[details.pop("do")](**details)), flush=True)
+
+
+def main() -> None:
+    """Run the publisher, on uvloop where there is one."""
+    try:
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    except ImportError:
+        factory = None
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(serve(int(sys.argv[1])))
+
+
+if __name__ == "__main__":
+    main()

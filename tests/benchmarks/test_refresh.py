@@ -1,0 +1,102 @@
+"""The comparison with lemon24's reader: its feeds, publisher and arithmetic. The rest is `make bench`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from benchmarks.refresh import compare
+from benchmarks.refresh.feeds import ENTRIES, content_type, document
+from benchmarks.refresh.publisher import Publisher
+from benchmarks.refresh.report import STEPS, Memory, Pair, Turn, fastest, line, memory_line, most, table
+from microsub.formats.parse import parse
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+LOAD = STEPS[0]
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_every_feed_has_20_entries_in_27_kilobytes(number: int) -> None:
+    """RSS and Atom alike, and all of them are seen with title, content, date and author."""
+    body = document(number, "http://127.0.1.1:1", ENTRIES, NOW)
+    assert 26_500 <= len(body) <= 27_700
+    feed = parse(body, f"http://127.0.1.1:1/{number}", content_type(number))
+    assert len(feed.entries) == ENTRIES
+    for entry in feed.entries:
+        assert entry.name
+        assert entry.content is not None
+        assert entry.published is not None
+        assert entry.author is not None
+        assert entry.author.name == "Ida Venn"
+    assert feed.entries[0].published == NOW
+
+
+def test_the_next_document_has_one_new_entry() -> None:
+    """The window moves by one: nineteen posts stay as they were, to the byte."""
+    documents = [document(1, "http://127.0.1.1:1", newest, NOW) for newest in (ENTRIES, ENTRIES + 1)]
+    before, after = ([part.partition(b"</entry>")[0] for part in body.split(b"<entry>")[1:]] for body in documents)
+    assert after[1:] == before[:-1]
+    assert after[0] not in before
+
+
+def test_the_publisher_answers_304_to_its_own_validator_and_counts() -> None:
+    """Without validators every request gets the whole document, whatever it carries."""
+    publisher = Publisher(["127.0.1.1"], 80, NOW)
+    first = publisher.reply(0, b"GET / HTTP/1.1\r\nHost: x\r\n")
+    tag = next(row for row in first.split(b"\r\n") if row.startswith(b"ETag: ")).removeprefix(b"ETag: ")
+    conditional = b"GET / HTTP/1.1\r\nif-none-match: " + tag + b"\r\n"
+    assert publisher.reply(0, conditional).startswith(b"HTTP/1.1 304 ")
+    assert publisher.served == {200: 1, 304: 1}
+    publisher.enter("bare")
+    bare = publisher.reply(0, conditional)
+    assert bare.startswith(b"HTTP/1.1 200 ")
+    assert b"ETag" not in bare
+    assert bare.partition(b"\r\n\r\n")[2] == first.partition(b"\r\n\r\n")[2]
+    publisher.enter("news")
+    assert publisher.reply(0, conditional).startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_ratio_is_the_median_of_the_repeats_own_ratios() -> None:
+    """A repeat in which the machine was busy slows both; the figures beside the ratio are medians of their own."""
+    pairs = [
+        Pair(Turn(1, 0.9, 0.1), Turn(3, 2.9)),
+        Pair(Turn(10, 1, 0.2), Turn(21, 3)),
+        Pair(Turn(1, 1, 0.1), Turn(2, 2)),
+    ]
+    found = line(LOAD, 200, 10, pairs)
+    assert (found.lowest, found.ratio, found.highest) == (2, 2.1, 3)
+    assert (found.ours, found.theirs) == (1, 3)
+    assert (found.ours_processor, found.redis_processor, found.theirs_processor) == (1, 0.1, 2.9)
+    assert found.met
+
+
+def test_the_other_program_gets_its_best_setting_for_each_step() -> None:
+    """The number of threads that was fastest, step by step."""
+    assert fastest({1: [4.0, 0.3, 5.0], 10: [3.0, 0.4, 5.0], 20: [3.5, 0.2, 5.5]}) == [10, 20, 1]
+
+
+def test_the_table_says_which_aims_are_met() -> None:
+    """One row per step, all of the same width."""
+    slow, fast = [Pair(Turn(1, 1), Turn(1.5, 1))], [Pair(Turn(1, 1), Turn(20, 1))]
+    text = table([line(STEPS[0], 200, 1, slow), line(STEPS[2], 200, 1, fast)])
+    assert len({len(row) for row in text.splitlines()}) == 1
+    assert "2 MISSED" in text
+    assert "10 met" in text
+
+
+def test_peaks_are_those_of_all_repeats() -> None:
+    """Each process on its own; a parser process that never ran is said so."""
+    found = most([Memory(80 << 20, 0, 10 << 20, 40 << 20), Memory(90 << 20, 0, 9 << 20, 50 << 20)])
+    assert found == Memory(90 << 20, 0, 10 << 20, 50 << 20)
+    assert "90 MiB" in memory_line(found)
+    assert "not needed" in memory_line(found)
+
+
+def test_a_refresh_that_did_something_else_is_no_figure() -> None:
+    """Replies of another kind, or posts that are missing, end the comparison."""
+    good = {"feeds": 2, "entries": 40}
+    compare._check(LOAD, 2, {"200": 2}, good)
+    for served, state in (({"200": 3}, good), ({"304": 2}, good), ({"200": 2}, {"feeds": 2, "entries": 39})):
+        with pytest.raises(compare.NotComparedError):
+            compare._check(LOAD, 2, served, state)
