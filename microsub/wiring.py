@@ -57,7 +57,7 @@ from microsub.store.items import Items
 from microsub.store.migrations import migrate
 from microsub.store.port import Redis
 from microsub.store.presence import Presence
-from microsub.store.revival import kept_alive
+from microsub.store.revival import Watch, kept_alive
 from microsub.store.rules import Rules
 from microsub.store.schedule import Schedule
 from microsub.store.timelines import Timelines
@@ -68,7 +68,9 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """One connection and everything that stands on it. `where` tells people where the data is."""
+    """One connection and everything that stands on it. `where` tells people where the data is; `watch` is what is
+    known of the life of an embedded Redis.
+    """
 
     redis: Redis
     url: str
@@ -83,6 +85,7 @@ class Stores:
     applied: Applied
     presence: Presence
     in_force: SettingsInForce
+    watch: Watch
 
 
 @contextlib.asynccontextmanager
@@ -106,10 +109,11 @@ async def open_stores(settings: Settings, *, existing: bool = False) -> AsyncIte
             url, where = embedded.url, f"{embedded.data_dir} (embedded Redis {embedded.version})"
         redis = await connect(url)
         stack.push_async_callback(redis.aclose)
+        watch = Watch()
         if embedded is not None:
-            await stack.enter_async_context(kept_alive(embedded, redis, ended=_tell_failure))
+            watch = await stack.enter_async_context(kept_alive(embedded, redis, ended=_tell_failure))
         await migrate(redis)
-        yield _stores(redis, url, where)
+        yield _stores(redis, url, where, watch)
 
 
 async def warn_of_losses(settings: Settings, stores: Stores) -> None:
@@ -119,7 +123,7 @@ async def warn_of_losses(settings: Settings, stores: Stores) -> None:
             log.warning(sentence)
 
 
-def _stores(redis: Redis, url: str, where: str) -> Stores:
+def _stores(redis: Redis, url: str, where: str, watch: Watch) -> Stores:
     items = Items(redis)
     channels = Channels(redis)
     applied = Applied(redis)
@@ -137,6 +141,7 @@ def _stores(redis: Redis, url: str, where: str) -> Stores:
         applied=applied,
         presence=Presence(redis),
         in_force=SettingsInForce(applied, channels),
+        watch=watch,
     )
 
 
@@ -351,7 +356,7 @@ def _services(stores: Stores, cache: ItemCache, fetcher: CachingFetcher, config:
         following=following(stores),
         rules=RuleBook(stores.rules, stores.channels),
         search=Search(fetcher, directory, stores.feeds),
-        health=Health(stores.presence),
+        health=Health(stores.presence, lambda: stores.watch.trouble),
         changed=config.touched,
     )
 

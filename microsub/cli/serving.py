@@ -29,6 +29,7 @@ from microsub.config.settings import Settings
 from microsub.demo import publisher as demo_publisher
 from microsub.errors import MicrosubError
 from microsub.logs import set_up_logs
+from microsub.services.waits import first
 
 GRACE = 10
 """Seconds that a process takes at most to finish what it has in hand."""
@@ -102,7 +103,10 @@ def _is_log_level_chosen() -> bool:
 def _start(
     settings: Settings, listener: socket.socket | None, *, work: bool, blogs: socket.socket | None = None
 ) -> None:
-    """Run until a signal comes: web on `listener` where there is one, and the demo's blogs on `blogs`."""
+    """Run until a signal comes: web on `listener` where there is one, and the demo's blogs on `blogs`.
+
+    A process whose embedded Redis is lost ends with exit code 1, for its supervisor to start it again.
+    """
     set_up_logs(settings.log_format, settings.log_level)
     if listener is not None:
         settings = replace(settings, port=listener.getsockname()[1])
@@ -137,7 +141,8 @@ async def _run(settings: Settings, listener: socket.socket | None, *, work: bool
             app = await stack.enter_async_context(wiring.open_app(settings, stores, config))
             await stack.enter_async_context(_serving(app, listener, stop))
         await _greet(settings, stores, web=listener is not None)
-        await stop.wait()
+        await first(stop, stores.watch.lost)
+        stores.watch.raise_if_lost()
 
 
 async def _greet(settings: Settings, stores: wiring.Stores, *, web: bool) -> None:

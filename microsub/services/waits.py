@@ -37,8 +37,8 @@ async def pause(stop: asyncio.Event, seconds: float) -> None:
         await asyncio.wait_for(stop.wait(), seconds)
 
 
-async def first(one: asyncio.Event, other: asyncio.Event, seconds: float) -> None:
-    """Wait until one of the two is set, or the time is over."""
+async def first(one: asyncio.Event, other: asyncio.Event, seconds: float | None = None) -> None:
+    """Wait until one of the two is set, or the time is over where there is a limit."""
     tasks = [asyncio.ensure_future(event.wait()) for event in (one, other)]
     try:
         await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)

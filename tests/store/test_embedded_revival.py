@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -14,9 +15,19 @@ import redis as redis_py
 from microsub import wiring
 from microsub.config.settings import Settings
 from microsub.errors import StoreError
+from microsub.services.health import Health
 from microsub.store import embedded, revival
 from microsub.store.embedded import start_embedded
+from tests.support.process import installation
 from tests.support.waiting import wait_until
+
+IMPATIENT = """
+from microsub.cli import main
+from microsub.store import revival
+revival.WATCH_SECONDS = 0.05
+revival.GIVE_UP_SECONDS = 0.5
+main()
+"""
 
 
 @pytest.fixture(params=["short", "long"])
@@ -69,6 +80,46 @@ async def test_a_process_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         await wait_until(works, timeout=20)
         assert json.loads((data_dir / "redis.json").read_text())["pid"] != before
     assert not embedded._Folder(data_dir).is_running()
+
+
+def spoil(data_dir: Path) -> int:
+    """Make that no server at hand may start on the folder again; returns the pid of the one that runs."""
+    path = data_dir / "redis.json"
+    record = json.loads(path.read_text())
+    path.write_text(json.dumps({**record, "version": "99.0.0"}))
+    return int(record["pid"])
+
+
+async def test_what_can_not_be_revived_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """/health has the reason, in words that give no folder away; once the server can be started, it is well again."""
+    monkeypatch.setattr(revival, "WATCH_SECONDS", 0.05)
+    data_dir = tmp_path / "data"
+    async with wiring.open_stores(Settings(data_dir=data_dir)) as stores:
+        health = Health(stores.presence, lambda: stores.watch.trouble)
+        before = (data_dir / "redis.json").read_text()
+        await killed(data_dir, spoil(data_dir))
+        await wait_until(lambda: stores.watch.trouble)
+        report = await health.check(0.0)
+        assert (report.status, report.redis, report.reason) == ("failing", "unreachable", stores.watch.trouble)
+        assert str(tmp_path) not in str(stores.watch.trouble)
+        assert not stores.watch.lost.is_set()
+        (data_dir / "redis.json").write_text(before)
+        await wait_until(lambda: stores.watch.trouble is None, timeout=20)
+        assert (await health.check(10.0)).redis == "ok"
+
+
+async def test_a_server_process_ends_when_its_redis_can_not_be_revived(tmp_path: Path) -> None:
+    """With exit code 1 and the reason as its last words, so that a supervisor starts it again and a person can see."""
+    async with installation(tmp_path, {"users": {"alice": {}}}) as installed:
+        installed.program = ("-c", IMPATIENT)
+        await installed.serve()
+        await killed(installed.folder / "data", spoil(installed.folder / "data"))
+        (process,) = installed.processes
+        assert await asyncio.wait_for(process.wait(), 30) == 1
+        last = installed.log.splitlines()[-1]
+        assert last.startswith("microsub: the embedded Redis has ended and could not be started")
+        assert "99.0" in last
+        assert "Traceback" not in installed.log
 
 
 def test_what_the_server_writes_is_for_its_owner_alone(tmp_path: Path) -> None:

@@ -21,10 +21,14 @@ from tests.support.waiting import wait_until
 
 @dataclass
 class Installation:
-    """A folder with backend.json and data, and the processes that run on it. Feeds on loopback are allowed."""
+    """A folder with backend.json and data, and the processes that run on it. Feeds on loopback are allowed.
+
+    `program` is what Python is given before the command: a test may run it with other constants.
+    """
 
     folder: Path
     environ: Mapping[str, str] = field(default_factory=dict)
+    program: tuple[str, ...] = ("-m", "microsub")
     processes: list[asyncio.subprocess.Process] = field(default_factory=list)
 
     @property
@@ -58,7 +62,7 @@ class Installation:
             (self.folder / f"{number}.log").open("wb") as log,
         ):
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "microsub", *arguments, env=self.environment(), stdout=out, stderr=log
+                sys.executable, *self.program, *arguments, env=self.environment(), stdout=out, stderr=log
             )
         self.processes.append(process)
         return process
@@ -80,8 +84,7 @@ class Installation:
         """Run a command to its end: exit code, standard output, standard error."""
         process = await asyncio.create_subprocess_exec(
             sys.executable,
-            "-m",
-            "microsub",
+            *self.program,
             *arguments,
             env=self.environment(),
             stdout=asyncio.subprocess.PIPE,
