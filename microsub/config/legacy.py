@@ -7,14 +7,18 @@ It has `Channels` (uid → channel), `Feeds` (uid → list of feeds), `Settings`
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from microsub.config.jsontext import Path
 from microsub.config.urls import comparable, usable
 from microsub.config.validate import ENDPOINT_UNUSED, FILTERS_UNUSED, Findings
 
 _KEYS = frozenset({"channels", "feeds", "nextuid", "me", "tokenendpoint", "authenabled"})
+_IN_CHANNEL = frozenset({"uid", "name"})
+_IN_FEED = frozenset({"type", "url", "name"})
+_IN_SETTINGS = frozenset({"includeregex", "excluderegex", "excludetype"})
 _NOTES = ("x-", "_", "//", "$")
 _OWN = "notifications"
 _RESERVED = frozenset({"global", "saved"})
@@ -45,8 +49,8 @@ def upgrade(document: Mapping[str, Any], findings: Findings | None = None) -> di
     if endpoint:
         user["token_endpoint"] = endpoint
     user["channels"] = _channels(top)
-    if findings and top.get("authenabled") is False:
-        findings.warn((top.key("authenabled"),), "requests always need a token here")
+    if findings and top.get("authenabled") is not None:
+        findings.warn((top.key("authenabled"),), "is not taken over: requests always need a token here")
     if findings and endpoint:
         findings.warn((top.key("tokenendpoint"),), ENDPOINT_UNUSED)
     if findings and any("settings" in channel for channel in user["channels"]):
@@ -59,12 +63,37 @@ def upgrade(document: Mapping[str, Any], findings: Findings | None = None) -> di
 
 def _tell_what_is_lost(top: _Object, uids: Collection[str], findings: Findings) -> None:
     """Warn of what has no place in today's form."""
+    if top.get("nextuid") is not None:
+        findings.warn((top.key("nextuid"),), "is not taken over: new channels get their uids otherwise here")
     for key in top.value:
         if key.lower() not in _KEYS | {"settings"} and not key.startswith(_NOTES):
             findings.warn((key,), "is not known and not taken over")
     for key in top.object("settings").value:
         if key not in uids and not key.startswith(_NOTES):
             findings.warn((top.key("settings"), key), "belongs to no channel and is not taken over")
+    for first, *others in _strays(top, uids):
+        places = f", here and in {len(others)} other place{'s' if len(others) > 1 else ''}" if others else ""
+        findings.warn(first, f"is not taken over{places}")
+
+
+def _strays(top: _Object, uids: Collection[str]) -> Iterable[list[Path]]:
+    """Keys without a meaning inside channels, feeds and settings: all places of each, in the order of the file."""
+    channels, feeds, settings = top.object("channels"), top.object("feeds"), top.object("settings")
+    parts: list[tuple[frozenset[str], Path, Any]] = [
+        *((_IN_CHANNEL, (*channels.path, uid), part) for uid, part in channels.value.items()),
+        *(
+            (_IN_FEED, (*feeds.path, uid, index), part)
+            for uid, listed in feeds.value.items()
+            for index, part in enumerate(listed if isinstance(listed, list) else ())
+        ),
+        *((_IN_SETTINGS, (*settings.path, uid), part) for uid, part in settings.value.items() if uid in uids),
+    ]
+    places: dict[tuple[frozenset[str], str], list[Path]] = {}
+    for known, path, part in parts:
+        for key in part if isinstance(part, Mapping) else ():
+            if key.lower() not in known and not key.startswith(_NOTES):
+                places.setdefault((known, key.lower()), []).append((*path, key))
+    return places.values()
 
 
 def user_name(me: str) -> str:

@@ -40,8 +40,12 @@ def test_everything_in_it_is_taken_over() -> None:
     report = look(OLD)
     assert report.problems == ()
     assert [warning.partition(": ")[2] for warning in report.warnings] == [
+        "AuthEnabled (line 57): is not taken over: requests always need a token here",
         "TokenEndpoint (line 56): is kept, but not asked yet; 'microsub token create' makes tokens",
         "Settings (line 43): filters are kept, but nothing is filtered by them yet",
+        "NextUID (line 54): is not taken over: new channels get their uids otherwise here",
+        "Channels.0001.unread (line 6): is not taken over, here and in 1 other place",
+        "Settings.home.ChannelType (line 51): is not taken over",
     ]
     assert report.document
     assert report.document.legacy
@@ -162,8 +166,27 @@ def test_a_mistake_is_told_with_its_place_in_the_old_file(document: Any, error: 
     assert [str(problem) for problem in look(document).problems] == [error]
 
 
-def test_switched_off_authentication_is_a_warning() -> None:
-    """Here it can't be switched off."""
-    assert look({"Channels": {}, "AuthEnabled": False}).warnings == (
-        "old.json: AuthEnabled (line 3): requests always need a token here",
+@pytest.mark.parametrize("enabled", [True, False])
+def test_that_authentication_can_not_be_switched_is_a_warning(enabled: bool) -> None:
+    """Here it is always on, and the key isn't taken over either way."""
+    assert look({"Channels": {}, "AuthEnabled": enabled}).warnings == (
+        "old.json: AuthEnabled (line 3): is not taken over: requests always need a token here",
     )
+
+
+def test_each_key_that_is_not_taken_over_is_named_once() -> None:
+    """In channels, feeds and settings, with its first place and the number of the others; notes are no keys."""
+    document = {
+        "Channels": {"a": {"uid": "a", "Colour": "red", "x-note": 1}, "b": {"name": "B", "colour": "blue"}},
+        "Feeds": {"a": [{"url": A, "photo": "p"}, B, {"url": "https://c.example/", "photo": "q"}], "b": [{"url": B}]},
+        "Settings": {"b": {"IncludeRegex": "x", "Language": "en"}, "zz": {"Language": "de"}},
+        "Token": "t",
+    }
+    warnings = [warning.partition(": ")[2] for warning in look(document).warnings]
+    assert [warning for warning in warnings if "not taken over" in warning] == [
+        "Token (line 40): is not known and not taken over",
+        "Settings.zz (line 36): belongs to no channel and is not taken over",
+        "Channels.a.Colour (line 5): is not taken over, here and in 1 other place",
+        "Feeds.a[0].photo (line 17): is not taken over, here and in 1 other place",
+        "Settings.b.Language (line 34): is not taken over",
+    ]
