@@ -13,6 +13,7 @@
     │   └── TooManyRequests       429 too_many_requests
     ├── StoreError                Redis can't serve us now: 503
     │   ├── StoreUnavailable
+    │   │   └── StoreUnreached    and nothing was run
     │   ├── StoreFull
     │   └── SchemaMismatch        the data was written by another version
     ├── ConfigError               a setting or backend.json is not usable
@@ -115,6 +116,10 @@ class StoreError(MicrosubError):
 
 class StoreUnavailable(StoreError):
     """Redis can't be reached, or the connection broke before the reply came."""
+
+
+class StoreUnreached(StoreUnavailable):
+    """Redis can't be reached, or isn't ready, and has run nothing of what was asked: asking again is safe."""
 
 
 class StoreFull(StoreError):

@@ -12,15 +12,19 @@ import redis as redis_py
 import structlog
 
 from microsub.store.client import ClientRedis
+from microsub.store.cluster import ClusterRedis
 from microsub.store.embedded import EmbeddedRedis, start_embedded
 from microsub.store.multiplexer import Multiplexed
 from microsub.store.port import Redis
-from tests.support.cluster import running_cluster
+from tests.support.cluster import Cluster, running_cluster
 from tests.support.stray_keys import assert_no_stray_keys
 from tests.support.waiting import wait_until as wait_until_
 
 EXTERNAL = os.environ.get("TEST_REDIS_URL")
 """A Redis of your own for the tests, such as redis://127.0.0.1:6390; its databases 1 to 14 are emptied."""
+
+ON_CLUSTER = os.environ.get("TEST_CLUSTER") == "1"
+"""Whether every test that takes `redis` runs on a Redis Cluster too, and not only the store's."""
 
 # Test processes that share a Redis have databases of their own.
 _SECOND = os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0"
@@ -53,18 +57,17 @@ def redis_url(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a Redis Cluster of two masters, for this worker process; take `cluster_url` instead."""
-    with running_cluster(tmp_path_factory.mktemp("cluster")) as url:
-        yield url
+def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The Redis Cluster of three masters of this worker process. Take `cluster_url` instead."""
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
 
 
 @pytest.fixture
-def cluster_url(redis_cluster: str) -> str:
+def cluster_url(redis_cluster: Cluster) -> str:
     """The URL of an empty Redis Cluster."""
-    with redis_py.RedisCluster.from_url(redis_cluster.replace("+cluster", "")) as client:
-        client.flushall(target_nodes=redis_py.RedisCluster.PRIMARIES)
-    return redis_cluster
+    redis_cluster.empty()
+    return redis_cluster.url
 
 
 @pytest.fixture
@@ -72,20 +75,28 @@ async def real_redis(redis_url: str) -> AsyncIterator[Redis]:
     """A connection to an empty database on a real Redis. Fails the test on stray keys."""
     connection = Multiplexed(redis_url)
     yield connection
-    await _leave(connection)
+    await leave_redis(connection)
 
 
-@pytest.fixture(params=["fake", "real"])
+@pytest.fixture(params=["fake", "real", *(["cluster"] if ON_CLUSTER else [])])
 async def redis(request: pytest.FixtureRequest) -> AsyncIterator[Redis]:
-    """An empty Redis: once a fake one with Lua, once a real one. Fails the test on stray keys."""
-    connection: Redis
-    if request.param == "fake":
-        server = fakeredis.FakeServer(version=(6, 2))
-        connection = ClientRedis(fakeredis.FakeAsyncRedis(server=server, protocol=2))
-    else:
-        connection = Multiplexed(request.getfixturevalue("redis_url"))
+    """An empty Redis: once a fake one with Lua, once a real one. Fails the test on stray keys.
+
+    The store's own tests run on a Redis Cluster too, all others by `make test-cluster`.
+    """
+    connection = open_redis(request)
     yield connection
-    await _leave(connection)
+    await leave_redis(connection)
+
+
+def open_redis(request: pytest.FixtureRequest) -> Redis:
+    """The Redis of the fixture's parameter: `fake`, `real` or `cluster`."""
+    if request.param == "real":
+        return Multiplexed(request.getfixturevalue("redis_url"))
+    if request.param == "cluster":
+        return ClusterRedis(request.getfixturevalue("cluster_url"))
+    server = fakeredis.FakeServer(version=(6, 2))
+    return ClientRedis(fakeredis.FakeAsyncRedis(server=server, protocol=2))
 
 
 @pytest.fixture
@@ -94,7 +105,8 @@ def wait_until() -> Callable[..., object]:
     return wait_until_
 
 
-async def _leave(connection: Redis) -> None:
+async def leave_redis(connection: Redis) -> None:
+    """Close it, and fail on keys that should not be there."""
     try:
         await assert_no_stray_keys(connection)
     finally:

@@ -1,31 +1,27 @@
-"""`port.Redis` over a client of redis-py: for a Redis Cluster, and for the fake Redis of unit tests."""
+"""`port.Redis` over an asyncio client of redis-py: what the fake Redis of unit tests can be reached by."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from redis.exceptions import NoScriptError, RedisClusterException, RedisError
+from redis.exceptions import NoScriptError, RedisError
 
-from microsub.store.failures import translate
+from microsub.store.failures import all_good, translate
 from microsub.store.port import Arg, Command, Script
 
-# The client's own topology look-ups need their replies parsed; everything else shall come as Redis sent it.
-_PARSED = ("CLUSTER", "COMMAND", "INFO", "READONLY", "SENTINEL")
 _BATCH = 500
-_FAILURES = (RedisError, RedisClusterException, OSError)
+_FAILURES = (RedisError, OSError)
 
 
 class ClientRedis:
-    """Takes over `client` (`redis.asyncio.Redis` or `RedisCluster`, RESP2, not decoding): its reply parsing is
+    """Takes over `client` (`redis.asyncio.Redis`, RESP2, not decoding): its reply parsing is
     switched off, and `aclose` closes it.
     """
 
     def __init__(self, client: Any) -> None:
         self._client = client
-        for name in list(client.response_callbacks):
-            if not str(name).upper().startswith(_PARSED):
-                del client.response_callbacks[name]
+        client.response_callbacks.clear()
 
     async def command(self, *args: Arg) -> Any:
         """See `port.Redis.command`."""
@@ -36,7 +32,7 @@ class ClientRedis:
 
     async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
         """See `port.Redis.pipeline`."""
-        return _all_good(await self._run(commands))
+        return all_good(await self._run(commands))
 
     async def script(self, script: Script, keys: Sequence[str], args: Sequence[Arg] = ()) -> Any:
         """See `port.Redis.script`."""
@@ -53,7 +49,22 @@ class ClientRedis:
             again = await self._run([commands[index] for index in unknown])
             for index, reply in zip(unknown, again, strict=True):
                 replies[index] = reply
-        return _all_good(replies)
+        return all_good(replies)
+
+    async def scan(self, count: int = 1000) -> AsyncIterator[list[bytes]]:
+        """See `port.Redis.scan`."""
+        masters = self._client.get_primaries() if hasattr(self._client, "get_primaries") else [self._client]
+        for master in masters:
+            cursor: Any = b"0"
+            while True:
+                try:
+                    cursor, found = await master.execute_command("SCAN", cursor, "COUNT", count)
+                except _FAILURES as error:
+                    raise translate(error) from error
+                if found:
+                    yield found
+                if int(cursor) == 0:
+                    break
 
     async def _run(self, commands: Sequence[Command]) -> list[Any]:
         """The replies in order, errors among them as values."""
@@ -75,10 +86,3 @@ class ClientRedis:
     async def aclose(self) -> None:
         """See `port.Redis.aclose`."""
         await self._client.aclose()
-
-
-def _all_good(replies: list[Any]) -> list[Any]:
-    for reply in replies:
-        if isinstance(reply, Exception):
-            raise translate(reply) from reply
-    return replies

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from redis.asyncio.cluster import RedisCluster
 from redis.exceptions import RedisError
 
-from microsub.errors import ConfigError, StoreError
-from microsub.store.client import ClientRedis
-from microsub.store.multiplexer import CONNECT_TIMEOUT, REPLY_TIMEOUT, Multiplexed
+from microsub.errors import ConfigError, MicrosubError, StoreError
+from microsub.store.acknowledged import Acknowledged
+from microsub.store.cluster import ClusterRedis
+from microsub.store.multiplexer import Multiplexed
 from microsub.store.port import Redis
 
 CLUSTER = "redis+cluster://"
@@ -15,17 +15,19 @@ SECURE_CLUSTER = "rediss+cluster://"
 SCHEMES = ("redis://", "rediss://", "unix://", CLUSTER, SECURE_CLUSTER)
 
 
-async def connect(url: str) -> Redis:
+async def connect(url: str, *, replicas: int | None = None) -> Redis:
     """A connection to the Redis at `url`, known to answer.
 
-    `redis://host:port/db`, `rediss://…` (TLS), `unix:///path?db=n` are multiplexed; `redis+cluster://host:port` and
-    `rediss+cluster://…` find the other nodes by themselves. Raises ConfigError for any other URL and StoreUnavailable
-    when nothing answers there.
+    `redis://host:port/db`, `rediss://…` (TLS), `unix:///path?db=n` lead to one server; `redis+cluster://host:port` and
+    `rediss+cluster://…`, which may name several nodes, to all nodes of a cluster. `replicas` is how many of them must
+    have a change before it counts as made; None means one in a cluster whose masters have any, else none.
+
+    Raises ConfigError for any other URL and StoreUnavailable when nothing answers there.
     """
-    redis = _make(url)
+    redis = _make(url, replicas)
     try:
         await redis.command("PING")
-    except StoreError:
+    except MicrosubError:
         await redis.aclose()
         raise
     return redis
@@ -34,11 +36,12 @@ async def connect(url: str) -> Redis:
 async def doubts(redis: Redis) -> list[str]:
     """Sentences about settings of that Redis under which data can be lost; empty where all is well or unknown."""
     try:
-        reply = await redis.command("INFO")
+        servers = await redis.masters() if isinstance(redis, ClusterRedis) else [redis]
+        replies = [await server.command("INFO") for server in servers]
     except (StoreError, RedisError):  # a rented one may forbid it
         return []
-    # A cluster's client answers in a form of its own.
-    return doubts_about(reply.decode(errors="replace")) if isinstance(reply, bytes) else []
+    found = [doubts_about(reply.decode(errors="replace")) for reply in replies if isinstance(reply, bytes)]
+    return list(dict.fromkeys(sentence for sentences in found for sentence in sentences))
 
 
 def doubts_about(info: str) -> list[str]:
@@ -56,21 +59,14 @@ def doubts_about(info: str) -> list[str]:
     return found
 
 
-def _make(url: str) -> Redis:
+def _make(url: str, replicas: int | None) -> Redis:
     if not url.startswith(SCHEMES):
         scheme = url.partition("://")[0] if "://" in url else "no scheme"
         raise ConfigError(file="MICROSUB_REDIS_URL", path="", found=scheme, expected=f"one of {', '.join(SCHEMES)}")
-    if "+cluster://" in url:
-        return ClientRedis(
-            RedisCluster.from_url(
-                url.replace("+cluster", "", 1),
-                protocol=2,
-                socket_connect_timeout=CONNECT_TIMEOUT,
-                socket_timeout=REPLY_TIMEOUT,
-            )
-        )
     try:
-        return Multiplexed(url)
+        if url.startswith((CLUSTER, SECURE_CLUSTER)):
+            return ClusterRedis(url, replicas=replicas)
+        return Acknowledged(url, replicas) if replicas else Multiplexed(url)
     except ValueError as error:
         raise ConfigError(
             file="MICROSUB_REDIS_URL", path="", found=str(error), expected="a URL that Redis clients understand"

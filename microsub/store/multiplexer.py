@@ -12,17 +12,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import hiredis
 from redis._parsers.base import BaseParser
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
+from redis.exceptions import BusyLoadingError, InvalidResponse, NoScriptError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import InvalidResponse, NoScriptError, RedisError, ResponseError
 
-from microsub.errors import StoreUnavailable
-from microsub.store.failures import translate
+from microsub.errors import StoreUnavailable, StoreUnreached
+from microsub.store.failures import all_good, translate
 from microsub.store.port import Arg, Command, Script
 
 CONNECT_TIMEOUT = 5.0
@@ -59,10 +59,13 @@ def connection_maker(url: str, *, protocol: int = 2, **changes: Any) -> Callable
 
 
 class Multiplexed:
-    """`port.Redis` for a single server. Belongs to one event loop; connects with the first call."""
+    """`port.Redis` for a single server. Belongs to one event loop; connects with the first call.
 
-    def __init__(self, url: str, *, reply_timeout: float = REPLY_TIMEOUT) -> None:
-        self._make = connection_maker(url)
+    `changes` replace what the URL says (`host`, `port`).
+    """
+
+    def __init__(self, url: str, *, reply_timeout: float = REPLY_TIMEOUT, **changes: Any) -> None:
+        self._make = connection_maker(url, **changes)
         self._reply_timeout = reply_timeout
         self._link: _Link | None = None
         self._connecting: asyncio.Task[_Link] | None = None
@@ -77,7 +80,7 @@ class Multiplexed:
 
     async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
         """See `port.Redis.pipeline`."""
-        return _all_good(await self._run(commands))
+        return all_good(await self.run(commands))
 
     async def script(self, script: Script, keys: Sequence[str], args: Sequence[Arg] = ()) -> Any:
         """See `port.Redis.script`."""
@@ -95,15 +98,25 @@ class Multiplexed:
     async def scripts(self, calls: Sequence[tuple[Script, Sequence[str], Sequence[Arg]]]) -> list[Any]:
         """See `port.Redis.scripts`."""
         commands: list[Command] = [("EVALSHA", script.sha, len(keys), *keys, *args) for script, keys, args in calls]
-        replies = await self._run(commands)
+        replies = await self.run(commands)
         unknown = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
         if unknown:
             missing = {calls[index][0].sha: calls[index][0] for index in unknown}.values()
             await self.pipeline([("SCRIPT", "LOAD", script.text) for script in missing])
-            again = await self._run([commands[index] for index in unknown])
+            again = await self.run([commands[index] for index in unknown])
             for index, reply in zip(unknown, again, strict=True):
                 replies[index] = reply
-        return _all_good(replies)
+        return all_good(replies)
+
+    async def scan(self, count: int = 1000) -> AsyncIterator[list[bytes]]:
+        """See `port.Redis.scan`."""
+        cursor = b"0"
+        while True:
+            cursor, found = await self.command("SCAN", cursor, "COUNT", count)
+            if found:
+                yield found
+            if cursor == b"0":
+                return
 
     async def aclose(self) -> None:
         """Close the connection; calls in flight and later ones raise StoreUnavailable."""
@@ -114,8 +127,8 @@ class Multiplexed:
         if self._link is not None:
             await self._link.aclose()
 
-    async def _run(self, commands: Sequence[Command]) -> list[Any]:
-        """The replies in order, errors among them as values."""
+    async def run(self, commands: Sequence[Command]) -> list[Any]:
+        """The replies in order, errors among them as values, as redis-py names them."""
         if not commands:
             return []
         link = self._link
@@ -140,7 +153,7 @@ class Multiplexed:
         try:
             await connection.connect()  # type: ignore[no-untyped-call]
         except (RedisError, OSError) as error:
-            raise StoreUnavailable(f"Redis can't be reached: {error}") from error
+            raise StoreUnreached(f"Redis can't be reached: {error}") from error
         except asyncio.CancelledError:
             await connection.disconnect(nowait=True)
             raise
@@ -257,10 +270,10 @@ class _Link(asyncio.Protocol):
             return
         self.lost = True
         self._watch.cancel()
-        failure = f"the connection to Redis was lost: {error}"
+        kind = StoreUnreached if isinstance(error, BusyLoadingError) else StoreUnavailable
         for future, _, _ in self._waiting:
             if not future.done():
-                future.set_exception(StoreUnavailable(failure))
+                future.set_exception(kind(f"the connection to Redis was lost: {error}"))
         self._waiting.clear()
         # Nothing that is still to be written matters any more, so there is nothing to wait for.
         self._transport.abort()
@@ -271,10 +284,3 @@ class _Link(asyncio.Protocol):
         """Fail what is outstanding and close the socket."""
         self._lose(RedisConnectionError("closed"))
         await self._connection.disconnect(nowait=True)
-
-
-def _all_good(replies: list[Any]) -> list[Any]:
-    for reply in replies:
-        if isinstance(reply, Exception):
-            raise translate(reply) from reply
-    return replies

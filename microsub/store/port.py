@@ -8,24 +8,44 @@ ours.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import re
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 Arg = str | bytes | int | float
 Command = tuple[Arg, ...]
 
+READS = frozenset(
+    (
+        *("CLIENT", "CLUSTER", "COMMAND", "CONFIG", "DBSIZE", "ECHO", "EXISTS", "GET", "HEXISTS", "HGET", "HGETALL"),
+        *("HKEYS", "HLEN", "HMGET", "HSCAN", "HSTRLEN", "HVALS", "INFO", "KEYS", "MEMORY", "MGET", "OBJECT", "PING", "PTTL"),
+        *("ROLE", "SCAN", "SCARD", "SCRIPT", "SISMEMBER", "SMEMBERS", "SMISMEMBER", "SSCAN", "STRLEN", "TIME", "TTL"),
+        *("TYPE", "XINFO", "XLEN", "XPENDING", "XRANGE", "XREAD", "XREVRANGE", "ZCARD", "ZCOUNT", "ZLEXCOUNT"),
+        *("ZMSCORE", "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZRANK", "ZREVRANGE", "ZREVRANGEBYSCORE", "ZREVRANK"),
+        *("ZSCAN", "ZSCORE"),
+    )
+)
+"""Commands that change no key: whoever sends one twice does no harm. What isn't named here counts as a write."""
+
+_CALLS = re.compile(r"redis\.p?call\((?:'(\w+)')?")
+
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A Lua script: its text, its SHA-1 as Redis knows it, and a name for errors and metrics."""
+    """A Lua script: its text, its SHA-1 as Redis knows it, and a name for errors and metrics.
+
+    `writes` is False where the text calls nothing but `READS`.
+    """
 
     name: str
     text: str
     sha: str = field(init=False)
+    writes: bool = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sha", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
+        object.__setattr__(self, "writes", not READS.issuperset(_CALLS.findall(self.text)))
 
 
 class Redis(Protocol):
@@ -48,6 +68,13 @@ class Redis(Protocol):
 
     async def scripts(self, calls: Sequence[tuple[Script, Sequence[str], Sequence[Arg]]]) -> list[Any]:
         """Run independent script calls in one round trip where possible; replies in order, first error raised."""
+        ...
+
+    def scan(self, count: int = 1000) -> AsyncIterator[list[bytes]]:
+        """The names of all keys, of every node, in batches of about `count`.
+
+        A key that is there from the beginning to the end is named; one may be named repeatedly.
+        """
         ...
 
     async def aclose(self) -> None:

@@ -13,6 +13,8 @@ from typing import Any, Protocol
 from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import RedisError
 
+from microsub.errors import MicrosubError
+from microsub.store.layout import Address, look_up, split_url
 from microsub.store.multiplexer import connection_maker
 
 PING_EVERY = 10.0
@@ -42,8 +44,8 @@ class Tracker:
     """
 
     def __init__(self, url: str, prefix: str, *, ping_every: float = PING_EVERY, retry_every: float = RETRY_EVERY):
-        self._url = url.replace("+cluster://", "://", 1)
         self._cluster = "+cluster://" in url
+        self._url, self._known = split_url(url) if self._cluster else (url, [])
         self._prefix = prefix
         self._ping_every = ping_every
         self._retry_every = retry_every
@@ -65,7 +67,7 @@ class Tracker:
         while True:
             try:
                 await self._session(listener)
-            except (RedisError, OSError):
+            except (MicrosubError, RedisError, OSError):
                 # Whoever uses the store hears of it by themselves; here it only means that nothing is reported.
                 pass
             finally:
@@ -95,7 +97,7 @@ class Tracker:
         await connection.send_command("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", self._prefix)
         await connection.read_response()
 
-    async def _listen(self, connections: list[AbstractConnection], masters: set[tuple[str, int]]) -> None:
+    async def _listen(self, connections: list[AbstractConnection], masters: set[Address]) -> None:
         """Until one of them fails; the tasks of the others end with it."""
         tasks = [asyncio.create_task(self._follow(connection)) for connection in connections]
         if masters:
@@ -123,26 +125,21 @@ class Tracker:
         )
         return reply is not None
 
-    async def _watch(self, masters: set[tuple[str, int]]) -> None:
+    async def _watch(self, masters: set[Address]) -> None:
         """Until the cluster has other masters."""
         while True:
             await asyncio.sleep(self._ping_every)
             if await self._masters() != masters:
                 return
 
-    async def _masters(self) -> set[tuple[str, int]]:
+    async def _masters(self) -> set[Address]:
         """Addresses of all masters of a cluster; empty for a single server."""
         if not self._cluster:
             return set()
-        seed: Any = connection_maker(self._url)()
-        try:
-            await seed.connect()
-            await seed.send_command("CLUSTER", "SLOTS")
-            # Per range of slots: first, last, master, replicas; a node without a known host is the one that we ask.
-            reply = await seed.read_response()
-            return {(node[0].decode() if node[0] else seed.host, int(node[1])) for _, _, node, *_ in reply}
-        finally:
-            await seed.disconnect(nowait=True)
+        layout = await look_up(self._url, self._known)
+        # The node of the URL may be down the next time.
+        self._known = list(dict.fromkeys([*self._known, *layout.masters, *layout.replicas]))
+        return set(layout.masters)
 
 
 class _Report:

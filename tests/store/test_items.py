@@ -10,6 +10,7 @@ from microsub.store.feeds import FeedRecord, Feeds
 from microsub.store.intake import ItemToStore, score_text
 from microsub.store.items import Items
 from tests.support.posts import NOON, candidate
+from tests.support.stray_keys import all_keys
 
 BLOG = "https://blog.example/atom"
 
@@ -49,8 +50,7 @@ class CrashError(Exception):
 
 
 async def all_items(redis) -> list[bytes]:
-    _, found = await redis.command("SCAN", 0, "MATCH", "item:*", "COUNT", 10000)
-    return sorted(found)
+    return [name for name in await all_keys(redis) if name.startswith(b"item:")]
 
 
 async def test_a_new_post_is_stored_once_and_pending(items, feed):

@@ -11,12 +11,13 @@ from microsub.store.connect import connect
 from microsub.store.embedded import start_embedded
 from microsub.store.port import Redis
 from microsub.store.presence import Presence
+from tests.support.stray_keys import all_keys
 
 
 async def test_the_probe_leaves_nothing_for_long(redis: Redis) -> None:
     """Its key has a time to live; the fixture would fail otherwise."""
     await Presence(redis).probe()
-    (name,) = await redis.command("KEYS", "*")
+    (name,) = await all_keys(redis)
     assert 0 < await redis.command("TTL", name) <= 60
 
 

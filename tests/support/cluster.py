@@ -1,68 +1,185 @@
-"""A Redis Cluster of two masters on loopback, for what must hold across slots and nodes."""
+"""A Redis Cluster on loopback: three masters, each with a replica if wanted. Its servers end with the tests."""
 
 from __future__ import annotations
 
+import os
+import random
+import secrets
+import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import redis as redis_py
 
 from microsub.store.program import programs
+from microsub.store.slots import SLOTS, slot_of
 
-_SLOTS = 16384
+MASTERS = 3
+_BUS = 10_000
+"""How much higher than a node's port the one is by which the nodes talk to each other."""
+
+
+@dataclass
+class Node:
+    """One `redis-server` of the cluster."""
+
+    id: str
+    port: int
+    folder: Path
+    first: int = -1
+    last: int = -1
+    master: str = "-"
+    options: dict[str, object] = field(default_factory=dict)
+    process: subprocess.Popen[bytes] | None = None
+
+    def client(self) -> redis_py.Redis:
+        return redis_py.Redis(port=self.port, socket_timeout=5)
+
+    def start(self) -> None:
+        """Start it, again if it was killed, with what it had."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        options = {
+            "port": self.port, "bind": "127.0.0.1", "cluster-enabled": "yes", "cluster-config-file": "nodes.conf",
+            "save": "", "dir": self.folder, "logfile": "log", "cluster-replica-validity-factor": 0,
+            "repl-diskless-sync-delay": 0,
+        }  # fmt: skip
+        args = [str(part) for name, value in (options | self.options).items() for part in (f"--{name}", value)]
+        self.process = subprocess.Popen([str(programs()[0].path), *args])
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        """End it; it is gone when this returns."""
+        if self.process is not None:
+            if self.process.poll() is None:
+                self.process.send_signal(number)
+                self.process.send_signal(signal.SIGCONT)
+            self.process.wait(20)
+
+    def line(self, epoch: int) -> str:
+        """The node in the words of `nodes.conf`."""
+        role = "slave" if self.master != "-" else "master"
+        slots = f" {self.first}-{self.last}" if self.first >= 0 else ""
+        return f"{self.id} 127.0.0.1:{self.port}@{self.port + _BUS} {role} {self.master} 0 0 {epoch} connected{slots}"
+
+
+@dataclass
+class Cluster:
+    """The cluster; `nodes` are the masters and then the replicas of each, as it was made."""
+
+    nodes: list[Node]
+
+    @property
+    def url(self) -> str:
+        """The URL that names the first node alone."""
+        return f"redis+cluster://127.0.0.1:{self.nodes[0].port}"
+
+    @property
+    def whole_url(self) -> str:
+        """The URL that names all nodes."""
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
+
+    def first_master_of(self, key: str) -> Node:
+        """Who held the key's slot in the beginning."""
+        return next(node for node in self.nodes if node.first <= slot_of(key) <= node.last)
+
+    def replica_of(self, master: Node) -> Node:
+        return next(node for node in self.nodes if node.master == master.id)
+
+    def start(self) -> None:
+        for node in self.nodes:
+            node.start()
+
+    def wait(self) -> None:
+        """Until all nodes see a whole cluster and the replicas have caught up."""
+        for node in self.nodes:
+            with node.client() as client:
+                until(lambda client=client: client.cluster("INFO")["cluster_state"] == "ok")
+                if node.master != "-":
+                    until(lambda client=client: client.info("replication")["master_link_status"] == "up")
+        for node in self.nodes[:MASTERS]:
+            replicas = sum(other.master == node.id for other in self.nodes)
+            with node.client() as client:
+                until(lambda client=client, replicas=replicas: len(client.execute_command("ROLE")[2]) == replicas)
+
+    def empty(self) -> None:
+        """Let go of all keys."""
+        for node in self.nodes[:MASTERS]:
+            with node.client() as client:
+                client.flushall()
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.stop(signal.SIGKILL)
 
 
 @contextmanager
-def running_cluster(folder: Path) -> Iterator[str]:
-    """The URL of the cluster; its servers end with the block."""
-    ports = [_free_port() for _ in range(2)]
-    children = [_start(folder / str(port), port) for port in ports]
+def running_cluster(folder: Path, *, replicas: int = 0, **options: object) -> Iterator[Cluster]:
+    """A cluster of three masters, with as many replicas for each; `options` are those of its servers.
+
+    Its servers end with the block, and also when this process is killed.
+    """
+    # Failures are found by those who test them; under load a short time would make some up.
+    settings = {"cluster-node-timeout": 15_000} | {name.replace("_", "-"): value for name, value in options.items()}
+    ports = _free_ports(MASTERS * (1 + replicas))
+    ids = [secrets.token_hex(20) for _ in ports]
+    nodes = []
+    for place, (port, id_) in enumerate(zip(ports, ids, strict=True)):
+        node = Node(id_, port, folder / str(port), options=settings)
+        if place < MASTERS:
+            node.first, node.last = place * SLOTS // MASTERS, (place + 1) * SLOTS // MASTERS - 1
+        else:
+            node.master = ids[place % MASTERS]
+        nodes.append(node)
+    for node in nodes:
+        node.folder.mkdir(parents=True)
+        lines = [other.line(epoch=1 + place % MASTERS) for place, other in enumerate(nodes)]
+        lines[nodes.index(node)] = lines[nodes.index(node)].replace(" master ", " myself,master ", 1)
+        lines[nodes.index(node)] = lines[nodes.index(node)].replace(" slave ", " myself,slave ", 1)
+        vars_ = f"vars currentEpoch {MASTERS} lastVoteEpoch 0"
+        (node.folder / "nodes.conf").write_text("\n".join([*lines, vars_, ""]))
+    cluster = Cluster(nodes)
     try:
-        nodes = [redis_py.Redis(port=port) for port in ports]
-        for place, node in enumerate(nodes):
-            _until(node.ping)
-            first = place * _SLOTS // 2
-            node.execute_command("CLUSTER ADDSLOTS", *range(first, first + _SLOTS // 2))
-            node.execute_command("CLUSTER SET-CONFIG-EPOCH", place + 1)
-        nodes[0].execute_command("CLUSTER MEET", "127.0.0.1", ports[1])
-        for node in nodes:
-            _until(lambda node=node: node.cluster("INFO")["cluster_state"] == "ok" and _size(node) == 2)
-            node.close()
-        yield f"redis+cluster://127.0.0.1:{ports[0]}"
+        cluster.start()
+        guard = _guard([node.process.pid for node in nodes if node.process])
+        cluster.wait()
+        yield cluster
     finally:
-        for child in children:
-            child.terminate()
-            child.wait()
+        cluster.stop()
+        guard.kill()
+        guard.communicate()
 
 
-def _size(node: redis_py.Redis) -> int:
-    return int(node.cluster("INFO")["cluster_size"])
+def _guard(pids: list[int]) -> subprocess.Popen[bytes]:
+    """A process that ends these as soon as this one is gone: then its standard input ends."""
+    script = 'read _; kill -9 "$@" 2>/dev/null'
+    return subprocess.Popen(["sh", "-c", script, "guard", *map(str, pids)], stdin=subprocess.PIPE)
 
 
-def _start(folder: Path, port: int) -> subprocess.Popen[bytes]:
-    folder.mkdir(parents=True)
-    options = {
-        "port": port, "bind": "127.0.0.1", "cluster-enabled": "yes", "save": "", "dir": folder, "logfile": "log",
-    }  # fmt: skip
-    args = [str(part) for name, value in options.items() for part in (f"--{name}", value)]
-    return subprocess.Popen([str(programs()[0].path), *args])
+def _free_ports(count: int) -> list[int]:
+    """Ports that are free like those of the bus that belong to them; none that the system gives out by itself."""
+    found: list[int] = []
+    choice = random.Random(os.getpid() * 1_000_003 + time.monotonic_ns())
+    while len(found) < count:
+        port = choice.randrange(11_000, 22_700)
+        if port not in found and _is_free(port) and _is_free(port + _BUS):
+            found.append(port)
+    return found
 
 
-def _free_port() -> int:
-    """The cluster's own port is 10,000 higher and must exist too."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            port = int(server.getsockname()[1])
-        if port < 55000:
-            return port
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
-def _until(condition: object, seconds: float = 20.0) -> None:
-    assert callable(condition)
+def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+    """Wait for the condition, for which servers that don't answer yet are no error."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -70,5 +187,5 @@ def _until(condition: object, seconds: float = 20.0) -> None:
                 return
         except redis_py.RedisError:
             pass
-        assert time.monotonic() < deadline, "the cluster did not come up"
+        assert time.monotonic() < deadline, "the cluster did not get so far"
         time.sleep(0.01)

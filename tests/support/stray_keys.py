@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from typing import Any
 
 from microsub.store import keys
 from microsub.store.port import Redis
@@ -34,7 +33,7 @@ def named_keys() -> list[tuple[str, re.Pattern[str], bool]]:
 
 async def assert_no_stray_keys(redis: Redis) -> None:
     """Fail on a key that keys.py doesn't name, or that has neither a time to live nor a licence."""
-    names = await _all_keys(redis)
+    names = await all_keys(redis)
     lives = await redis.pipeline([("TTL", name) for name in names])
     known = named_keys()
     stray = []
@@ -48,11 +47,9 @@ async def assert_no_stray_keys(redis: Redis) -> None:
     assert not stray, "stray keys:\n" + "\n".join(stray)
 
 
-async def _all_keys(redis: Redis) -> list[bytes]:
+async def all_keys(redis: Redis) -> list[bytes]:
+    """The names of all keys, on whichever server."""
     found: set[bytes] = set()
-    cursor: Any = b"0"
-    while True:
-        cursor, batch = await redis.command("SCAN", cursor, "COUNT", 1000)
+    async for batch in redis.scan():
         found.update(batch)
-        if int(cursor) == 0:
-            return sorted(found)
+    return sorted(found)
