@@ -142,6 +142,13 @@ class FetchFailed:
         """Whether there is something at the address that isn't shown to us, as sites do that only want browsers."""
         return self.status in {401, 402, 403, 406, 429, 451}
 
+    @property
+    def lasting(self) -> bool:
+        """Whether asking again in an hour would come to the same: it is the address, not the day."""
+        if self.status is not None and self.reason in {"http", "gone"}:
+            return 400 <= self.status < 500 and self.status not in {408, 425, 429}
+        return self.reason in {"gone", "blocked", "too_large", "redirects", "encoding", "bad_url"}
+
 
 FetchResult = Fetched | NotModified | FetchFailed
 

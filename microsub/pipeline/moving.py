@@ -1,7 +1,8 @@
 """A feed that has moved for good: it takes its new address, or becomes one with the feed that lives there already.
 
 A page that somebody follows moves in the same way to the feed that it names. Its address then leads to the feed, so
-that it needn't be asked again for the next follower. The record's `pages` are the addresses that it came through.
+that it needn't be asked again for the next follower. The record's `pages` are the addresses that it came through, its
+`others` the feeds that the page named behind this one, for the case that this one never works.
 """
 
 from __future__ import annotations
@@ -79,16 +80,15 @@ class Mover:
         here, passed = canonical_feed_url(page.url), _pages(page)
         if len(passed) >= MOST_PAGES:
             return None
-        for url in urls:
-            target = canonical_feed_url(url)
-            if target == here or target in passed:
-                continue
+        candidates = [url for url in dict.fromkeys(map(canonical_feed_url, urls)) if url not in {here, *passed}]
+        for place, target in enumerate(candidates):
             owner = await self._feeds.find(target)
             if owner not in {None, page.id} and (await self._feeds.ensure(target, now)).gone:
                 continue
             # The page is noted first: after a crash, what was tried once isn't tried for ever.
             trail = dict.fromkeys([*passed, here])
-            await self._feeds.update(page.id, {**_AS_NEW, "pages": " ".join(trail)})
+            others = " ".join(candidates[place + 1 :][:MOST_PAGES]) or None
+            await self._feeds.update(page.id, {**_AS_NEW, "pages": " ".join(trail), "others": others})
             return await self.move(page, target, now)
         return None
 
@@ -121,3 +121,8 @@ class Mover:
 def _pages(feed: FeedRecord) -> list[str]:
     """The pages through which a feed was found."""
     return feed.extra.get("pages", "").split()
+
+
+def others_of(feed: FeedRecord) -> list[str]:
+    """The feeds that the page named after this one, best first."""
+    return feed.extra.get("others", "").split()

@@ -26,6 +26,7 @@ from microsub.formats.identity import host_of, mask_credentials
 from microsub.formats.urls import with_credentials_of
 from microsub.metrics import FETCH_SECONDS, ITEMS_NEW, ITEMS_UPDATED, POLL_DELAY, POLLS
 from microsub.pipeline.fan_out import FanOut
+from microsub.pipeline.moving import others_of
 from microsub.pipeline.policy import poll_policy
 from microsub.pipeline.record import fields_of, held_until, history_of, last_looked
 from microsub.pipeline.schedule import Answered, Failed, Gone, Outcome, PollPlan, plan_move, plan_next
@@ -188,6 +189,8 @@ class Poller:
 
     async def _conclude(self, due: FeedDue, reply: FetchResult) -> PollResult:
         match reply:
+            case FetchFailed() if left := await self._pass_on(due, reply):
+                return left
             case FetchFailed(reason="gone"):
                 return await self._settle(due, Gone(reply.detail), {}, None)
             case FetchFailed(reason="blocked") if self._on_refused is not None:
@@ -231,6 +234,8 @@ class Poller:
             if left := await self._leave_page(due, links):
                 return left
         if isinstance(parsed, ParseError):
+            if left := await self._pass_on(due):
+                return left
             return await self._settle(due, Failed("parse", parsed.detail), {}, None)
         taken = await self._take_in(due.feed, parsed)
         outcome = Answered(taken.new, taken.updated, document.max_age, taken.ttl, taken.dates)
@@ -244,12 +249,31 @@ class Poller:
         A feed that has worked is never left so: its publisher may show a page instead for an hour of maintenance. Nor
         is what has the address of a feed, until it has shown pages for a while.
         """
-        feed, now = due.feed, self._clock()
-        if self._mover is None or feed.last_success is not None or not links:
+        feed = due.feed
+        if feed.last_success is not None or not links:
             return None
         if looks_like_feed(feed.url) and feed.failures < _PATIENCE:
             return None
-        moved = await self._mover.from_page(feed, [with_credentials_of(feed.url, link.url) for link in links], now)
+        return await self._go_over(due, [with_credentials_of(feed.url, link.url) for link in links])
+
+    async def _pass_on(self, due: FeedDue, failure: FetchFailed | None = None) -> PollResult | None:
+        """Follow the next of the feeds that a page named, where this one has never worked; None when it stays.
+
+        `failure` None is a document that is no feed. What may be an hour's trouble gets a few more polls.
+        """
+        feed = due.feed
+        if feed.last_success is not None or not (others := others_of(feed)):
+            return None
+        if failure is not None and failure.reason == "blocked" and self._on_refused is not None:
+            return None
+        if failure is not None and not failure.lasting and feed.failures < _PATIENCE:
+            return None
+        return await self._go_over(due, others)
+
+    async def _go_over(self, due: FeedDue, urls: list[str]) -> PollResult | None:
+        """Follow the first of `urls` that will do instead of this feed."""
+        feed, now = due.feed, self._clock()
+        moved = None if self._mover is None else await self._mover.from_page(feed, urls, now)
         if moved is None:
             return None
         POLLS.labels("moved").inc()

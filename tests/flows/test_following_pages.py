@@ -440,3 +440,67 @@ async def test_who_follows_the_page_during_the_change_is_taken_along(
 async def _all_subscribers(it: World, home: str, feed: str, followed: FeedRecord) -> list[tuple[str, str]]:
     ids = {followed.id, *(await it.feeds.find_many([home, feed])).values()}
     return [one for feed_id in ids for one in await it.feeds.subscribers(feed_id)]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        Answer(status=404),
+        Answer(status=410),
+        Answer(status=403),
+        Answer(b"<p>Not found, but 200</p>", headers=HTML),
+        Answer(b"<rss", headers=[("Content-Type", "application/rss+xml")]),
+    ],
+)
+async def test_a_named_feed_that_does_not_work_is_passed_over(redis: Redis, broken: Answer) -> None:
+    """The next one of the page is followed, at once, and by the page's address; the broken one isn't asked again."""
+    async with publisher() as site, world(redis) as it:
+        home, feed = site.url("/", "blog.test"), site.url("/rss", "blog.test")
+        site.serve("/", page("/atom", "/other", "/rss"))
+        site.serve("/atom", broken)
+        site.serve("/other", Answer(status=404))
+        site.serve_document("/rss", rss(dated(3)))
+        await it.follow(home)
+        await settle(it)
+        await assert_settled(it, site, home, feed)
+        assert (site.count("/atom"), site.count("/other")) == (1, 1)
+
+
+async def test_a_named_feed_in_passing_trouble_is_waited_for(redis: Redis) -> None:
+    """A server error isn't the address's fault: after two more tries only the next feed is followed."""
+    async with publisher() as site, world(redis) as it:
+        home = site.url("/", "blog.test")
+        site.serve("/", page("/atom", "/rss"))
+        site.serve("/atom", Answer(status=500))
+        site.serve_document("/rss", rss(dated(3)))
+        await it.follow(home)
+        await settle(it)
+        assert await urls(it) == [(home, site.url("/atom", "blog.test"))]
+        assert site.count("/rss") == 0
+        for _ in range(3):
+            it.clock.advance(24 * 3600)
+            await settle(it)
+        assert await urls(it) == [(home, site.url("/rss", "blog.test"))]
+        assert (len(await it.rows()), site.count("/atom")) == (3, 3)
+
+
+async def test_of_the_feeds_of_a_page_three_are_tried(redis: Redis) -> None:
+    """Then the last one is in trouble, and says so; one that has worked is left for no other."""
+    async with publisher() as site, world(redis) as it:
+        site.serve("/", page("/1", "/2", "/3", "/4"))
+        for path in ("/1", "/2", "/3", "/4"):
+            site.serve(path, Answer(status=404))
+        followed = await it.follow(site.url("/", "blog.test"))
+        await settle(it)
+        record = await it.record(followed)
+        assert record.url == site.url("/3", "blog.test")
+        assert record.failures == 1
+        site.serve_document("/3", rss(dated(3)))
+        it.clock.advance(48 * 3600)
+        await settle(it)
+        site.serve("/3", Answer(status=404))
+        for _ in range(5):
+            it.clock.advance(48 * 3600)
+            await settle(it)
+        assert (await it.record(followed)).url == site.url("/3", "blog.test")
+        assert site.count("/4") == 0
