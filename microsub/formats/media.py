@@ -72,13 +72,35 @@ def enclosures(node: Node, links: list[Node], base: str) -> tuple[Enclosure, ...
             if duration and kind_of(enclosure) in {"audio", "video"}:
                 enclosure = Enclosure(url, kind, enclosure.length, duration, enclosure.title)
             found[url] = enclosure
-    for item in node.get("media_content") or []:
+    for item in _one_of_each(node.get("media_content") or []):
         url = safe_url(item.get("url"), base)
         if url and url not in found and not _PORTRAITS.match(host_of(url)):
             found[url] = Enclosure(
                 url, _media_type(item), number(item.get("filesize")) or None, seconds(item.get("duration")) or None
             )
+    for content in node.get("content") or []:
+        # RFC 4287, 4.1.3.2: content that isn't in the feed.
+        if (url := safe_url(content.get("src"), base)) and url not in found:
+            enclosure = Enclosure(url, str(content.get("type") or "").lower() or None)
+            if kind_of(enclosure):
+                found[url] = enclosure
     return tuple(found.values())[:MAX_ENCLOSURES]
+
+
+def _one_of_each(items: list[Node]) -> list[Node]:
+    """Without Flash, which nothing plays any more, and with one of each kind from a group.
+
+    The members of a `media:group` are one thing in several forms; the default is the one to show, else the first.
+    """
+    items = [item for item in items if item.get("type") != "application/x-shockwave-flash"]
+    chosen: dict[tuple[str, str], Node] = {}
+    for item in items:
+        if (group := item.get("group")) is not None:
+            kind = (_media_type(item) or "").partition("/")[0]
+            best = chosen.setdefault((group, kind), item)
+            if item.get("isdefault") == "true" and best.get("isdefault") != "true":
+                chosen[group, kind] = item
+    return [item for item in items if "group" not in item or any(item is best for best in chosen.values())]
 
 
 def _media_type(item: Node) -> str | None:

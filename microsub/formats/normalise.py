@@ -42,7 +42,12 @@ def normalise(raw: RawFeed) -> Feed:
     entries = []
     room = MAX_BODIES
     for raw_entry in chosen:
-        author = _author(raw_entry.entry.author, fallback, alone, feed.author.name if feed.author else None)
+        author = _author(
+            raw_entry.entry.author,
+            fallback,
+            alone and not raw_entry.collected,
+            feed.author.name if feed.author else None,
+        )
         _shorten(raw_entry, min(MAX_BODY, max(room, SHORT_BODY)))
         entry = finish(raw_entry, author)
         room -= len((entry.content and entry.content.html) or "")

@@ -15,7 +15,7 @@ from typing import Any
 
 from microsub.errors import ParseError
 from microsub.formats import media, xmlfeed
-from microsub.formats.dates import precise
+from microsub.formats.dates import from_text
 from microsub.formats.raw import RawEntry, RawFeed
 from microsub.formats.text import title_text
 from microsub.formats.urls import host_of, safe_url
@@ -24,7 +24,9 @@ from microsub.model.jf2 import Card, Entry, Feed
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _READABLE = _HTML | {"text/plain"}
 _ADDRESS = re.compile(r"[<(\[]?(?:mailto:)?[^\s<>()@]+@[^\s<>()@]+\.[^\s<>()@]+[>)\]]?")
-_MARKUP = re.compile(r"(?i)</[a-z]|<[a-z][a-z0-9]*\s[^>]*=|<(?:br|hr|img|wbr)\b|&#?\w+;")
+_ADDRESS_ON_THE_WEB = re.compile(r"(?i)\s*https?://\S+\s*\Z")
+_NO_SCHEME = re.compile(r"(?i)www\.[\w-]+\.\w")
+_MARKUP = re.compile(r"(?i)</[a-z]|<[a-z][a-z0-9]*\s[^>]*=|<(?:br|hr|img|wbr)\b|&#?\w+;|<!--")
 _PERIODS = {"hourly": 3600, "daily": 86400, "weekly": 604800, "monthly": 2592000, "yearly": 31536000}
 
 Node = dict[str, Any]
@@ -108,24 +110,31 @@ def _title(node: Node, atom: bool) -> str:
 
 
 def _author(node: Node, base: str, *, of_feed: bool = False) -> Card | None:
-    """The first author that has a name or an address on the web; e-mail addresses aren't shown to readers.
+    """Who is named first by Dublin Core, by the format itself, by iTunes; several are one line of names.
 
-    Where an address is all there is, a post's author is called by its local part; a feed has a better name.
+    E-mail addresses aren't shown to readers. Where one is all there is, a post's author is called by its local part; a
+    feed has a better name.
     """
-    authors: list[Node] = [author for author in node.get("authors") or () if author]
-    if not authors and (detail := node.get("author_detail")):
-        authors = [detail]
-    raw = node.get("author")
-    for found in authors:
-        # feedparser cuts addresses at top-level domains of more than four letters; the whole text is still there.
-        text = raw if raw and len(authors) == 1 and "@" in raw else found.get("name")
-        name = _person(str(text or ""))
-        profile = safe_url(found.get("href"), base)
-        if not name and not of_feed:
-            name = str(found.get("email") or raw or "").strip().partition("@")[0]
-        if name or profile:
-            return Card(name=name or None, url=profile)
-    return Card(name=_person(raw)) if isinstance(raw, str) and _person(raw) else None
+    people: list[Node] = node.get("authors") or []
+    for by in ("dc", "", "itunes"):
+        cards = [card for person in people if person.get("by", "") == by and (card := _card(person, base))]
+        if names := list(dict.fromkeys(card.name for card in cards if card.name)):
+            return Card(name=", ".join(names), url=next((card.url for card in cards if card.url), None))
+        if cards:
+            return cards[0]
+    if of_feed:
+        return None
+    addresses = (str(person.get("email") or person.get("text") or "") for person in people)
+    return next((Card(name=name) for text in addresses if (name := text.strip().partition("@")[0])), None)
+
+
+def _card(person: Node, base: str) -> Card | None:
+    text = str(person.get("name") or person.get("text") or "")
+    profile = safe_url(str(person.get("href") or ""), base)
+    if not profile and _ADDRESS_ON_THE_WEB.match(text):
+        text, profile = "", safe_url(text)
+    name = _person(text)
+    return Card(name=name or None, url=profile) if name or profile else None
 
 
 def _byline(node: Node, base: str) -> Card | None:
@@ -155,27 +164,32 @@ def _entry(node: Node, version: str, feed_base: str) -> RawEntry:
     kind, body, teaser = _body(node, atom)
     links = node.get("links") or []
     guid = str(node.get("id") or "").strip() or None
-    published, created, updated = (
-        precise(node.get(name), node.get(f"{name}_parsed")) for name in ("published", "created", "updated")
-    )
+    published, created, updated = (from_text(node.get(name)) for name in ("published", "created", "updated"))
     published = published or created
-    reply = node.get("thr_in-reply-to")
-    target = safe_url(reply.get("href") or reply.get("ref"), base) if isinstance(reply, dict) else None
+    replies = (safe_url(reply.get("href"), base) or safe_url(reply.get("ref")) for reply in node.get("replies") or ())
+    byline = _byline(node, base)
     entry = Entry(
         guid=guid,
         url=_link(node, links, guid, base),
         name=_title(node, atom) or None,
         published=published or updated,
         updated=updated if published and updated != published else None,
-        author=_byline(node, base) or _source(node, base),
+        author=byline or _source(node, base),
         category=tuple(str(tag.get("label") or tag.get("term") or "") for tag in node.get("tags") or []),
         featured=media.featured(node, base),
         enclosure=media.enclosures(node, links, base),
-        in_reply_to=(target,) if target else (),
+        in_reply_to=tuple(target for target in replies if target),
         location=_location(node),
     )
     plain = kind == "text/plain"
-    return RawEntry(entry, base, None if plain else body, body if plain else None, summary_html=teaser)
+    return RawEntry(
+        entry,
+        base,
+        html=None if plain else body,
+        text=body if plain else None,
+        summary_html=teaser,
+        collected=byline is None and bool(node.get("source")),
+    )
 
 
 def _base(node: Node, feed_base: str) -> str:
@@ -188,7 +202,11 @@ def _base(node: Node, feed_base: str) -> str:
 
 def _link(node: Node, links: list[Node], guid: str | None, base: str) -> str | None:
     """The page of the entry: its link, an alternate of another type, or a guid that is an address."""
+    if original := safe_url(node.get("feedburner_origlink")):
+        return original  # the link itself only counts who follows it
     link = node.get("link")
+    if link and _NO_SCHEME.match(link):
+        link = f"https://{link}"
     # feedparser takes a guid for the link unless told otherwise; "17" isn't one.
     if link and (link != guid or ":" in link or link.startswith("/")) and (url := safe_url(link, base)):
         return url
@@ -211,7 +229,8 @@ def _body(node: Node, atom: bool) -> tuple[str, str, str | None]:
     else:
         chosen = max([*bodies, *([summary] if summary else [])], key=lambda c: len(c["value"]), default=None)
     if not chosen:
-        return "text/html", "", None
+        kind = "text/html" if node.get("media_description_type") == "html" else "text/plain"
+        return kind, str(node.get("media_description") or ""), None
     kind, value = str(chosen["type"]), str(chosen["value"])
     if kind == "application/xhtml+xml":
         # XML's <br/> arrives as <br></br>, and HTML parsers read </br> as a second break.

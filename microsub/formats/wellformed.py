@@ -20,12 +20,16 @@ from xml.sax.saxutils import escape as escaped
 from feedparser.api import StrictFeedParser
 from feedparser.urls import make_safe_absolute_uri
 
+from microsub.formats.elements import Elements
+
 MAX_SHORT = 4000
 MAX_LONG = 500_000
 """Characters of one text: bodies may be long; in anything else a megabyte is an attack on the patterns that look for
 dates and addresses."""
 
-LONG = frozenset({"content", "description", "summary", "subtitle", "info", "rights", "fullitem", "body"})
+LONG = frozenset(
+    {"content", "description", "summary", "subtitle", "info", "rights", "fullitem", "body", "media_description"}
+)
 MAX_ELEMENTS = 200_000
 """A feed of ten thousand entries has half as many. Each costs some ten microseconds."""
 
@@ -60,7 +64,7 @@ class _Name(NamedTuple):
     end: Callable[[], object] | None
 
 
-class WellFormed(StrictFeedParser):  # type: ignore[misc]
+class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
     """Reads one document with `read`; `entries`, `feeddata` and `version` are as feedparser leaves them."""
 
     contentparams: dict[str, Any]

@@ -9,12 +9,12 @@ gets text in memory alone, never a name or a URL that it might open.
 from __future__ import annotations
 
 import re
-import time
 from html.entities import html5
 from typing import Any
 
 from feedparser.api import LooseFeedParser
 
+from microsub.formats.elements import Elements
 from microsub.formats.wellformed import LONG, MAX_ELEMENTS, MAX_SHORT, TooMuch, WellFormed
 
 Node = dict[str, Any]
@@ -26,9 +26,8 @@ _NEEDS_REPAIR = re.compile(_REFERENCE)
 _REPAIR = re.compile(rf"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|{_REFERENCE}(?:(#?\w{{1,32}});)?", re.S)
 
 
-_LISTS = frozenset({"links", "authors", "tags", "content", "media_content", "media_thumbnail"})
+_LISTS = frozenset({"links", "authors", "tags", "content", "media_content", "media_thumbnail", "replies"})
 _NODES = frozenset({"image", "source", "where"})
-_EITHER = frozenset({"thr_in-reply-to"})
 __all__ = ["Node", "TooMuch", "after_prologue", "read"]
 
 
@@ -54,10 +53,8 @@ def _typed(node: Node) -> Node:
             fits = isinstance(value, list) and all(isinstance(member, dict) for member in value)
         elif name in _NODES or name.endswith("_detail"):
             fits = isinstance(value, dict)
-        elif name.endswith("_parsed"):
-            fits = isinstance(value, time.struct_time)
         else:
-            fits = name in _EITHER or isinstance(value, str)
+            fits = isinstance(value, str)
         if fits:
             typed[name] = value
     if isinstance(source := typed.get("source"), dict):
@@ -73,7 +70,7 @@ def after_prologue(text: str) -> int:
     return position
 
 
-class _Loose(LooseFeedParser):  # type: ignore[misc]
+class _Loose(Elements, LooseFeedParser):  # type: ignore[misc]
     """For documents that aren't well-formed: no cleaning, no resolving, and short fields stay short."""
 
     resolve_relative_uris = False

@@ -1,7 +1,8 @@
 """Documents and what becomes of them: each `<case>.<ext>` in `tests/data/formats` has a `<case>.jf2.json` beside it.
 
 A new bug is a new pair. `MICROSUB_WRITE_CASES=1 pytest tests/formats/test_cases.py` writes the expected side anew; read
-the difference before you keep it. `url` and `content_type` in the expected file say how the document was served.
+the difference before you keep it. `url` and `content_type` in the expected file say how the document was served; what
+is no feed has an `error` there, the reason that the feed's health shows. Each document says in a comment what it shows.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from microsub.errors import ParseError
 from microsub.formats.identity import identities
 from microsub.formats.parse import parse
 from microsub.formats.wire import card_to_wire, to_wire
@@ -29,13 +31,16 @@ def expected_beside(path: Path) -> Path:
 
 def result_of(path: Path, url: str, content_type: str | None) -> dict[str, Any]:
     """Everything that `parse` says about a document, as JSON."""
-    feed = parse(path.read_bytes(), url, content_type)
+    served = {"url": url, **({"content_type": content_type} if content_type else {})}
+    try:
+        feed = parse(path.read_bytes(), url, content_type)
+    except ParseError as error:
+        return {**served, "error": error.detail}
     about = {f.name: getattr(feed, f.name) for f in fields(feed) if f.name != "entries"}
     about = {k: card_to_wire(v) if isinstance(v, Card) else v for k, v in about.items() if v is not None}
     items = [to_wire(entry) for entry in feed.entries]
     for item, entry, identity in zip(items, feed.entries, identities(feed.entries), strict=True):
         item |= {"(guid)": entry.guid, "(identity)": identity}
-    served = {"url": url, **({"content_type": content_type} if content_type else {})}
     return {**served, "feed": about, "items": items}
 
 
