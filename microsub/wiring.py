@@ -107,7 +107,7 @@ async def open_stores(settings: Settings, *, existing: bool = False) -> AsyncIte
             embedded = await asyncio.to_thread(start_embedded, settings.data_dir)
             stack.push_async_callback(asyncio.to_thread, embedded.stop)
             url, where = embedded.url, f"{embedded.data_dir} (embedded Redis {embedded.version})"
-        redis = await connect(url)
+        redis = await connect(url, replicas=None if settings.embedded else settings.redis_replicas)
         stack.push_async_callback(redis.aclose)
         watch = Watch()
         if embedded is not None:

@@ -101,7 +101,12 @@ def _redis_url(text: str) -> str:
         if not urlsplit(text).path.startswith("/"):
             raise ValueError(text)
         return text
-    return _url("redis", "rediss", "redis+cluster")(text)
+    if text.startswith(("redis+cluster://", "rediss+cluster://")):
+        places = urlsplit(text).netloc.rpartition("@")[2].split(",")  # several nodes of one cluster
+        for place in places:
+            _url("redis")(f"redis://{place}")
+        return text
+    return _url("redis", "rediss")(text)
 
 
 def _networks(text: str) -> tuple[Network, ...]:
@@ -176,9 +181,18 @@ SETTINGS: tuple[Setting, ...] = (
         "URL",
         _redis_url,
         None,
-        "a URL such as redis://localhost:6379/0, rediss://…, unix:///run/redis.sock or redis+cluster://host:port",
+        "a URL such as redis://localhost:6379/0, rediss://…, unix:///run/redis.sock or redis+cluster://host:port,host:port",
         "The Redis to use. Without it the server starts one of its own for the data folder.",
         secret=True,
+    ),
+    Setting(
+        "redis_replicas",
+        "number",
+        _number(0, 9),
+        None,
+        "a number from 0 to 9",
+        "How many replicas must have a change before it counts as made. By default one in a Redis Cluster, as long as "
+        "the master has any; none elsewhere.",
     ),
     Setting(
         "allow_private_networks",
@@ -254,6 +268,7 @@ class Settings:
     backend: Path = Path("backend.json")
     data_dir: Path = Path("data")
     redis_url: str | None = None
+    redis_replicas: int | None = None
     allow_private_networks: tuple[Network, ...] = ()
     http_proxy: str | None = None
     write_back: bool | None = None

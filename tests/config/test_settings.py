@@ -79,6 +79,15 @@ def test_values_are_read_from_the_environment() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "url",
+    ["redis+cluster://h", "redis+cluster://h:1", "rediss+cluster://u:p,w@a:1,b,[::1]:7?ssl_ca_certs=/c.pem"],
+)
+def test_a_cluster_may_be_named_by_several_nodes(url: str) -> None:
+    """One that is down at the start is then no hindrance."""
+    assert read_settings({"MICROSUB_REDIS_URL": url}).redis_url == url
+
+
 def test_a_flag_wins_over_a_variable() -> None:
     """What is typed now is meant."""
     assert read_settings({"MICROSUB_PORT": "1"}, {"port": "2", "host": None}).port == 2
@@ -102,6 +111,10 @@ def test_a_flag_may_bring_a_finished_value() -> None:
         ("MICROSUB_REDIS_URL", "http://h"),
         ("MICROSUB_REDIS_URL", "redis://"),
         ("MICROSUB_REDIS_URL", "unix://relative"),
+        ("MICROSUB_REDIS_URL", "redis://a:1,b:2"),
+        ("MICROSUB_REDIS_URL", "redis+cluster://a:1,b:x"),
+        ("MICROSUB_REDIS_URL", "redis+cluster://a:1,,b"),
+        ("MICROSUB_REDIS_REPLICAS", "10"),
         ("MICROSUB_ALLOW_PRIVATE_NETWORKS", "10.0.0.1/8"),
         ("MICROSUB_ALLOW_PRIVATE_NETWORKS", "private"),
         ("MICROSUB_HTTP_PROXY", "socks5://p.example"),
