@@ -27,6 +27,7 @@ from microsub.cli.options import (
 )
 from microsub.config.settings import Settings
 from microsub.demo import publisher as demo_publisher
+from microsub.demo.claim import claimed
 from microsub.errors import MicrosubError
 from microsub.logs import set_up_logs
 from microsub.services.waits import first
@@ -76,14 +77,18 @@ def demo(settings: Settings, publisher_port: int) -> None:
     folder = settings.data_dir / "demo"
     backend = folder / "backend.json"
     with contextlib.ExitStack() as opened:
-        # Both before anything is written: the files may be those of a demo that runs.
+        # All before the file is written: it may be that of a demo that runs.
         listener = opened.enter_context(_listen(settings.host, settings.port))
         blogs = opened.enter_context(_listen("127.0.0.1", publisher_port, "--publisher-port"))
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            opened.enter_context(claimed(folder))
             demo_publisher.write_backend(backend, f"http://127.0.0.1:{blogs.getsockname()[1]}")
+        except MicrosubError as error:
+            fail(str(error))
         except OSError as error:
-            fail(f"can't write {backend}: {error.strerror}. Choose another folder with --data-dir or MICROSUB_DATA_DIR")
+            place = error.filename or backend
+            fail(f"can't write {place}: {error.strerror}. Choose another folder with --data-dir or MICROSUB_DATA_DIR")
         settings = replace(
             settings,
             data_dir=folder,

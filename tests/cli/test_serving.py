@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -84,6 +85,31 @@ def test_a_demo_that_gets_no_port_writes_nothing(folder: Path, taken: int, flag:
     assert file.read_text() == "{}"
     assert f"127.0.0.1:{taken}: Address already in use. Choose another with {flag}" in result.stderr
     assert "('" not in result.stderr
+
+
+def test_a_second_demo_leaves_the_file_of_the_first_alone(
+    folder: Path, started: list[Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with ports of its own: one line says where the other runs, its pid, and the flag for another folder."""
+    start = serving._start
+
+    def while_running(*arguments: Any, **more: Any) -> None:
+        start(*arguments, **more)
+        if len(started) > 1:
+            return
+        file = folder / "data" / "demo" / "backend.json"
+        before = file.read_text()
+        second = CliRunner().invoke(main, DEMO)
+        assert (second.exit_code, second.stdout, second.stderr.count("\n")) == (1, "", 1)
+        assert f"{file.parent} runs already (pid {os.getpid()})" in second.stderr
+        assert "--data-dir" in second.stderr
+        assert file.read_text() == before
+        assert CliRunner().invoke(main, [*DEMO, "--data-dir", "elsewhere"]).exit_code == 0
+
+    monkeypatch.setattr(serving, "_start", while_running)
+    assert CliRunner().invoke(main, DEMO).exit_code == 0
+    assert len(started) == 2
+    assert CliRunner().invoke(main, DEMO).exit_code == 0, "the folder is free again"
 
 
 async def test_a_greeting_leaves_earlier_tokens_alone(tmp_path: Path) -> None:
