@@ -32,6 +32,7 @@ from microsub.pipeline.runner import Worker
 from microsub.pipeline.turn import Turn
 from microsub.services.applying import Applier
 from microsub.services.bundle import Services
+from microsub.services.checking import Checking
 from microsub.services.completing import Completing
 from microsub.services.configuration import Configuration
 from microsub.services.curating import Curating
@@ -323,6 +324,11 @@ def retention(stores: Stores) -> Retention:
 def _mending(stores: Stores) -> Mending:
     """The service that brings feeds' followers and the schedule to what the channels say."""
     return Mending(stores.accounts, stores.channels, stores.feeds, stores.schedule, following(stores))
+
+
+def checking(stores: Stores) -> Checking:
+    """The service that examines all invariants, and mends them."""
+    return Checking(stores.redis, _mending(stores))
 
 
 # --- the web -------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import microsub
-from microsub.cli import accounts, configuration, feeds, serving
+from microsub.cli import accounts, checking, configuration, feeds, serving
 from microsub.conformance.command import conformance
 
 
@@ -29,4 +29,5 @@ main.add_command(feeds.fetch)
 main.add_command(feeds.parse)
 main.add_command(feeds.poll)
 main.add_command(feeds.cleanup)
+main.add_command(checking.check)
 main.add_command(conformance)

@@ -58,8 +58,10 @@ class FeedRecord:
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
-_TIMES = frozenset({"interval", "next_poll", "last_poll", "last_success", "last_error_at", "moved_since", "created"})
-_COUNTS = frozenset({"failures", "moved_seen"})
+TIMES = frozenset({"interval", "next_poll", "last_poll", "last_success", "last_error_at", "moved_since", "created"})
+COUNTS = frozenset({"failures", "moved_seen"})
+"""Fields of a record that are numbers with and without a fraction."""
+
 _NAMED = frozenset(field.name for field in fields(FeedRecord)) - {"id", "extra"}
 
 
@@ -180,9 +182,9 @@ def _record(feed_id: str, reply: Sequence[bytes]) -> FeedRecord:
         name, text = raw_name.decode(), raw_value.decode("utf-8", "replace")
         if name not in _NAMED:
             extra[name] = text
-        elif name in _TIMES:
+        elif name in TIMES:
             values[name] = float(text)
-        elif name in _COUNTS:
+        elif name in COUNTS:
             values[name] = int(text)
         elif name == "gone":
             values[name] = text == "1"

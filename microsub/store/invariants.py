@@ -7,8 +7,10 @@ timelines would hold up Redis: on a store that is being written to, a finding co
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from microsub.store.check.seen import Reader
 from microsub.store.port import Redis
 from microsub.store.scripts import load
 from microsub.store.timelinekeys import Reason, batches, distinct, set_keys
@@ -26,11 +28,17 @@ class Violation:
 
 async def violations(redis: Redis, user: str, uid: str) -> list[Violation]:
     """Everything that is wrong with one channel's keys; empty when all is well."""
-    replies = await redis.pipeline([("ZRANGE", key, 0, -1, "WITHSCORES") for key in set_keys(user, uid)])
-    posts, unread, read, hidden, hidden_read, gone = (
-        {item.decode(): float(score) for item, score in zip(reply[0::2], reply[1::2], strict=True)} for reply in replies
-    )
-    wrong = {
+    script_keys = set_keys(user, uid)
+    reader = Reader(redis, set())
+    found = await reader.walk("ZSCAN", script_keys)
+    wrong = judge([scores(found[key]) for key in script_keys])
+    return [Violation(user, uid, item, what) for what, items in wrong.items() for item in sorted(items)]
+
+
+def judge(sets: Sequence[Mapping[str, float]]) -> dict[str, set[str]]:
+    """The ids that break each sentence. `sets` are the channel's, in the order of `timelinekeys.set_keys`."""
+    posts, unread, read, hidden, hidden_read, gone = sets
+    return {
         "both unread and read": unread.keys() & read.keys(),
         "shown, but neither unread nor read": posts.keys() - unread.keys() - read.keys(),
         "unread, but not shown": unread.keys() - posts.keys(),
@@ -44,7 +52,11 @@ async def violations(redis: Redis, user: str, uid: str) -> list[Violation]:
         },
         "gone without a reason": {item for item, at in gone.items() if not _reasoned(at)},
     }
-    return [Violation(user, uid, item, what) for what, items in wrong.items() for item in sorted(items)]
+
+
+def scores(flat: Sequence[bytes]) -> dict[str, float]:
+    """A flat reply of members and scores as a dict."""
+    return {item.decode(): float(score) for item, score in zip(flat[0::2], flat[1::2], strict=True)}
 
 
 async def repair(redis: Redis, user: str, uid: str, now: float) -> list[Violation]:

@@ -16,7 +16,7 @@ FUNCTIONS = {
     for name, function in inspect.getmembers(keys, inspect.isfunction)
     if function.__module__ == keys.__name__ and name != "pattern"
 }
-ARGUMENTS = {"name": "ann", "uid": "home", "feed_id": "7", "host_name": "blog.example", "item_id": "9"}
+ARGUMENTS = {"name": "ann", "uid": "home", "feed_id": "7", "host_name": "blog.example", "item_id": "9", "digest": "0" * 64}
 
 
 def example(key: str, **changes: str) -> str:

@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 
-from microsub.store import keys
+from microsub.store.keynames import kinds
 from microsub.store.port import Redis
-
-# What a docstring of keys.py says where a key may stay until its owner goes.
-_LICENCE = re.compile(r"permanent|as `feed`|as long as a timeline|beyond the last follower", re.IGNORECASE)
 
 
 def named_keys() -> list[tuple[str, re.Pattern[str], bool]]:
     """Name, pattern and licence of every key function, most literal text first."""
-    found = []
-    for name, function in inspect.getmembers(keys, inspect.isfunction):
-        parameters = inspect.signature(function).parameters
-        if function.__module__ != keys.__name__ or name == "pattern" or name.startswith("_"):
-            continue
-        marks = [f"\0{index}\0" for index in range(len(parameters))]
-        example = function(*marks)
-        parts = re.split(r"\0\d+\0", example)
-        # A value may hold anything but the separator, apart from the last one (host names with a port).
-        values = ["[^:]+"] * (len(parts) - 1)
-        if values and parts[-1] in ("", "}"):
-            values[-1] = ".+"
-        text = "".join(re.escape(part) + value for part, value in zip(parts, [*values, ""], strict=True))
-        found.append((name, re.compile(text + r"\Z"), bool(_LICENCE.search(function.__doc__ or ""))))
-    return sorted(found, key=lambda key: -len(re.sub(r"\[\^:\]\+|\.\+", "", key[1].pattern)))
+    return [(kind.name, kind.pattern, kind.may_stay) for kind in kinds()]
 
 
 async def assert_no_stray_keys(redis: Redis) -> None:

@@ -1,0 +1,120 @@
+"""`microsub check`: every invariant of the store, examined while it is in use, and mended where somebody asks for it.
+
+Between two commands of a poll or a follow the store is in a state that no reader ever sees but a check may. So what one
+look finds counts when a second look, a moment later, finds it again. Mending repeats look and remedy, because what is
+mended may show what it had hidden (a key of a wrong type hides everything in it).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from microsub.services.mending import Mending
+from microsub.store.check import repair
+from microsub.store.check.findings import Finding, Findings, Follow
+from microsub.store.check.look import look
+from microsub.store.port import Redis
+
+BETWEEN_LOOKS = 1.0
+"""Seconds between a look that has found something and the one that must find it again."""
+
+_ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What was found: `mended` is in order again, `left` isn't. `examined` counts what the last look has seen."""
+
+    left: tuple[Finding, ...]
+    mended: tuple[Finding, ...] = ()
+    examined: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is wrong (any more)."""
+        return not self.left
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "clean": self.is_clean,
+            "examined": dict(self.examined),
+            "findings": [_as_dict(one, mended=False) for one in self.left],
+            "mended": [_as_dict(one, mended=True) for one in self.mended],
+        }
+
+    def as_text(self) -> str:
+        """For people: a line per finding, then what was examined, then the result."""
+        lines = [f"mended  {one.area}: {one.subject}: {one.what}" for one in self.mended]
+        lines += [f"found   {one.area}: {one.subject}: {one.what}" for one in self.left]
+        lines.append("examined " + ", ".join(f"{count} {name}" for name, count in self.examined.items() if count))
+        left = len(self.left)
+        if left:
+            mendable = sum(one.remedy is not None for one in self.left)
+            result = f"{left} {'finding' if left == 1 else 'findings'}, {mendable} of which --repair can mend"
+        else:
+            result = f"all is well{' now' if self.mended else ''}"
+        return "\n".join([*lines, result])
+
+
+class Checking:
+    """Examines and mends a store. Any number of processes may work on it meanwhile."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        mending: Mending,
+        *,
+        clock: Callable[[], float] = time.time,
+        pause: float = BETWEEN_LOOKS,
+    ) -> None:
+        self._redis = redis
+        self._mending = mending
+        self._clock = clock
+        self._pause = pause
+
+    async def run(self, *, mend: bool = False) -> CheckReport:
+        """Examine everything, and mend it where that is wanted and possible."""
+        found, examined = await self._look()
+        first: dict[Finding, None] = {}
+        for _ in range(_ROUNDS if mend else 0):
+            remediable = [one for one in found if one.remedy is not None]
+            first |= dict.fromkeys(found)
+            if not remediable:
+                break
+            await self._mend(remediable)
+            found, examined = await self._look()
+        left = set(found)
+        return CheckReport(tuple(found), tuple(one for one in first if one not in left), examined)
+
+    async def _look(self) -> tuple[Sequence[Finding], Mapping[str, int]]:
+        """What two looks have found alike, each finding once."""
+        first = await look(self._redis, self._clock())
+        if not first.found:
+            return [], first.examined
+        await asyncio.sleep(self._pause)
+        second = await look(self._redis, self._clock())
+        return _again(first, second), second.examined
+
+    async def _mend(self, findings: Sequence[Finding]) -> None:
+        await repair.apply(self._redis, findings, self._clock())
+        if any(isinstance(one.remedy, Follow) for one in findings):
+            await self._mending.run(self._clock())
+
+
+def _again(first: Findings, second: Findings) -> list[Finding]:
+    before = set(first.found)
+    return list(dict.fromkeys(one for one in second.found if one in before))
+
+
+def _as_dict(finding: Finding, *, mended: bool) -> dict[str, object]:
+    values = asdict(finding)
+    return {
+        "area": values["area"],
+        "subject": values["subject"],
+        "what": values["what"],
+        "mendable": mended or finding.remedy is not None,
+    }

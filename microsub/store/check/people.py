@@ -1,0 +1,206 @@
+"""Users and what is registered of them: channels in their lists, tokens, rules, subscriptions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from microsub.formats.identity import canonical_feed_url, normalise_profile
+from microsub.model.reader import GLOBAL, NOTIFICATIONS
+from microsub.store import keys
+from microsub.store.channeltext import read_settings
+from microsub.store.check.findings import Adopt, Call, Commands, Findings
+from microsub.store.check.seen import Reader, Seen, batched, number, pairs
+from microsub.store.port import Command
+
+AREA = "users"
+_AT_ONCE = 50
+_SETTLING = 300.0
+"""Seconds after a follow during which the feed's own list may not know of it yet: the timeline is filled first."""
+
+
+async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
+    """All users, listed or not."""
+    listed = {name.decode("utf-8", "replace") async for names in reader.stream("SSCAN", keys.users()) for name in names}
+    for batch in batched(sorted(listed | seen.users.keys()), _AT_ONCE):
+        commands: list[Command] = []
+        for user in batch:
+            commands += [
+                ("HMGET", keys.user(user), "me", "created", "disabled"),
+                ("ZRANGE", keys.channels(user), 0, -1),
+                ("ZRANGE", keys.removed_channels(user), 0, -1),
+                ("SMEMBERS", keys.tokens(user)),
+            ]
+        replies = await reader.ask(commands)
+        for place, user in enumerate(batch):
+            record, active, removed, tokens = replies[4 * place : 4 * place + 4]
+            found.examined["users"] += 1
+            _user(seen, found, user, user in listed, record)
+            uids = _channels(seen, found, user, _texts(active), _texts(removed))
+            seen.channels[user] = uids
+            _tokens(seen, found, user, set(_texts(tokens)))
+            await _tokens_whole(reader, seen, found, user)
+            disabled = bool(record and record[2] is not None)
+            await _each_channel(reader, seen, found, user, uids, set() if disabled else set(_texts(active)))
+
+
+def _user(seen: Seen, found: Findings, user: str, listed: bool, record: Sequence[bytes | None] | None) -> None:
+    key = keys.user(user)
+    if key in seen.wrong:
+        return
+    # `user_create` asks for `me`: without it, the record would be taken for missing.
+    missing = record is None or record[0] is None or record[1] is None
+    if not missing and not listed:
+        found.add(AREA, key, "a user who isn't listed", Commands((("SADD", keys.users(), user),)))
+    if not missing:
+        return
+    if "channel" in seen.users.get(user, ()) or "channels" in seen.users.get(user, ()):
+        found.add(AREA, key, "channels without their user's record", Adopt(user))
+    elif listed:
+        found.add(AREA, key, "a listed user without a record", Commands((("SREM", keys.users(), user),)))
+
+
+def _channels(seen: Seen, found: Findings, user: str, active: Sequence[str], removed: Sequence[str]) -> list[str]:
+    """Hold the lists of channels against the channels' keys; all uids that are a channel, or will be."""
+    kinds = seen.channel_keys.get(user, {})
+    registered = {*active, *removed}
+    for uid in sorted(registered | kinds.keys() - {GLOBAL}):
+        described = "channel" in kinds.get(uid, ())
+        what = None
+        if uid in registered and not described:
+            what = "a listed channel without a description"
+        elif described and uid not in registered:
+            what = "a channel that is in no list"
+        elif uid in active and uid in removed:
+            what = "a channel that is in both lists"
+        if what:
+            found.add(AREA, keys.channel(user, uid), what, _mend(user, uid, seen.now))
+        elif uid not in registered:
+            names = [key(user, uid) for key in keys.CHANNEL_KEYS]
+            remedy = Call("channel_remains", (keys.channels(user), keys.removed_channels(user), *names), (uid,))
+            found.add(AREA, keys.channel(user, uid), "remains of a channel that is gone", remedy)
+    if "user" in seen.users.get(user, ()) and NOTIFICATIONS not in registered:
+        found.add(AREA, keys.channel(user, NOTIFICATIONS), "missing, though everybody has it", Adopt(user))
+    found.examined["channels"] += len(registered)
+    return sorted(registered | {uid for uid in kinds if uid != GLOBAL and "channel" in kinds[uid]})
+
+
+def _mend(user: str, uid: str, now: float) -> Call:
+    names = (keys.channels(user), keys.removed_channels(user), keys.channel(user, uid), keys.user(user))
+    return Call("channel_mend", names, (uid, f"{now:.3f}"))
+
+
+def _tokens(seen: Seen, found: Findings, user: str, listed: set[str]) -> None:
+    """A token that isn't listed can't be revoked. A listed one that isn't there has expired, which is no fault."""
+    for digest in sorted(seen.tokens.get(user, set()) - listed):
+        remedy = Commands((("SADD", keys.tokens(user), digest),))
+        found.add(AREA, keys.token(user, digest), "a token that isn't listed", remedy)
+
+
+async def _tokens_whole(reader: Reader, seen: Seen, found: Findings, user: str) -> None:
+    digests = sorted(seen.tokens.get(user, ()))
+    commands: list[Command] = []
+    for digest in digests:
+        key = keys.token(user, digest)
+        commands += [("HMGET", key, "scope", "client", "created", "expires"), ("TTL", key)]
+    replies = await reader.ask(commands)
+    found.examined["tokens"] += len(digests)
+    for digest, row, ttl in zip(digests, replies[0::2], replies[1::2], strict=True):
+        if row is None or not any(row):
+            continue
+        key, (scope, client, created, expires) = keys.token(user, digest), row
+        if scope is None or (expires is not None and number(expires) is None):
+            found.add(AREA, key, "a token that allows nothing", Commands((("DEL", key),)))
+        elif client is None or number(created) is None:
+            values = ("HSET", key, "client", client or "", "created", f"{seen.now:.3f}")
+            found.add(AREA, key, "a token without client or date", Commands((values,)))
+        elif expires is not None and ttl == -1:
+            remedy = Commands((("EXPIREAT", key, int(float(expires)) + 1),))
+            found.add(AREA, key, "a token that expires and would stay", remedy)
+
+
+async def _each_channel(
+    reader: Reader, seen: Seen, found: Findings, user: str, uids: Sequence[str], active: set[str]
+) -> None:
+    """Descriptions, subscriptions and rules of a user's channels."""
+    heads = await reader.ask(
+        [("HMGET", keys.channel(user, uid), "name", "removed", "position", "settings") for uid in uids]
+    )
+    for uid, head in zip(uids, heads, strict=True):
+        if head is not None and "channel" in seen.channel_keys.get(user, {}).get(uid, ()):
+            _head(seen, found, user, uid, head, uid in active)
+    ruled = [(keys.muted, "muted"), (keys.blocked, "blocked")]
+    rules = [
+        key(user, uid)
+        for uid, kinds in seen.channel_keys.get(user, {}).items()
+        for key, name in ruled
+        if name in kinds and key(user, uid) not in seen.wrong
+    ]
+    for key, flat in (await reader.walk("HSCAN", rules)).items():
+        _rules(found, key, pairs(flat))
+    follows = await reader.walk("HSCAN", [keys.channel_feeds(user, uid) for uid in uids])
+    unfilled = await reader.walk("HSCAN", [keys.channel_unfilled(user, uid) for uid in uids])
+    for uid in uids:
+        feeds = pairs(follows[keys.channel_feeds(user, uid)])
+        _subscriptions(seen, found, user, uid, feeds, uid in active)
+        for feed in pairs(unfilled[keys.channel_unfilled(user, uid)]).keys() - feeds.keys():
+            key = keys.channel_unfilled(user, uid)
+            found.add(AREA, f"{key} {feed}", "waits for a feed that isn't followed", Commands((("HDEL", key, feed),)))
+
+
+def _head(seen: Seen, found: Findings, user: str, uid: str, head: Sequence[bytes | None], is_active: bool) -> None:
+    name, removed, position, settings = head
+    key = keys.channel(user, uid)
+    if name is None:
+        found.add(AREA, key, "a channel without a name", _mend(user, uid, seen.now))
+    if is_active and removed is not None:
+        found.add(AREA, key, "a channel that is listed and marked as removed", _mend(user, uid, seen.now))
+    listed_elsewhere = "removed_channels" in seen.users.get(user, ()) and not is_active
+    if listed_elsewhere and (number(removed) is None or number(position) is None):
+        found.add(AREA, key, "a removed channel that couldn't come back", _mend(user, uid, seen.now))
+    try:
+        read_settings(settings or b"")
+    except (ValueError, AttributeError, TypeError):
+        remedy = Commands((("HDEL", key, "settings"),))
+        found.add(AREA, key, "settings that can't be read", remedy)
+
+
+def _rules(found: Findings, key: str, rules: Mapping[str, str]) -> None:
+    found.examined["rules"] += len(rules)
+    for form, given in rules.items():
+        right = normalise_profile(given)
+        if right != form:
+            remedy = Commands((("HSET", key, right, given), ("HDEL", key, form)))
+            found.add(AREA, f"{key} {form}", "a rule under a form of its URL that is never asked for", remedy)
+
+
+def _subscriptions(seen: Seen, found: Findings, user: str, uid: str, feeds: Mapping[str, str], counts: bool) -> None:
+    key = keys.channel_feeds(user, uid)
+    found.examined["subscriptions"] += len(feeds)
+    for feed, text in feeds.items():
+        value = _read(text)
+        if not feed.isdigit() or value is None:
+            # Nobody can say any more what was followed there; what the timeline holds stays.
+            remedy = Commands((("HDEL", key, feed),))
+            found.add(AREA, f"{key} {feed}", "a subscription that can't be read", remedy)
+            continue
+        seen.wanted.setdefault(feed, canonical_feed_url(value["url"]))
+        if counts:
+            at = float(value["followed_at"])
+            seen.followed[feed][user, uid] = at
+            if seen.now - _SETTLING < at <= seen.now:
+                seen.fresh.add((feed, user, uid))
+
+
+def _read(text: str) -> dict[str, Any] | None:
+    try:
+        value = orjson.loads(text)
+        return value if isinstance(value["url"], str) and isinstance(value["followed_at"], int | float) else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _texts(reply: Sequence[bytes] | None) -> list[str]:
+    return [member.decode("utf-8", "replace") for member in reply or ()]

@@ -1,0 +1,83 @@
+"""A store as it is after some use: two users, three feeds, read, muted and removed posts, a removed channel, a token."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from microsub.formats.identity import host_of
+from microsub.pipeline.fan_out import default_limits
+from microsub.services.checking import Checking, CheckReport
+from microsub.services.following import Following
+from microsub.services.mending import Mending
+from microsub.store.accounts import Accounts
+from microsub.store.channels import Channels
+from microsub.store.feeds import FeedRecord, Feeds
+from microsub.store.items import Items
+from microsub.store.port import Redis
+from microsub.store.rules import Rules
+from microsub.store.schedule import Schedule
+from microsub.store.timelines import Timelines
+from tests.support.posts import NOON, candidate
+
+LATER = NOON + 5000
+"""When the store is examined."""
+
+
+@dataclass
+class LivedIn:
+    """The stores on one Redis. Feed 1 (12 posts) is ann's `home` and bob's `home`, feed 2 (5) ann's `work`, all of
+    whose posts are muted, feed 3 (3) bob's `old`, which is removed.
+    """
+
+    redis: Redis
+
+    def __post_init__(self) -> None:
+        self.accounts = Accounts(self.redis)
+        self.channels = Channels(self.redis)
+        self.feeds = Feeds(self.redis)
+        self.items = Items(self.redis)
+        self.schedule = Schedule(self.redis)
+        self.timelines = Timelines(self.redis, self.items)
+        self.rules = Rules(self.redis, self.items)
+        self.following = Following(self.channels, self.feeds, self.items, self.timelines, self.schedule, default_limits)
+        self.now = LATER
+
+    async def begin(self) -> None:
+        for name in ("ann", "bob"):
+            await self.accounts.add_user(name, f"https://{name}.example/", NOON)
+        await self.post("a.example", 12)
+        await self.post("b.example", 5)
+        await self.post("c.example", 3)
+        for user, uid, host in (
+            ("ann", "home", "a.example"), ("ann", "work", "b.example"),
+            ("bob", "home", "a.example"), ("bob", "old", "c.example"),
+        ):  # fmt: skip
+            await self.channels.create(user, uid, NOON, uid)
+            await self.following.follow(user, uid, f"https://{host}/feed", NOON)
+        await self.timelines.mark_read("ann", "home", ["1", "2", "3"], NOON)
+        await self.timelines.remove("ann", "home", ["4"], NOON)
+        await self.rules.mute("ann", "work", "https://b.example/", NOON)
+        for feed in await self.channels.disable("bob", "old", NOON):
+            await self.feeds.unsubscribe(feed, "bob", "old")
+        await self.accounts.create_token("ann", ["read"], "app", NOON)
+
+    async def post(self, host: str, count: int) -> FeedRecord:
+        """A feed with that many posts, as a poll leaves it."""
+        url = f"https://{host}/feed"
+        feed = await self.feeds.ensure(url, NOON - 9000)
+        posts = [candidate(str(n), host=host, at=NOON + n, twin=f"twin {host} {n}") for n in range(count)]
+        stored = await self.items.store(feed, posts, NOON)
+        await self.items.done(feed.id, [item.id for item in stored.new])
+        await self.feeds.update(feed.id, {"last_success": str(NOON), "next_poll": str(NOON + 9000)})
+        assert host_of(url) == host
+        return feed
+
+    async def check(self, mend: bool = False) -> CheckReport:
+        """What `microsub check` says."""
+        mending = Mending(self.accounts, self.channels, self.feeds, self.schedule, self.following)
+        return await Checking(self.redis, mending, clock=lambda: self.now, pause=0).run(mend=mend)
+
+    async def shown(self, user: str, uid: str) -> list[tuple[str, bool]]:
+        """Id and read flag of everything in a channel, newest first."""
+        rows = (await self.timelines.walk(user, uid, 1000, None)).rows
+        return [(row.id, row.is_read) for row in rows]
