@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterator
+
+PIECE = 1 << 16
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -32,40 +35,69 @@ _ALIASES = {
     "ascii": "cp1252", "iso-8859-9": "cp1254", "gb2312": "gb18030", "gbk": "gb18030", "x-gbk": "gb18030",
     "shift_jis": "cp932", "shift-jis": "cp932", "x-sjis": "cp932", "ks_c_5601-1987": "cp949", "euc-kr": "cp949",
     "tis-620": "cp874", "iso-8859-11": "cp874", "x-cp1251": "cp1251", "cp-1251": "cp1251", "utf8": "utf-8",
-    "unicode": "utf-16", "big5": "big5hkscs",
+    "unicode": "utf-16-le", "utf-16": "utf-16-le", "utf-32": "utf-32-le", "big5": "big5hkscs",
 }  # fmt: skip
+
+
+class Document:
+    """A body, and the encoding that it really has; its text comes whole or in pieces.
+
+    Large documents come in pieces, so that they are in memory once. `take` lets the bytes go.
+    """
+
+    def __init__(self, body: bytes, content_type: str | None) -> None:
+        self._body = body
+        self._codec, self._errors, self._start = _encoding(body, content_type)
+
+    def take(self) -> str:
+        """The whole text. After that there is no other."""
+        body, self._body = self._body, b""
+        return (body[self._start :] if self._start else body).decode(self._codec, self._errors)
+
+    def pieces(self) -> Iterator[str]:
+        """The text in pieces of at most `PIECE` characters."""
+        decoder = codecs.getincrementaldecoder(self._codec)(self._errors)
+        for start in range(self._start, len(self._body), PIECE):
+            end = start + PIECE
+            yield decoder.decode(self._body[start:end], end >= len(self._body))
+
+    def __len__(self) -> int:
+        return len(self._body)
 
 
 def decode(body: bytes, content_type: str | None) -> str:
     """`body` as text; never fails. Undecodable bytes become U+FFFD only where nothing better fits."""
+    return Document(body, content_type).take()
+
+
+def _encoding(body: bytes, content_type: str | None) -> tuple[str, str, int]:
+    """The codec, what it does about broken bytes, and where the text begins."""
     for mark, encoding in _MARKS:
         if body.startswith(mark):
-            return body[len(mark) :].decode(encoding, "replace")
+            return encoding, "replace", len(mark)
     for start, encoding in _UNMARKED:
         if body.startswith(start):
-            return body.decode(encoding, "replace")
-    try:
-        text = body.decode("utf-8")
-    except UnicodeDecodeError:
-        return _decode_other(body, content_type)
+            return encoding, "replace", 0
+    if not _fits(body, "utf-8"):
+        return *_other_encoding(body, content_type), 0
     # ISO-2022-JP and friends are pure ASCII bytes.
-    if "\x1b" in text and (declared := _declared(body, content_type)):
-        return _try(body, declared[0]) or text
-    return text
+    if b"\x1b" in body and (declared := _declared(body, content_type)) and (codec := _fitting(body, declared[0])):
+        return codec, "strict", 0
+    return "utf-8", "strict", 0
 
 
-def _decode_other(body: bytes, content_type: str | None) -> str:
+def _other_encoding(body: bytes, content_type: str | None) -> tuple[str, str]:
     declared = _declared(body, content_type)
     said_utf8 = any(_codec(name) == "utf-8" for name in declared)
     # A document that says UTF-8, cut off or with a stray byte: keep it, lose the byte.
     if said_utf8 and _mostly_utf8(body, tolerance=1):
-        return body.decode("utf-8", "replace")
+        return "utf-8", "replace"
     for name in declared:
-        if _codec(name) != "utf-8" and (text := _try(body, name)) is not None:
-            return text
+        if _codec(name) != "utf-8" and (codec := _fitting(body, name)) is not None:
+            return codec, "strict"
     if _mostly_utf8(body, tolerance=0.1):
-        return body.decode("utf-8", "replace")
-    return _try(body, _cyrillic(body) or "cp1252") or body.decode("latin-1")
+        return "utf-8", "replace"
+    return _fitting(body, _cyrillic(body) or "cp1252") or "latin-1", "strict"
 
 
 def _declared(body: bytes, content_type: str | None) -> list[str]:
@@ -100,15 +132,27 @@ def _cyrillic(body: bytes) -> str | None:
     return "cp1251" if upper * 2 > len(words) else "koi8-r"
 
 
-def _try(body: bytes, name: str) -> str | None:
+def _fitting(body: bytes, name: str) -> str | None:
+    """The codec of that name if it reads `body`."""
     codec = _codec(name)
+    if _fits(body, codec):
+        return codec
+    # The bytes that windows-1252 leaves undefined are controls in ISO-8859-1.
+    return "latin-1" if codec == "cp1252" else None
+
+
+def _fits(body: bytes, codec: str) -> bool:
+    """Whether `codec` is there, is for text, and reads all of `body`."""
+    if codec == "utf-8" and body.isascii():
+        return True
     try:
-        return body.decode(codec)
-    except LookupError:  # unknown, or a codec that isn't for text
-        return None
-    except ValueError:
-        # The bytes that windows-1252 leaves undefined are controls in ISO-8859-1.
-        return body.decode("latin-1") if codec == "cp1252" else None
+        b"text".decode(codec, "replace")  # what is no codec for text says so here
+        decoder = codecs.getincrementaldecoder(codec)("strict")
+        for start in range(0, len(body), PIECE):
+            decoder.decode(body[start : start + PIECE], start + PIECE >= len(body))
+    except (LookupError, ValueError):
+        return False
+    return True
 
 
 def _codec(name: str) -> str:
