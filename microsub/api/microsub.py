@@ -72,9 +72,9 @@ class MicrosubEndpoint:
         try:
             if verb not in {"GET", "POST", "HEAD"}:
                 raise MethodNotAllowed(verb, METHODS)  # noqa: TRY301 - all errors leave by one door
-            params = await self._parameters(scope, receive, verb)
+            params, grant = await self._parameters(scope, receive, verb)
             action = params.text("action") or ""
-            body = _encoded(await self._run(scope, params, verb, action))
+            body = _encoded(await self._run(scope, params, grant, verb, action))
         except Exception as error:
             failure = error_reply(error)
             _log_error(error, failure, scope, action)
@@ -91,34 +91,37 @@ class MicrosubEndpoint:
                 log.info("slow request", action=shown(action), verb=verb, status=status, seconds=round(seconds, 3))
             unbind_contextvars("request_id")
 
-    async def _parameters(self, scope: Scope, receive: Receive, verb: str) -> Params:
+    async def _parameters(self, scope: Scope, receive: Receive, verb: str) -> tuple[Params, Grant | None]:
+        """The parameters; and what the token allows, where it was checked on the way.
+
+        Reading and taking apart a body is work, so it is done for those who are known without it where that can be.
+        """
         query = scope["query_string"]
         if verb != "POST":
-            return collect(urlencoded(query))
+            return collect(urlencoded(query)), None
+        grant = None
+        if _bearer(scope) is not None:
+            grant = await self._verify(scope, collect())
         body = await read_body(scope, receive)
-        if len(body.content) > UNCHECKED_BODY:
-            # Taking it apart costs as much as a hundred pages: only for those who are known without it.
-            credential = _credential(self._services.accounts, scope, collect(urlencoded(query)))
-            await self._services.accounts.verify(credential, self._services.clock())
-        return collect(urlencoded(query), await body_pairs(body))
+        if grant is None and len(body.content) > UNCHECKED_BODY:
+            # As much work as a hundred pages. What the body says of the token is still to be compared.
+            await self._verify(scope, collect(urlencoded(query)))
+        return collect(urlencoded(query), await body_pairs(body)), grant
 
-    async def _run(self, scope: Scope, params: Params, verb: str, action: str) -> Reply:
+    async def _verify(self, scope: Scope, params: Params) -> Grant:
+        services = self._services
+        return await services.accounts.verify(_credential(services.accounts, scope, params), services.clock())
+
+    async def _run(self, scope: Scope, params: Params, grant: Grant | None, verb: str, action: str) -> Reply:
         services = self._services
         now = services.clock()
-        credential = _credential(services.accounts, scope, params)
         owner = self._owner(scope["path"])
         entry = TABLE.get((cast(Verb, "GET" if verb == "HEAD" else verb), action, params.text("method") or ""))
-        if isinstance(entry, FusedAction) and (owner is None or owner == credential.user):
-            try:
-                grant, reply = await entry.run(services, params, credential, now)
-            except RequestError as error:
-                # Who may not ask shall not learn what is wrong with the question.
-                if not isinstance(error, Unauthorized):
-                    _require(await services.accounts.verify(credential, now), entry.scope)
-                raise
-            _require(grant, entry.scope)
-            return reply
-        grant = await services.accounts.verify(credential, now)
+        if grant is None:
+            credential = _credential(services.accounts, scope, params)
+            if isinstance(entry, FusedAction) and (owner is None or owner == credential.user):
+                return await self._fused(entry, params, credential, now)
+            grant = await services.accounts.verify(credential, now)
         if owner is not None and owner != grant.user:
             raise Forbidden(
                 f"the token can't be used here: found one of another user, expected one of '{shown(owner)}'"
@@ -129,6 +132,18 @@ class MicrosubEndpoint:
         reply = await entry.run(Call(services, params, grant.user, now))
         if entry.scope != READ:
             services.changed()
+        return reply
+
+    async def _fused(self, entry: FusedAction, params: Params, credential: Credential, now: float) -> Reply:
+        services = self._services
+        try:
+            grant, reply = await entry.run(services, params, credential, now)
+        except RequestError as error:
+            # Who may not ask shall not learn what is wrong with the question.
+            if not isinstance(error, Unauthorized):
+                _require(await services.accounts.verify(credential, now), entry.scope)
+            raise
+        _require(grant, entry.scope)
         return reply
 
     def _owner(self, path: str) -> str | None:

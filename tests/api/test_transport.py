@@ -8,8 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
+from microsub.api import microsub as endpoint
 from microsub.api.body import MAX_BODY, UNCHECKED_BODY
 from microsub.errors import StoreFull, StoreUnavailable
+from microsub.model.reader import Credential, Grant
+from microsub.store.accounts import Accounts
 from tests.support.readers import ENDPOINT, Instance, Reader, posts
 
 FEED = "https://blog.example/feed"
@@ -253,6 +256,36 @@ async def test_a_large_body_is_taken_apart_for_good_tokens_only(alice: Reader) -
     )
     Reader.checked(await alice.client.post(f"{ENDPOINT}?access_token={token}", **large), 200)
     Reader.checked(await alice.client.post(ENDPOINT, content=body, headers=FORM | alice.headers), 200)
+
+
+@pytest.mark.parametrize("kind", ["application/json", "multipart/form-data; boundary=x", FORM["Content-Type"]])
+@pytest.mark.parametrize("token", ["alice.wrong", "nonsense", "nobody.secret"])
+async def test_a_wrong_token_in_the_header_is_enough(
+    alice: Reader, monkeypatch: pytest.MonkeyPatch, kind: str, token: str
+) -> None:
+    """The body of a stranger is neither taken apart nor even read: whatever it holds, the reply is 401."""
+
+    async def never(*_: Any) -> Any:
+        raise AssertionError("read")
+
+    monkeypatch.setattr(endpoint, "read_body", never)
+    headers = {"Content-Type": kind, "Authorization": f"Bearer {token}"}
+    response = await alice.client.post(ENDPOINT, content=b"{" * 1000, headers=headers)
+    assert Reader.checked(response, 401)["error"] == "unauthorized"
+
+
+async def test_a_token_in_the_header_is_checked_once(alice: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One round trip to the store, as before."""
+    checked: list[str] = []
+    verify = Accounts.verify
+
+    async def count(self: Accounts, credential: Credential, now: float) -> Grant:
+        checked.append(credential.user)
+        return await verify(self, credential, now)
+
+    monkeypatch.setattr(Accounts, "verify", count)
+    await alice.post(action="channels", name="x")
+    assert checked == ["alice"]
 
 
 @pytest.mark.parametrize(
