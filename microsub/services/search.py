@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 from datetime import UTC, datetime
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 import structlog
 
@@ -19,6 +17,7 @@ from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult
 from microsub.formats.discovery import FeedLink, better_feeds, common_paths, discover, feeds_by_address
 from microsub.formats.identity import identities, mask_credentials
 from microsub.formats.parse import parse
+from microsub.formats.queries import MAX_QUERY, addresses, is_account, is_unusable_url, profile_in
 from microsub.formats.wire import timestamp, to_wire
 from microsub.model.jf2 import Feed
 from microsub.model.reader import GLOBAL
@@ -34,9 +33,8 @@ PREVIEW_SECONDS = 40.0
 MAX_PATHS = 6
 """How many usual places of feeds are tried on a site whose page names none."""
 
-_DOMAIN = re.compile(r"(?:[^\s/?#@:.]+\.)+[^\s/?#@:.\d][^\s/?#@:.]+(?::\d{1,5})?(?:[/?#]\S*)?\Z")
-_LOCAL = re.compile(r"(?:localhost|\d{1,3}(?:\.\d{1,3}){3}|\[[0-9a-fA-F:.]+\])(?::\d{1,5})?(?:[/?#]\S*)?\Z")
-
+MAX_TRIED = 3
+"""How many of the feeds that a page names a preview tries; a follow tries as many (`pipeline.moving`)."""
 
 log = structlog.get_logger(__name__)
 
@@ -58,11 +56,18 @@ class Search:
         self._feeds = feeds
 
     async def feeds(self, query: str, now: float) -> list[FeedLink]:
-        """The feeds behind a URL or a bare domain; for words, those of the directory. Nothing found is no error."""
+        """The feeds behind a URL, a bare domain or a handle; for words, those of the directory. Nothing found is no
+        error. Raises InvalidRequest for a URL that isn't of the web, and for a query beyond all measure.
+        """
+        if is_unusable_url(query):
+            shown = mask_credentials(query.strip())[:200]
+            raise InvalidRequest(f"'query' can't be used: found '{shown}', expected words, a domain or an http(s) URL")
+        if len(query) > MAX_QUERY:
+            raise InvalidRequest(f"'query' is too long: found {len(query)} characters, expected {MAX_QUERY} at most")
         try:
             async with asyncio.timeout(SEARCH_SECONDS):
                 for address in addresses(query):
-                    found = await self._discover(address)
+                    found = await self._discover(address, account=is_account(query))
                     if found:
                         return found
         except TimeoutError:
@@ -100,15 +105,22 @@ class Search:
         return preview_items(feed, known or _digest(feed.url)[:16], now)
 
     async def _first_of(self, links: list[FeedLink]) -> Feed | None:
-        linked = await self._get(links[0].url) if links else None
-        return await _parsed(linked) if isinstance(linked, Fetched) else None
+        """The first of these feeds that is one; what a page names may be gone or broken."""
+        for link in links[:MAX_TRIED]:
+            linked = await self._get(link.url)
+            if isinstance(linked, Fetched) and (feed := await _parsed(linked)) is not None:
+                return feed
+        return None
 
-    async def _discover(self, url: str) -> list[FeedLink]:
+    async def _discover(self, url: str, *, account: bool) -> list[FeedLink]:
         document = await self._get(url)
         if not isinstance(document, Fetched):
             return _known(url, document)
+        if account and (profile := profile_in(document.body, url)):
+            return await self._discover(profile, account=account)
         found = await _discovered(document) or feeds_by_address(url)
-        if found:
+        if found or account:
+            # The feed of the host isn't that of somebody who has an account there.
             return found
         for path in common_paths(document.final_url)[:MAX_PATHS]:
             guess = await self._get(path)
@@ -119,17 +131,6 @@ class Search:
     async def _get(self, url: str) -> FetchResult:
         # With one `Accept` for all: what a search has fetched is what a preview and the first poll of a follow get.
         return await self._fetcher.fetch(FetchRequest(url))
-
-
-def addresses(query: str) -> list[str]:
-    """What to fetch for a query: a URL as it is, a bare domain under https and then http, words not at all."""
-    text = query.strip()
-    scheme, separator, _ = text.partition("://")
-    if separator:
-        return [text] if scheme.lower() in {"http", "https"} and not re.search(r"\s", text) and _has_host(text) else []
-    if _LOCAL.match(text) or _DOMAIN.match(text):
-        return [f"https://{text}", f"http://{text}"]
-    return []
 
 
 def preview_items(feed: Feed, source: str, now: float) -> list[dict[str, Any]]:
@@ -174,13 +175,6 @@ async def _instead(document: Fetched) -> list[FeedLink]:
 def _known(url: str, reply: FetchResult) -> list[FeedLink]:
     """The feeds of a page that its site refuses to us."""
     return feeds_by_address(url) if isinstance(reply, FetchFailed) and reply.refused else []
-
-
-def _has_host(url: str) -> bool:
-    try:
-        return bool(urlsplit(url).hostname)
-    except ValueError:
-        return False
 
 
 def _digest(text: str) -> str:

@@ -10,8 +10,8 @@ import pytest
 from microsub.config.backend import FeedConfig, InstanceSettings
 from microsub.errors import InvalidRequest
 from microsub.fetch import FetchFailed, FetchRequest, FetchResult
+from microsub.formats.queries import addresses, profile_in
 from microsub.services import search
-from microsub.services.search import addresses
 from microsub.store.port import Redis
 from tests.support.polling import dated, rss
 from tests.support.readers import Instance, assert_no_null, instance, posts
@@ -24,6 +24,7 @@ PAGE = (
     b"</head><body><p>Words</p></body></html>",
     "text/html",
 )
+FINGER_URL = "https://host.example/.well-known/webfinger?resource=acct:ann@social.example"
 NOTHING = (b"<html><body><p>Words</p></body></html>", "text/html")
 
 
@@ -45,11 +46,56 @@ NOTHING = (b"<html><body><p>Words</p></body></html>", "text/html")
         ("indieweb", []),
         ("3.14", []),
         ("e.g. words", []),
+        ("feed://blog.example/feed", ["http://blog.example/feed"]),
+        ("feed:https://blog.example/feed", ["https://blog.example/feed"]),
+        ("pcast://pod.example/rss", ["http://pod.example/rss"]),
+        ("feed: for the birds", []),
+        ("@ann.example", ["https://ann.example", "https://bsky.app/profile/ann.example"]),
+        ("@ann", []),
+        ("r/gardening", ["https://www.reddit.com/r/gardening"]),
+        ("/u/ann/", ["https://www.reddit.com/user/ann"]),
+        ("a@b@c.example", []),
+        ("@ann@localhost", []),
     ],
 )
 def test_what_is_fetched_for_a_query(query: str, expected: list[str]) -> None:
     """A URL, a bare domain in two schemes, nothing for words."""
     assert addresses(query) == expected
+
+
+@pytest.mark.parametrize("query", ["@ann@social.example", "ann@social.example", "acct:ann@social.example"])
+def test_an_account_is_asked_for_at_its_host(query: str) -> None:
+    """WebFinger first, then where profiles usually are."""
+    finger = "https://social.example/.well-known/webfinger?resource=acct:ann@social.example"
+    assert addresses(query) == [finger, "https://social.example/@ann"]
+
+
+def finger(*links: object) -> bytes:
+    return json.dumps({"subject": "acct:ann@social.example", "links": links}).encode()
+
+
+PROFILE = {"rel": "http://webfinger.net/rel/profile-page", "type": "text/html", "href": "https://social.example/@ann"}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (finger({"rel": "self", "href": "https://social.example/users/ann"}, PROFILE), "https://social.example/@ann"),
+        (finger(PROFILE | {"href": "/@ann"}), "https://host.example/@ann"),
+        (finger(PROFILE | {"href": "javascript:alert(1)"}), None),
+        (finger(PROFILE | {"href": ["x"]}), None),
+        (finger(PROFILE | {"href": FINGER_URL}), None),
+        (finger("x", 1, None), None),
+        (finger(), None),
+        (b"{}", None),
+        (b"[]", None),
+        (b"<html>", None),
+    ],
+)
+def test_the_profile_in_a_webfinger_document(body: bytes, expected: str | None) -> None:
+    """Its address, if it has one; broken and hostile documents have none."""
+    assert profile_in(body, FINGER_URL) == expected
+    assert profile_in(body, SITE) is None
 
 
 @pytest.fixture
@@ -91,7 +137,7 @@ async def test_usual_places_are_tried_last(server: Instance) -> None:
 
 async def test_nothing_found_is_no_error(server: Instance) -> None:
     """An empty list, also for hosts that can't be reached."""
-    for query in ("https://nowhere.example/", "nowhere.example", "words", "ftp://x.example/"):
+    for query in ("https://nowhere.example/", "nowhere.example", "words", "ann@nowhere.example"):
         assert await found(server, query) == []
 
 
@@ -100,6 +146,33 @@ async def test_a_query_is_needed(server: Instance) -> None:
     alice = await server.reader("alice")
     assert "'query' is missing" in (await alice.get(400, action="search"))["error_description"]
     assert "'query' is missing" in (await alice.get(400, action="search", query=" "))["error_description"]
+
+
+async def test_queries_that_cannot_be_meant(server: Instance) -> None:
+    """URLs of no web address and texts of a book's length are refused, and the message says what would do."""
+    alice = await server.reader("alice")
+    for query in ("ftp://x.example/", "https://", "https://a b", "javascript://x", "gopher://ann:sesame@x.example/"):
+        said = (await alice.get(400, action="search", query=query))["error_description"]
+        assert said.startswith("'query' can't be used: found '")
+        assert "sesame" not in said
+    assert "too long" in (await alice.post(400, action="search", query="word " * 1000))["error_description"]
+    assert server.web.asked == []
+
+
+async def test_a_handle_leads_to_its_feed(server: Instance) -> None:
+    """By the profile that its host names, wherever that is; never to the feed of the host."""
+    profile = (b'<title>Ann</title><link rel=alternate type=application/rss+xml href="/@ann.rss">', "text/html")
+    where = addresses("@ann@social.example")[0]
+    server.web.documents |= {
+        where: (finger(PROFILE | {"href": "https://people.example/@ann"}), "application/jrd+json"),
+        "https://people.example/@ann": profile,
+        "https://social.example/feed": DOCUMENT,
+    }
+    assert await found(server, "@ann@social.example") == ["https://people.example/@ann.rss"]
+    server.web.documents[where] = (finger(), "application/jrd+json")
+    assert await found(server, "@ann@social.example") == []
+    server.web.documents["https://social.example/@ann"] = profile
+    assert await found(server, "ann@social.example") == ["https://social.example/@ann.rss"]
 
 
 async def test_words_find_public_feeds_only(server: Instance) -> None:
@@ -155,6 +228,20 @@ async def test_preview_of_a_page_shows_its_feed(server: Instance) -> None:
     server.web.documents |= {SITE: PAGE, FEED: DOCUMENT}
     alice = await server.reader("alice")
     assert len((await alice.get(action="preview", url=SITE))["items"]) == 20
+
+
+async def test_a_preview_passes_over_what_does_not_work(server: Instance) -> None:
+    """Of the feeds that a page names the first that is one, of three; like a follow."""
+    names = ("gone", "page", "feed.xml")
+    links = "".join(f"<link rel=alternate type=application/rss+xml href=/{name}>" for name in names)
+    server.web.documents |= {SITE: (links.encode(), "text/html"), f"{SITE}page": NOTHING, FEED: DOCUMENT}
+    alice = await server.reader("alice")
+    assert len((await alice.get(action="preview", url=SITE))["items"]) == 20
+    more = "<link rel=alternate type=application/rss+xml href=/also-gone>" + links
+    server.web.documents[SITE] = (more.encode(), "text/html")
+    server.web.asked.clear()
+    await alice.get(400, action="preview", url=SITE)
+    assert len(server.web.asked) == 4
 
 
 async def test_a_preview_shows_what_a_follow_would_bring(server: Instance) -> None:
