@@ -95,7 +95,7 @@ def _from_page(text: str, url: str, header: list[FeedLink]) -> list[FeedLink]:
     tree = LexborHTMLParser(text[: html.MAX_PAGE] if not too_deep(text) else "")
     base = _base(tree, url)
     title = _attribute(tree, 'meta[property="og:title"]', "content") or _text(tree, "title")
-    photo = _icon(tree, base)
+    photo = _photo(tree, base)
     about = _attribute(tree, 'meta[name="description"], meta[property="og:description"]', "content")
     found = _distinct([*header, *_named_on(tree, text, url), *_itself_as_page(text, url)])
     return [
@@ -147,7 +147,8 @@ def _declared(tree: LexborHTMLParser, base: str) -> Iterator[FeedLink]:
 def _mentioned(tree: LexborHTMLParser, base: str) -> Iterator[FeedLink]:
     """Links to feeds that a page has for its readers only."""
     found = (
-        mentioned(node.attributes.get("href") or "", node.text(), base) for node in tree.css("a[href]")[:_MOST_ELEMENTS]
+        mentioned(node.attributes.get("href") or "", node.text(), base, node.attributes.get("type") or "")
+        for node in tree.css("a[href]")[:_MOST_ELEMENTS]
     )
     for count, link in enumerate(link for link in found if link):
         if count < _MOST_MENTIONED:
@@ -196,6 +197,14 @@ def _is_comments(link: FeedLink) -> bool:
 
 def _base(tree: LexborHTMLParser, url: str) -> str:
     return safe_url(_attribute(tree, "base[href]", "href"), url) or url
+
+
+def _photo(tree: LexborHTMLParser, base: str) -> str | None:
+    """A person's or channel's portrait where the page is theirs; else the site's icon, else the page's picture."""
+    picture = safe_url(_attribute(tree, 'meta[property="og:image"]', "content"), base)
+    if picture and _attribute(tree, 'meta[property="og:type"]', "content") == "profile":
+        return picture
+    return _icon(tree, base) or picture
 
 
 def _icon(tree: LexborHTMLParser, base: str) -> str | None:

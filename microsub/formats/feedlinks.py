@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from microsub.formats.queries import from_subscribe_scheme
 from microsub.formats.urls import safe_url
 
 # The types that are meant, and those that sites write instead.
@@ -35,6 +36,9 @@ _ADDRESS_FORMATS = (
     (re.compile(r"(?i)rdf"), "rdf"),
     (re.compile(r"(?i)json"), "jsonfeed"),
 )
+
+# Pages for the apps of one system that have the feed's address, without its scheme, as their path.
+_SERVICE = re.compile(r"(?i)\s*https?://(?:www\.)?subscribeonandroid\.com/(?P<feed>[^/\s?#]+\.[^/\s?#]+/\S+)")
 
 _LINK = re.compile(r"""<([^<>]*)>((?:\s*;\s*[\w!#$&+.^`|~*-]+(?:\s*=\s*(?:"(?:[^"\\]|\\.)*"|[^\s;,"]*))?)*)""")
 _PARAMETER = re.compile(r""";\s*([\w!#$&+.^`|~*-]+)(?:\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s;,"]*)))?""")
@@ -85,7 +89,7 @@ def declared(target: str, rel: str, kind: str, title: str | None, base: str) -> 
     kind = kind.partition(";")[0].strip().lower()
     title = " ".join(title.split()) or None if title else None
     if match := _TYPE.fullmatch(kind):
-        return FeedLink(url, next(name for name, group in zip(_FORMATS, match.groups(), strict=True) if group), title)
+        return FeedLink(url, _format_of(match), title)
     if kind == _PAGE_TYPE:
         return FeedLink(url, "h-feed", title)
     if "feed" in rels:
@@ -100,12 +104,27 @@ def looks_like_feed(url: str) -> bool:
     return bool(_ADDRESS.search(url.partition("#")[0]) or _ADDRESS.search(url.partition("#")[0].partition("?")[0]))
 
 
-def mentioned(target: str, text: str, base: str) -> FeedLink | None:
-    """The feed that an ordinary link leads to, going by its address; None for all other links."""
-    url = safe_url(target, base)
-    if url is None or not _ADDRESS.search(url.partition("#")[0]) or _NO_FEED.search(url):
+def mentioned(target: str, text: str, base: str, kind: str = "") -> FeedLink | None:
+    """The feed that an ordinary link leads to, going by its type, its scheme (`feed:`, `itpc:` …), its address, or that
+    of a subscribing service which has the feed's in it; None for all other links.
+    """
+    name = " ".join(text.split())[:200] or None
+    address = from_subscribe_scheme(target)
+    service = _SERVICE.match(target)
+    url = safe_url(f"https://{service['feed']}" if service else address, base)
+    if url is None:
         return None
-    return FeedLink(url, _by_address(url), " ".join(text.split())[:200] or None)
+    if match := _TYPE.fullmatch(kind.partition(";")[0].strip().lower()):
+        return FeedLink(url, _format_of(match), name)
+    if address != target or service:
+        return FeedLink(url, _by_address(url), name)
+    if not _ADDRESS.search(url.partition("#")[0]) or _NO_FEED.search(url):
+        return None
+    return FeedLink(url, _by_address(url), name)
+
+
+def _format_of(match: re.Match[str]) -> str:
+    return next(name for name, group in zip(_FORMATS, match.groups(), strict=True) if group)
 
 
 def _says_feed(target: str, kind: str, title: str | None) -> bool:

@@ -51,6 +51,7 @@ _GITHUB_USER = (
     r"(?!(?:about|collections|explore|features|login|marketplace|orgs|pricing|search|settings|sponsors|topics"
     r"|trending)\b)"
 )
+_GITHUB_REPO = r"(?P<repo>[\w-]+/[\w.-]+?)"
 _REDDIT = r"(?:(?:www|old|new|np|m)\.)?reddit\.com"
 _YOUTUBE = r"(?:(?:www|m)\.)?youtube\.com"
 _CHANNEL_FEED = Feed("https://www.youtube.com/feeds/videos.xml?channel_id={channel}", "atom")
@@ -61,6 +62,12 @@ def _generator(name: str) -> Mark:
     return Mark(rf"(?i)\A{name}\b", "meta[name=generator]")
 
 
+def _github(what: str) -> Feed:
+    """One of a repository's feeds."""
+    return Feed(f"https://github.com/{{repo}}/{what}.atom", "atom", f"{{repo}}: {what}")
+
+
+_FORGEJO = (Mark(r"(?i)(?:\A|,)(?:forgejo|gitea)(?:,|\Z)", "meta[name=keywords]"),)
 _MASTODON = (Mark("", "#mastodon", "id"), Mark("", "script#initial-state", "id"), _generator("Mastodon"))
 _DISCOURSE = _generator("Discourse")
 
@@ -85,13 +92,25 @@ SITES = (
             Mark(r"\"channelId\"\s*:\s*\"(?P<channel>UC[\w-]{22})\""),
         ),
     ),
-    Site("bluesky", r"bsky\.app", rf"/profile/(?P<who>[\w.:%-]+){_END}", (Feed("https://bsky.app/profile/{who}/rss"),)),
+    Site(
+        "bluesky",
+        r"bsky\.app",
+        rf"/profile/(?P<who>[\w.:%-]+)(?:/post/\w+)?{_END}",
+        (Feed("https://bsky.app/profile/{who}/rss"),),
+    ),
     Site(
         "reddit listing",
         _REDDIT,
         r"(?P<path>/r/[\w+]+(?:/(?:hot|new|top|rising|controversial))?)/?(?P<query>\?[^#]*)?",
         (Feed("https://www.reddit.com{path}/.rss{query}", "atom"),),
     ),
+    Site(
+        "reddit multireddit",
+        _REDDIT,
+        rf"/user/(?P<who>[\w-]+)/m/(?P<multi>\w+){_END}",
+        (Feed("https://www.reddit.com/user/{who}/m/{multi}/.rss", "atom"),),
+    ),
+    Site("reddit", _REDDIT, rf"{_END}", (Feed("https://www.reddit.com/.rss", "atom"),)),
     Site(
         "reddit user",
         _REDDIT,
@@ -104,16 +123,28 @@ SITES = (
         rf"(?P<path>/r/\w+/comments/\w+(?:/[^/?#]+)?){_END}",
         (Feed("https://www.reddit.com{path}/.rss", "atom"),),
     ),
+    # What the page is about first; the repository's row adds the others.
+    Site("github tags", r"github\.com", rf"/{_GITHUB_USER}{_GITHUB_REPO}/tags{_END}", (_github("tags"),)),
+    Site(
+        "github branch",
+        r"github\.com",
+        rf"/{_GITHUB_USER}{_GITHUB_REPO}/commits/(?P<branch>[^?#]+?){_END}",
+        (Feed("https://github.com/{repo}/commits/{branch}.atom", "atom", "{repo}: commits of {branch}"),),
+    ),
+    Site("github commits", r"github\.com", rf"/{_GITHUB_USER}{_GITHUB_REPO}/commits{_END}", (_github("commits"),)),
+    Site("github wiki", r"github\.com", rf"/{_GITHUB_USER}{_GITHUB_REPO}/wiki(?:/.*)?{_END}", (_github("wiki"),)),
+    Site(
+        "github discussions",
+        r"github\.com",
+        rf"/{_GITHUB_USER}{_GITHUB_REPO}/discussions(?:/.*)?{_END}",
+        (_github("discussions"),),
+    ),
     Site(
         "github repository",
         r"github\.com",
-        rf"/{_GITHUB_USER}(?P<repo>[\w-]+/[\w.-]+?)(?:\.git)?"
-        rf"(?:/(?:releases|tags|commits|tree|blob)\b.*)?{_END}",
-        (
-            Feed("https://github.com/{repo}/releases.atom", "atom", "{repo}: releases"),
-            Feed("https://github.com/{repo}/commits.atom", "atom", "{repo}: commits"),
-            Feed("https://github.com/{repo}/tags.atom", "atom", "{repo}: tags"),
-        ),
+        rf"/{_GITHUB_USER}{_GITHUB_REPO}(?:\.git)?"
+        rf"(?:/(?:releases|tags|commits|tree|blob|wiki|discussions|issues|pulls)\b.*)?{_END}",
+        (_github("releases"), _github("commits"), _github("tags")),
     ),
     Site(
         "github user",
@@ -129,6 +160,18 @@ SITES = (
             Feed("https://gitlab.com/{repo}/-/tags?format=atom", "atom", "{repo}: tags"),
             Feed("https://gitlab.com/{repo}.atom", "atom", "{repo}: activity"),
         ),
+    ),
+    Site(
+        "gitlab user or group",
+        r"gitlab\.com",
+        rf"/(?!(?:explore|users|help|search|dashboard|projects|groups)\b)(?P<who>[\w.-]+){_END}",
+        (Feed("https://gitlab.com/{who}.atom", "atom", "{who} on GitLab"),),
+    ),
+    Site(
+        "gist",
+        r"gist\.github\.com",
+        rf"/(?P<who>[\w-]+)(?:/.*)?{_END}",
+        (Feed("https://gist.github.com/{who}.atom", "atom"),),
     ),
     Site(
         "apple podcasts",
@@ -217,8 +260,23 @@ SITES = (
     Site(
         "mastodon",
         _ANY,
-        rf"/(?:@|users/)(?P<who>\w+)(?:/with_replies|/media)?{_END}",
+        rf"/(?:@|users/)(?P<who>\w+)(?:/with_replies|/media|/(?:statuses/)?\d+)?{_END}",
         (Feed("{origin}/@{who}.rss"),),
+        _MASTODON,
+    ),
+    Site(
+        "mastodon, tag of a profile",
+        _ANY,
+        rf"/@(?P<who>\w+)/tagged/(?P<tag>[^/?#]+){_END}",
+        (Feed("{origin}/@{who}/tagged/{tag}.rss"),),
+        _MASTODON,
+    ),
+    # Somebody of another server, whose feed is there.
+    Site(
+        "mastodon, a remote profile",
+        _ANY,
+        rf"/@(?P<who>\w+)@(?P<home>[\w-]+(?:\.[\w-]+)+)(?:/.*)?{_END}",
+        (Feed("https://{home}/@{who}.rss"),),
         _MASTODON,
     ),
     Site("mastodon tag", _ANY, rf"/tags/(?P<tag>[^/?#]+){_END}", (Feed("{origin}/tags/{tag}.rss"),), _MASTODON),
@@ -261,6 +319,33 @@ SITES = (
         (_DISCOURSE,),
     ),
     Site("discourse", _ANY, r".*", (Feed("{origin}/latest.rss"),), (_DISCOURSE,)),
+    Site(
+        "gitlab, on its own host",
+        _ANY,
+        rf"/(?!(?:explore|users|help|search|-)\b)(?P<repo>[\w.-]+/[\w./-]+?)(?:/-/.*)?{_END}",
+        (
+            Feed("{origin}/{repo}/-/tags?format=atom", "atom", "{repo}: tags"),
+            Feed("{origin}/{repo}.atom", "atom", "{repo}: activity"),
+        ),
+        (Mark(r"\AGitLab\Z", "meta[property='og:site_name']"),),
+    ),
+    Site(
+        "forgejo repository",
+        _ANY,
+        rf"/(?!(?:explore|user|org|api)/){_GITHUB_REPO}(?:/(?:releases|tags|commits|src|issues|pulls|wiki)\b.*)?{_END}",
+        (
+            Feed("{origin}/{repo}/releases.rss", title="{repo}: releases"),
+            Feed("{origin}/{repo}.rss", title="{repo}: activity"),
+        ),
+        _FORGEJO,
+    ),
+    Site(
+        "forgejo user",
+        _ANY,
+        rf"/(?!(?:explore|user|org|api)\b)(?P<who>[\w.-]+){_END}",
+        (Feed("{origin}/{who}.rss"),),
+        _FORGEJO,
+    ),
     Site(
         "wordpress",
         _ANY,

@@ -7,11 +7,14 @@ import json
 
 import pytest
 
+from microsub.cache import CachingFetcher
 from microsub.config.backend import FeedConfig, InstanceSettings
 from microsub.errors import InvalidRequest
-from microsub.fetch import FetchFailed, FetchRequest, FetchResult
+from microsub.fetch import Fetcher, FetchFailed, FetchRequest, FetchResult, FetchSettings
 from microsub.formats.queries import addresses, profile_in
 from microsub.services import search
+from microsub.services.directory import Directory
+from microsub.services.search import Search
 from microsub.store.port import Redis
 from tests.support.polling import dated, rss
 from tests.support.readers import Instance, assert_no_null, instance, posts
@@ -173,6 +176,38 @@ async def test_a_handle_leads_to_its_feed(server: Instance) -> None:
     assert await found(server, "@ann@social.example") == []
     server.web.documents["https://social.example/@ann"] = profile
     assert await found(server, "ann@social.example") == ["https://social.example/@ann.rss"]
+
+
+async def test_private_addresses_are_refused(server: Instance) -> None:
+    """By search and by preview; the reply tells nothing of what is there."""
+    fetcher = Fetcher(FetchSettings())
+    searching = Search(CachingFetcher({}, fetcher), Directory(server.feeds, InstanceSettings), server.feeds)
+    try:
+        for host in (
+            "127.0.0.1",
+            "localhost:6379",
+            "[::1]",
+            "169.254.169.254",
+            "10.0.0.1",
+            "@ann@127.0.0.1.nip.example",
+        ):
+            assert await searching.feeds(host, server.now) == []
+        with pytest.raises(InvalidRequest, match="can't be read"):
+            await searching.preview("http://127.0.0.1:6379/", server.now)
+    finally:
+        await fetcher.aclose()
+
+
+async def test_a_search_asks_few_times(server: Instance) -> None:
+    """The page and six usual places; an account two addresses; and what was there within five minutes not again."""
+    server.web.documents[SITE] = NOTHING
+    searching = Search(CachingFetcher({}, server.web), Directory(server.feeds, InstanceSettings), server.feeds)
+    assert await searching.feeds(SITE, server.now) == []
+    assert len(server.web.asked) == 7
+    assert await searching.feeds("@ann@social.example", server.now) == []
+    assert len(server.web.asked) == 9
+    assert await searching.feeds(SITE, server.now) == []
+    assert server.web.asked.count(SITE) == 1
 
 
 async def test_words_find_public_feeds_only(server: Instance) -> None:
