@@ -164,10 +164,15 @@ class Following:
         after: Cursor | None = None
         while rows := (await self._timelines.walk(user, uid, _WALK, after)).rows:
             after = Cursor(rows[-1].score, rows[-1].id)
-            mine = await self._items.in_feed(feed_id, [row.id for row in rows])
-            ids = [row.id for row in rows if row.id in mine]
-            if ids:
-                await self._timelines.move(user, target, ids, now)
+            await self._move_some(user, target, feed_id, [row.id for row in rows], now)
+        # Last: what is muted during the walk is found here.
+        async for ids in self._timelines.hidden(user, uid):
+            await self._move_some(user, target, feed_id, ids, now)
+
+    async def _move_some(self, user: str, target: str, feed_id: str, ids: Sequence[str], now: float) -> None:
+        mine = await self._items.in_feed(feed_id, ids)
+        if mine:
+            await self._timelines.move(user, target, [one for one in ids if one in mine], now, hidden_too=True)
 
     async def _discovered_since(self, feed_id: str, since: float) -> list[str]:
         ids = await self._items.newest(feed_id, _WALK)

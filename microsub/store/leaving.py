@@ -68,12 +68,14 @@ async def left_for_good(redis: Redis, user: str, uid: str, ids: Sequence[str]) -
     return left
 
 
-async def move(redis: Redis, items: ItemLookup, user: str, target: str, ids: Sequence[str], now: float) -> int:
+async def move(
+    redis: Redis, items: ItemLookup, user: str, target: str, ids: Sequence[str], now: float, *, hidden_too: bool
+) -> int:
     """See `Timelines.move`."""
     count = 0
     for batch in batches(distinct(ids), batch_for(GLOBAL)) if ids else [()]:
         known = {item.id: item for item in await items.timeline_items(batch)}
-        args: list[Arg] = [*set_patterns(user), target, int(now)]
+        args: list[Arg] = [*set_patterns(user), target, int(now), int(hidden_too)]
         for item_id in batch:
             args += [item_id, *counted(urls(known[item_id]) if item_id in known else [])]
         moved = await redis.script(load("timeline_move"), [keys.channels(user), *rule_keys(user, target)], args)

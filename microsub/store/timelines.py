@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from microsub.model.reader import Credential, Cursor, Grant, PageQuery, PageRows, TimelineItem
+from microsub.store import keys
 from microsub.store.absent import absent
 from microsub.store.accounts import grant
 from microsub.store.adding import Added, Filling, Target, add_args, add_keys, added, item_args, newest_first, together
@@ -31,7 +32,7 @@ from microsub.store.lookup import ItemLookup
 from microsub.store.marks import Places, mark, mark_all, mark_before
 from microsub.store.pages import Walk, read_page, read_walk
 from microsub.store.port import Redis
-from microsub.store.reach import holding, references
+from microsub.store.reach import holding, members, references
 from microsub.store.scripts import load
 from microsub.store.settling import settle
 from microsub.store.timelinekeys import BATCH, Reason, batches
@@ -149,12 +150,17 @@ class Timelines:
         """
         return len(await leave(self._redis, user, uid, ids, Leaving(reason, only_unread), now))
 
-    async def move(self, user: str, target: str, ids: Sequence[str], now: float) -> int:
-        """Move items from wherever the user sees them into the channel `target`, with their read state.
+    async def move(self, user: str, target: str, ids: Sequence[str], now: float, *, hidden_too: bool = False) -> int:
+        """Move items from wherever the user sees them into the channel `target`, with their read state; with
+        `hidden_too` also from where they are muted.
 
         Returns how many moved. Items that the target blocks stay where they are; those that it mutes go to its hidden.
         """
-        return await move(self._redis, self._items, user, target, ids, now)
+        return await move(self._redis, self._items, user, target, ids, now, hidden_too=hidden_too)
+
+    def hidden(self, user: str, uid: str) -> AsyncIterator[list[str]]:
+        """Ids that the channel hides, because they are muted there, in batches; an id may come repeatedly."""
+        return members(self._redis, keys.hidden(user, uid))
 
     async def unfollow(self, user: str, uid: str, feed_id: str, now: float) -> int:
         """After `Channels.unfollow`: the feed's unread items leave; where another feed of the channel has a copy of the

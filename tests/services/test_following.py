@@ -98,6 +98,20 @@ async def test_a_post_that_arrives_while_a_subscription_moves_is_not_lost(server
         assert await alice.names(origin) == []
 
 
+async def test_muted_posts_move_along_with_their_feed(server: Instance, alice: Reader) -> None:
+    """A global mute hides them in the new channel; unmuted, they are there, read where they were read."""
+    await server.publish(FEED, *posts("b", "a"))
+    await alice.post(action="follow", channel="home", url=FEED)
+    await alice.post(action="timeline", method="mark_read", channel="home", entry=(await alice.ids("home"))[0])
+    await alice.post(action="mute", channel="global", url=FEED)
+    server.now += 3600
+    await alice.post(action="follow", method="update", channel="later", url=FEED)
+    assert (await alice.names("later"), await alice.unread("later")) == ([], 0)
+    await alice.post(action="unmute", channel="global", url=FEED)
+    assert [(one["name"], one["_is_read"]) for one in await alice.items("later")] == [("b", True), ("a", False)]
+    assert await alice.names("home") == []
+
+
 async def test_what_was_removed_a_moment_ago_does_not_move_along(server: Instance, alice: Reader) -> None:
     """Though it was discovered so lately that it might be on its way yet."""
     await server.publish(FEED, *posts("b", "a"))

@@ -69,7 +69,7 @@ class Actor(OneReader):
                 lambda: timelines.mark_unread(ANN, uid, self.some(), NOW),
                 lambda: timelines.mark_read_before(ANN, uid, self.some()[0], self.items.places, NOW),
                 lambda: timelines.remove(ANN, uid, self.some()[:1], NOW),
-                lambda: timelines.move(ANN, one, self.some(), NOW),
+                lambda: timelines.move(ANN, one, self.some(), NOW, hidden_too=self.chance.random() < 0.5),
                 lambda: timelines.expire_read(ANN, one, NOW - 1, NOW),
                 lambda: timelines.trim(ANN, one, 50, NOW),
                 lambda: timelines.withdraw(ANN, one, self.some()[:1], Reason.UNREAD_EXPIRED, NOW, only_unread=True),

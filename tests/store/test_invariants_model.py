@@ -170,11 +170,14 @@ class Machine(RuleBasedStateMachine):
         removed = self.run(self.world.timelines.remove(ANN, uid, chosen, self.tick()))
         assert removed == self.model.remove(uid, chosen, Reason.REMOVED)
 
-    @rule(goal=uids, chosen=some_ids)
-    def move(self, goal: str, chosen: list[str]) -> None:
-        moved = self.run(self.world.timelines.move(ANN, goal, chosen, self.tick()))
-        assert moved == self.model.move(goal, chosen)
-        self.settled[goal] -= set(chosen)
+    @rule(goal=uids, chosen=some_ids, hidden_too=st.booleans())
+    def move(self, goal: str, chosen: list[str], hidden_too: bool) -> None:
+        shown = {one for uid in UIDS if uid != goal for one in self.model.channels[uid].posts}
+        moved = self.run(self.world.timelines.move(ANN, goal, chosen, self.tick(), hidden_too=hidden_too))
+        assert moved == self.model.move(goal, chosen, hidden_too=hidden_too)
+        asked_for = set(chosen) if not hidden_too else set(chosen) & shown
+        returned = {one for one in chosen if self.model.channels[goal].gone.get(one) is None}
+        self.settled[goal] -= asked_for | returned
 
     @rule(uid=anywhere, url=urls, on=st.booleans())
     def mute(self, uid: str, url: str, on: bool) -> None:

@@ -126,6 +126,41 @@ async def test_moves_obey_the_rules_of_the_target(world: Muting) -> None:
     assert await world.ids("work") == ["1"]
 
 
+async def hidden(world: Muting, uid: str) -> set[str]:
+    return {one async for ids in world.timelines.hidden(ANN, uid) for one in ids}
+
+
+async def test_muted_items_move_along_with_their_read_state(world: Muting) -> None:
+    """Where the target mutes them too they stay hidden, else they are shown; read stays read and unread unread."""
+    await world.add("home", by(ALICE, 1), by(ALICE, 2), by(ALICE, 3))
+    await world.timelines.mark_read(ANN, "home", ["1"], NOW)
+    await world.rules.mute(ANN, "global", ALICE, NOW)
+    assert await world.timelines.move(ANN, "work", ["1", "2"], NOW) == 0
+    assert await world.timelines.move(ANN, "work", ["1", "2"], NOW, hidden_too=True) == 2
+    assert (await hidden(world, "home"), await hidden(world, "work")) == ({"3"}, {"1", "2"})
+    assert await world.ids("work") == []
+    await world.rules.unmute(ANN, "global", ALICE, NOW)
+    assert (await world.ids("work", view="unread"), await world.ids("work", view="read")) == (["2"], ["1"])
+    await world.rules.mute(ANN, "home", ALICE, NOW)
+    assert await world.timelines.move(ANN, "work", ["3"], NOW, hidden_too=True) == 1
+    assert (await world.ids("work", view="unread"), await hidden(world, "home")) == (["3", "2"], set())
+
+
+async def test_muted_items_that_the_target_has_lost_do_not_come_back(world: Muting) -> None:
+    """Nobody asks for what nobody sees: what was removed there stays so. What the target blocks stays hidden."""
+    await world.follow("work", "1")
+    for uid in ("home", "work"):
+        await world.add(uid, by(ALICE, 1), by(ALICE, 2))
+    await world.timelines.remove(ANN, "work", ["1"], NOW)
+    await world.rules.mute(ANN, "home", ALICE, NOW)
+    assert await world.timelines.move(ANN, "work", ["1", "2"], NOW, hidden_too=True) == 2
+    assert (await world.ids("work"), await hidden(world, "home")) == (["2"], set())
+    await world.add("home", by(ALICE, 3))
+    await world.rules.block(ANN, "work", ALICE, NOW)
+    assert await world.timelines.move(ANN, "work", ["3"], NOW, hidden_too=True) == 0
+    assert await hidden(world, "home") == {"3"}
+
+
 async def test_a_copy_takes_over_only_as_the_rules_allow(world: Muting) -> None:
     """When a post's feed is unfollowed, a copy from a blocked source doesn't come in its place, a muted one hidden."""
     await world.follow("home", "2")

@@ -185,18 +185,21 @@ class Model:
                     out.add(item)
         return len(out)
 
-    def move(self, target_uid: str, ids: Iterable[str]) -> int:
+    def move(self, target_uid: str, ids: Iterable[str], *, hidden_too: bool = False) -> int:
         target = self.channels[target_uid]
+        others = [one for one in self.channels.values() if one is not target]
         count = 0
         for item in dict.fromkeys(ids):
-            sources = [one for one in self.channels.values() if one is not target and item in one.posts]
-            if not sources or self.is_blocked(target, item):
+            shown = [one for one in others if item in one.posts]
+            hidden = [one for one in others if hidden_too and item in one.hidden]
+            if not shown + hidden or self.is_blocked(target, item):
                 continue
-            times = [source.posts[item] for source in sources]
+            times = [(source.part_of(item) or {})[item] for source in shown or hidden]
             read_at = None if None in times else reduce(max, [at for at in times if at is not None])
-            for source in sources:
+            for source in shown + hidden:
                 source.leave(item, Reason.MOVED)
-            if target.part_of(item) is None:
+            lost = target.gone.get(item, Reason.MOVED) not in {*COMES_BACK, Reason.MOVED}
+            if target.part_of(item) is None and (shown or not lost):
                 target.gone.pop(item, None)
                 (target.hidden if self.is_muted(target, item) else target.posts)[item] = read_at
             count += 1

@@ -1,20 +1,23 @@
--- Moves items into one channel, out of all others of the user that show them; their read state goes along.
+-- Moves items into one channel, out of all others of the user that show them; their read state goes along. On demand
+-- also out of those that hide them, as when the whole feed moves: an item that is shown nowhere has the state that it
+-- has where it is hidden.
 --
 -- Atomic per item: it is always in exactly one place, with one state. It is unread in the target when it was unread in any
 -- of the channels that it leaves, as `global` has shown it; where the target has it already, its state there stays. A
--- removal from the target is taken back, since the reader asks for the item there.
+-- removal from the target is taken back, since the reader asks for the item there; not for an item that the reader
+-- can't see, which just leaves then.
 -- The target's rules hold: what is muted there goes to hidden, what is blocked there stays where it was.
 --
 -- KEYS  1 channels  2, 3 muted (target, global)  4, 5 blocked (target, global)
--- ARGV  1-6 patterns (parts/channels.lua)  7 target  8 now in whole seconds  9.. per item: id, n, n URLs of author and
---       sources
+-- ARGV  1-6 patterns (parts/channels.lua)  7 target  8 now in whole seconds  9 '1' for hidden ones too  10.. per item:
+--       id, n, n URLs of author and sources
 -- reply number of items that moved, or -1: no such channel
 -- include: channels
 -- include: leave
 -- include: rules
-local MOVED = 5
+local MOVED, UNFOLLOWED, TWIN = 5, 7, 8
 
-local target_uid, seconds = ARGV[7], tonumber(ARGV[8])
+local target_uid, seconds, hidden_too = ARGV[7], tonumber(ARGV[8]), ARGV[9] == '1'
 if not redis.call('ZSCORE', KEYS[1], target_uid) then return -1 end
 local target = sets_of(target_uid)
 local others = {}
@@ -23,15 +26,16 @@ for _, uid in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
 end
 local mutes, blocks = some({ KEYS[2], KEYS[3] }), some({ KEYS[4], KEYS[5] })
 
--- Where the item is shown, its score, and when it was read, if it is unread nowhere.
-local function found(id)
+-- The channels that have the item in one of two sorts of sets, its score there, and when it was read, if it is unread
+-- in none of them.
+local function found(id, part, read_part)
   local at, score, unread, read_at = {}, nil, false, nil
   for _, sets in ipairs(others) do
-    local place = redis.call('ZSCORE', sets.posts, id)
+    local place = redis.call('ZSCORE', sets[part], id)
     if place then
       at[#at + 1] = sets
       score = place
-      local read = redis.call('ZSCORE', sets.read, id)
+      local read = redis.call('ZSCORE', sets[read_part], id)
       if not read then
         unread = true
       elseif not read_at or tonumber(read) > tonumber(read_at) then
@@ -40,6 +44,13 @@ local function found(id)
     end
   end
   return at, score, not unread and read_at
+end
+
+local function lost_for_good(id)
+  local left = redis.call('ZSCORE', target.gone, id)
+  if not left then return false end
+  local reason = reason_of(left)
+  return reason ~= MOVED and reason ~= UNFOLLOWED and reason ~= TWIN
 end
 
 local function enter(id, score, read_at, urls)
@@ -58,16 +69,27 @@ local function enter(id, score, read_at, urls)
   end
 end
 
-local count, at = 0, 9
+-- Whether the item was anywhere to be moved from.
+local function move(id, urls)
+  local shown, score, read_at = found(id, 'posts', 'read')
+  local hidden, hidden_score, hidden_read_at = {}, nil, nil
+  if hidden_too then hidden, hidden_score, hidden_read_at = found(id, 'hidden', 'hidden_read') end
+  if #shown + #hidden == 0 or ruled(blocks, urls) then return false end
+  if #shown > 0 then
+    enter(id, score, read_at, urls)
+  elseif not lost_for_good(id) then
+    enter(id, hidden_score, hidden_read_at, urls)
+  end
+  for _, sets in ipairs(shown) do leave(sets, id, seconds, MOVED) end
+  for _, sets in ipairs(hidden) do leave(sets, id, seconds, MOVED) end
+  return true
+end
+
+local count, at = 0, 10
 while at <= #ARGV do
   local id, urls = ARGV[at], {}
   for i = 1, tonumber(ARGV[at + 1]) do urls[i] = ARGV[at + 1 + i] end
   at = at + 2 + #urls
-  local sources, score, read_at = found(id)
-  if #sources > 0 and not ruled(blocks, urls) then
-    enter(id, score, read_at, urls)
-    for _, sets in ipairs(sources) do leave(sets, id, seconds, MOVED) end
-    count = count + 1
-  end
+  if move(id, urls) then count = count + 1 end
 end
 return count
