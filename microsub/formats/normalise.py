@@ -9,6 +9,7 @@ from urllib.parse import urljoin
 
 from microsub.errors import ParseError
 from microsub.formats.media import kind_of
+from microsub.formats.newest import Newest
 from microsub.formats.post_types import fold, post_type, repeats
 from microsub.formats.raw import RawEntry, RawFeed
 from microsub.formats.sanitise import clean_html, text_to_html, without_images
@@ -16,7 +17,6 @@ from microsub.formats.text import html_to_text
 from microsub.formats.urls import EXECUTABLE, safe_url
 from microsub.model.jf2 import Card, Content, Entry, Feed
 
-MAX_ENTRIES = 300
 MAX_LIST = 100
 MAX_NAME = 1000
 MAX_BODY = 500_000
@@ -62,14 +62,11 @@ def normalise(raw: RawFeed) -> Feed:
 
 
 def _newest(entries: list[RawEntry]) -> list[RawEntry]:
-    """At most `MAX_ENTRIES`, in document order; undated documents are taken for newest first, as nearly all are."""
-    if len(entries) <= MAX_ENTRIES:
-        return entries
-    dated = [(raw.entry.published.timestamp(), i) for i, raw in enumerate(entries) if raw.entry.published]
-    if len(dated) < len(entries):
-        return entries[:MAX_ENTRIES]
-    keep = {index for _, index in sorted(dated, key=lambda pair: (-pair[0], pair[1]))[:MAX_ENTRIES]}
-    return [raw for index, raw in enumerate(entries) if index in keep]
+    """At most `MAX_ENTRIES`, in document order."""
+    chosen: Newest[RawEntry] = Newest(lambda raw: raw.entry.published)
+    for raw in entries:
+        chosen.add(raw)
+    return chosen.kept()
 
 
 def _shorten(raw: RawEntry, limit: int) -> None:

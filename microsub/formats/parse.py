@@ -9,13 +9,16 @@ import re
 
 from microsub.errors import ParseError
 from microsub.formats import html, jsonfeed, syndication
-from microsub.formats.encoding import decode
+from microsub.formats.encoding import Document
 from microsub.formats.normalise import normalise
 from microsub.formats.raw import RawFeed
 from microsub.formats.xmlfeed import after_prologue
 from microsub.model.jf2 import Feed
 
 _ROOT = re.compile(r"\s*<(?:[\w.-]{1,40}:)?([A-Za-z][\w.-]{0,40})")
+LARGE = 1 << 20
+"""Bytes from which on the text of a feed isn't put together."""
+
 _SYNDICATION = frozenset({"rss", "rdf", "feed", "channel"})
 
 
@@ -27,7 +30,9 @@ def parse(body: bytes, url: str, content_type: str | None) -> Feed:
     isn't a feed.
     """
     try:
-        return normalise(_read(body, url, content_type))
+        document = Document(body, content_type)
+        del body  # where the caller doesn't keep it, it is gone with its last use
+        return normalise(_read(document, url, content_type))
     except ParseError:
         raise
     except Exception as error:
@@ -35,13 +40,15 @@ def parse(body: bytes, url: str, content_type: str | None) -> Feed:
         raise ParseError(url, f"the document can't be read ({type(error).__name__})") from error
 
 
-def _read(body: bytes, url: str, content_type: str | None) -> RawFeed:
-    text = decode(body, content_type)
+def _read(document: Document, url: str, content_type: str | None) -> RawFeed:
+    if len(document) > LARGE and sniff(next(document.pieces()), content_type) == "syndication":
+        return syndication.to_jf2(document.pieces, url)
+    text = document.take()
     kind = sniff(text, content_type)
     if kind == "json":
         return jsonfeed.to_jf2(text, url)
     if kind == "syndication":
-        return syndication.to_jf2(text, url)
+        return syndication.to_jf2(lambda: (text,), url)
     if kind == "html":
         return html.to_jf2(text, url)
     raise ParseError(url, "the document is empty" if not text.strip() else "the document is no feed and no web page")

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import html as entities
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from microsub.errors import ParseError
@@ -32,13 +34,13 @@ _PERIODS = {"hourly": 3600, "daily": 86400, "weekly": 604800, "monthly": 2592000
 Node = dict[str, Any]
 
 
-def to_jf2(text: str, url: str) -> RawFeed:
-    """Read a feed document. `url` is its address, the base of relative links.
+def to_jf2(pieces: Callable[[], Iterable[str]], url: str) -> RawFeed:
+    """Read a feed document, whose text `pieces` gives. `url` is its address, the base of relative links.
 
     Raises ParseError when there is neither a feed nor an entry in it.
     """
     try:
-        entries, channel, version = xmlfeed.read(text)
+        entries, channel, version = xmlfeed.read(pieces, _published)
     except xmlfeed.TooMuch as error:
         raise ParseError(url, str(error)) from None
     if not version and not entries and not channel:
@@ -164,8 +166,7 @@ def _entry(node: Node, version: str, feed_base: str) -> RawEntry:
     kind, body, teaser = _body(node, atom)
     links = node.get("links") or []
     guid = str(node.get("id") or "").strip() or None
-    published, created, updated = (from_text(node.get(name)) for name in ("published", "created", "updated"))
-    published = published or created
+    published, updated = _dates(node)
     replies = (safe_url(reply.get("href"), base) or safe_url(reply.get("ref")) for reply in node.get("replies") or ())
     byline = _byline(node, base)
     entry = Entry(
@@ -190,6 +191,16 @@ def _entry(node: Node, version: str, feed_base: str) -> RawEntry:
         summary_html=teaser,
         collected=byline is None and bool(node.get("source")),
     )
+
+
+def _dates(node: Node) -> tuple[datetime | None, datetime | None]:
+    """When the entry was published, and when it was changed."""
+    return from_text(node.get("published")) or from_text(node.get("created")), from_text(node.get("updated"))
+
+
+def _published(node: Node) -> datetime | None:
+    published, updated = _dates(node)
+    return published or updated
 
 
 def _base(node: Node, feed_base: str) -> str:

@@ -11,8 +11,9 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, NamedTuple
 from xml.parsers import expat
 from xml.sax.saxutils import escape as escaped
@@ -21,6 +22,7 @@ from feedparser.api import StrictFeedParser
 from feedparser.urls import make_safe_absolute_uri
 
 from microsub.formats.elements import Elements
+from microsub.formats.newest import Newest
 
 MAX_SHORT = 4000
 MAX_LONG = 500_000
@@ -32,6 +34,9 @@ LONG = frozenset(
 )
 MAX_ELEMENTS = 200_000
 """A feed of ten thousand entries has half as many. Each costs some ten microseconds."""
+
+MAX_DEPTH = 1000
+"""Elements inside each other. expat and feedparser remember three hundred bytes for each."""
 
 MAX_ATTRIBUTES = 200
 """The time for one element grows with the square of this."""
@@ -65,14 +70,19 @@ class _Name(NamedTuple):
 
 
 class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
-    """Reads one document with `read`; `entries`, `feeddata` and `version` are as feedparser leaves them."""
+    """Reads one document with `read`; `entries`, `feeddata` and `version` are as feedparser leaves them.
+
+    Of many entries those that `newest` keeps are left. `published` says when a finished one was.
+    """
 
     contentparams: dict[str, Any]
     decls: dict[str, str]
     elementstack: list[list[Any]]
 
-    def __init__(self) -> None:
+    def __init__(self, published: Callable[[dict[str, Any]], datetime | None]) -> None:
         super().__init__("", None, "utf-8")
+        self._newest: Newest[dict[str, Any]] = Newest(published)
+        self._nesting = 0
         self.contentparams = {}
         self._names: dict[str, _Name] = {}
         self._declared: dict[str | None, str | None] = {}
@@ -81,8 +91,11 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         self._room = 0
         self._depths: dict[str, int] = {}
 
-    def read(self, text: str) -> bool:
-        """Whether `text`, which has no declarations any more, is well-formed; all of it has been read then."""
+    def read(self, pieces: Iterable[str]) -> bool:
+        """Whether a text, which has no declarations any more, is well-formed; all of it has been read then.
+
+        Raises TooMuch.
+        """
         parser = expat.ParserCreate("utf-8", " ", {})
         parser.namespace_prefixes = True
         parser.buffer_text = True
@@ -93,11 +106,14 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         parser.StartNamespaceDeclHandler = self._declare
         parser.EntityDeclHandler = _refuse
         try:
-            for chunk in _chunks(text):
-                parser.Parse(chunk, False)
+            for piece in pieces:
+                for start in range(0, len(piece), _CHUNK):
+                    parser.Parse(piece[start : start + _CHUNK].encode("utf-8", "replace"), False)
             parser.Parse(b"", True)
         except (expat.ExpatError, _Refused):
             return False
+        self._lay_by()
+        self.entries = self._newest.kept()
         return True
 
     # -- what expat reports
@@ -112,6 +128,9 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         self._elements += 1
         if self._elements > MAX_ELEMENTS:
             raise TooMuch(f"the document has more than {MAX_ELEMENTS} elements")
+        self._nesting += 1
+        if self._nesting > MAX_DEPTH:
+            raise TooMuch(f"the document has more than {MAX_DEPTH} elements inside each other")
         name = self._names.get(raw) or self._name(raw)
         self.depth += 1
         attrs: dict[str, str] = {}
@@ -160,6 +179,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         self.handle_data(f"<{local}{self.strattrs(attrs.items())}>", escape=0)
 
     def _close(self, raw: str) -> None:
+        self._nesting -= 1
         name = self._names.get(raw) or self._name(raw)
         if self.svgOK and name.tag.rpartition(":")[2] == "svg":
             self.svgOK -= 1
@@ -336,9 +356,15 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
 
     def _start_item(self, attrs_d: dict[str, str]) -> None:
         self._depths = {}
+        self._lay_by()
         super()._start_item(attrs_d)
 
     _start_entry = _start_item
+
+    def _lay_by(self) -> None:
+        """feedparser looks at the last entry alone: what came before is finished."""
+        while self.entries:
+            self._newest.add(self.entries.pop())
 
 
 class _Refused(Exception):
@@ -347,12 +373,6 @@ class _Refused(Exception):
 
 def _refuse(*_: object) -> None:
     raise _Refused
-
-
-def _chunks(text: str) -> Iterator[bytes]:
-    """The text as UTF-8, never all of it at once: it may be large, and is in memory already."""
-    for start in range(0, len(text), _CHUNK):
-        yield text[start : start + _CHUNK].encode("utf-8", "replace")
 
 
 def _unwrapped(pieces: list[str]) -> list[str]:

@@ -9,7 +9,10 @@ gets text in memory alone, never a name or a URL that it might open.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from html.entities import html5
+from itertools import chain
 from typing import Any
 
 from feedparser.api import LooseFeedParser
@@ -28,17 +31,39 @@ _REPAIR = re.compile(rf"<!\[CDATA\[.*?(?:\]\]>|\Z)|<!--.*?(?:-->|\Z)|{_REFERENCE
 
 _LISTS = frozenset({"links", "authors", "tags", "content", "media_content", "media_thumbnail", "replies"})
 _NODES = frozenset({"image", "source", "where"})
+_ELEMENT = re.compile(r"\s*<[^\W\d]")
+_SECTIONS = (("<![CDATA[", "]]>"), ("<!--", "-->"))
+_DOUBTFUL = re.compile(r"[&<\]-]")
+_LONGEST_REFERENCE = 40
+_LONGEST_PROLOGUE = 1 << 20
+MAX_LOOSE = 4_000_000
+"""Characters of a document that isn't well-formed. The tolerant parser makes several copies of them."""
+
 __all__ = ["Node", "TooMuch", "after_prologue", "read"]
 
 
-def read(text: str) -> tuple[list[Node], Node, str]:
-    """Entries, channel and version (`rss20`, `atom10`, … or `""`) of a document, in feedparser's terms."""
-    text = _stripped(text)
-    parser: Any = WellFormed()
-    if not parser.read(_REPAIR.sub(_reference, text) if _NEEDS_REPAIR.search(text) else text):
+def read(
+    pieces: Callable[[], Iterable[str]], published: Callable[[Node], datetime | None]
+) -> tuple[list[Node], Node, str]:
+    """Entries, channel and version (`rss20`, `atom10`, … or `""`) of a document, in feedparser's terms.
+
+    `pieces` gives the text from its beginning, each time it is called. Of many entries the newest are kept, going by
+    `published`. Raises TooMuch.
+    """
+    parser: Any = WellFormed(published)
+    if not parser.read(repaired(_stripped(pieces()))):
         parser = _Loose("", None, "utf-8", {})
-        parser.feed(text)
+        parser.feed("".join(_beginning(_stripped(pieces()))))
     return [_typed(entry) for entry in parser.entries], _typed(parser.feeddata), parser.version or ""
+
+
+def _beginning(pieces: Iterable[str]) -> Iterator[str]:
+    room = MAX_LOOSE
+    for piece in pieces:
+        yield piece[:room]
+        room -= len(piece)
+        if room <= 0:
+            return
 
 
 def _typed(node: Node) -> Node:
@@ -93,10 +118,65 @@ class _Loose(Elements, LooseFeedParser):  # type: ignore[misc]
         return super().pop(element, strip_whitespace)
 
 
-def _stripped(text: str) -> str:
+def _stripped(pieces: Iterable[str]) -> Iterator[str]:
     """The document without declarations (so that no entity can be expanded) and without what XML forbids."""
-    text = text[after_prologue(text) :]
-    return _INVALID.sub("", text) if _INVALID.search(text) else text
+    rest = iter(pieces)
+    begun = ""
+    for piece in rest:
+        begun += piece
+        if _ELEMENT.match(begun, after_prologue(begun)) or len(begun) > _LONGEST_PROLOGUE:
+            break
+    for piece in chain((begun[after_prologue(begun) :],), rest):
+        yield _INVALID.sub("", piece) if _INVALID.search(piece) else piece
+
+
+def repaired(pieces: Iterable[str]) -> Iterator[str]:
+    """Text in which each reference is one that XML knows, but for what stands in comments and CDATA sections."""
+    held = section = ""
+    for piece in pieces:
+        held += piece
+        cut = _cut(held)
+        ready, held = held[:cut], held[cut:]
+        text, section = _repaired(ready, section)
+        yield text
+    yield _repaired(held, section)[0]
+
+
+def _repaired(text: str, section: str) -> tuple[str, str]:
+    """One piece repaired, which begins in a section that `section` ends, and the end of the one in which it stops."""
+    position = 0
+    if section:
+        position = text.find(section) + len(section)
+        if position < len(section):
+            return text, section
+    if position:
+        rest, section = _repaired(text[position:], "")
+        return text[:position] + rest, section
+    section = _open_section(text)
+    return (_REPAIR.sub(_reference, text) if _NEEDS_REPAIR.search(text) else text), section
+
+
+def _open_section(text: str) -> str:
+    """What ends the comment or CDATA section that `text` stops in; empty where it stops in neither."""
+    position = 0
+    while (position := text.find("<!", position)) >= 0:
+        for begin, end in _SECTIONS:
+            if text.startswith(begin, position):
+                position = text.find(end, position + len(begin))
+                if position < 0:
+                    return end
+                break
+        position += 2
+    return ""
+
+
+def _cut(text: str) -> int:
+    """Where `text` may be cut without cutting a reference, or the beginning or end of a section."""
+    if end := text.rfind(">") + 1:
+        return end
+    tail = max(0, len(text) - _LONGEST_REFERENCE)
+    doubtful = _DOUBTFUL.search(text, tail)
+    return doubtful.start() if doubtful else len(text)
 
 
 def _reference(match: re.Match[str]) -> str:
