@@ -23,8 +23,10 @@ START = 60
 
 
 @contextmanager
-def real_server(folder: Path, command: Sequence[str] = COMMAND) -> Iterator[Target]:
-    """`serve` on a free port with its data in `folder`, two users, and a token that may only read."""
+def real_server(folder: Path, command: Sequence[str] = COMMAND, redis_url: str | None = None) -> Iterator[Target]:
+    """`serve` on a free port with its data in `folder` or in the Redis at `redis_url`, two users, and a token that may
+    only read.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -36,6 +38,8 @@ def real_server(folder: Path, command: Sequence[str] = COMMAND) -> Iterator[Targ
         "MICROSUB_ALLOW_PRIVATE_NETWORKS": "127.0.0.0/8",
         "PYTHONPATH": str(ROOT),
     }
+    if redis_url is not None:
+        settings["MICROSUB_REDIS_URL"] = redis_url
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MICROSUB_")} | settings
     log = folder / "server.log"
     with log.open("wb") as output:

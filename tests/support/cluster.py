@@ -36,6 +36,7 @@ class Node:
     master: str = "-"
     options: dict[str, object] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
+    guard: subprocess.Popen[bytes] | None = None
 
     def client(self) -> redis_py.Redis:
         return redis_py.Redis(port=self.port, socket_timeout=5)
@@ -50,6 +51,9 @@ class Node:
         }  # fmt: skip
         args = [str(part) for name, value in (options | self.options).items() for part in (f"--{name}", value)]
         self.process = subprocess.Popen([str(programs()[0].path), *args])
+        # Its standard input ends with this process, however that ends.
+        guard = ["sh", "-c", f"read _; kill -9 {self.process.pid} 2>/dev/null"]
+        self.guard = subprocess.Popen(guard, stdin=subprocess.PIPE)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
         """End it; it is gone when this returns."""
@@ -57,6 +61,10 @@ class Node:
             if self.process.poll() is None:
                 self.process.send_signal(number)
                 self.process.send_signal(signal.SIGCONT)
+            # The guard goes first: as long as nobody has waited for the server, its number belongs to nobody else.
+            if self.guard is not None:
+                self.guard.kill()
+                self.guard.communicate()
             self.process.wait(20)
 
     def line(self, epoch: int) -> str:
@@ -144,19 +152,25 @@ def running_cluster(folder: Path, *, replicas: int = 0, **options: object) -> It
     cluster = Cluster(nodes)
     try:
         cluster.start()
-        guard = _guard([node.process.pid for node in nodes if node.process])
         cluster.wait()
         yield cluster
     finally:
         cluster.stop()
-        guard.kill()
-        guard.communicate()
 
 
-def _guard(pids: list[int]) -> subprocess.Popen[bytes]:
-    """A process that ends these as soon as this one is gone: then its standard input ends."""
-    script = 'read _; kill -9 "$@" 2>/dev/null'
-    return subprocess.Popen(["sh", "-c", script, "guard", *map(str, pids)], stdin=subprocess.PIPE)
+@contextmanager
+def running_server(folder: Path, **options: object) -> Iterator[Node]:
+    """A single server without a cluster. It ends with the block, and also when this process is killed."""
+    settings: dict[str, object] = {"cluster-enabled": "no"}
+    settings |= {name.replace("_", "-"): value for name, value in options.items()}
+    node = Node("", _free_ports(1)[0], folder, options=settings)
+    node.start()
+    try:
+        with node.client() as client:
+            until(client.ping)
+        yield node
+    finally:
+        node.stop(signal.SIGKILL)
 
 
 def _free_ports(count: int) -> list[int]:
