@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from microsub.formats.urls import has_credentials, normalise_url
+from microsub.formats.urls import has_credentials, host_of, normalise_url
 from microsub.model.jf2 import Card, Entry
 
 MAX_TARGETS = 4
@@ -23,6 +23,8 @@ _NO_PAGE = re.compile(
     r"(?i)\.(?:jpe?g|png|gif|webp|avif|svg|ico|mp[34]|m4[av]|og[gv]|opus|flac|wav|webm|mov|mkv|zip|t?gz|bz2|xz|7z|rar|exe|dmg"
     r"|iso|apk|deb|rpm|jar|pdf|epub|mobi|docx?|xlsx?|pptx?|css|js|wasm|torrent)\Z"
 )
+# They show their pages to people who have signed in, or to browsers only. A busy feed of theirs has an author per post.
+_WALLED = re.compile(r"(?:.*\.)?(?:x|twitter|facebook|instagram|threads|linkedin|reddit|tiktok)\.(?:com|net)")
 _SAYS_SOMETHING = ("name", "summary", "content", "photo", "video", "audio")
 
 
@@ -47,7 +49,7 @@ def lacking(entry: Entry, source: str | None = None) -> tuple[LookUp, ...]:
     """The look-ups that would complete `entry`, at most one of its author and `MAX_TARGETS` of targets, in fixed order.
 
     None for what is on the entry's own page or in the document that it comes from (`source`, an address), for addresses
-    with secrets, and for those of files that aren't pages.
+    with secrets, for those of files that aren't pages, and on sites that show servers nothing.
     """
     known = {_page(url) for url in (entry.url, source) if url}
     found: list[LookUp] = []
@@ -90,7 +92,9 @@ def completed(entry: Entry, found: Mapping[LookUp, Card | Entry]) -> Entry:
 
 def _is_worth_it(url: str, known: Collection[str]) -> bool:
     path = url.partition("#")[0].partition("?")[0]
-    return _page(url) not in known and not has_credentials(url) and not _NO_PAGE.search(path)
+    if _page(url) in known or has_credentials(url) or _NO_PAGE.search(path):
+        return False
+    return not _WALLED.fullmatch(host_of(url))
 
 
 def _page(url: str) -> str:

@@ -46,7 +46,7 @@ def answer(look_up: LookUp, body: bytes, url: str, content_type: str | None) -> 
     it is sanitised, its address is the target's, and it refers to nothing else.
     """
     try:
-        text = decode(body, content_type)
+        text = decode(body[: 2 * html.MAX_PAGE], content_type)
         if sniff(text, content_type) != "html":
             return None
         if isinstance(look_up, AuthorPage):

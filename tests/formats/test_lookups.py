@@ -30,6 +30,8 @@ PAGE = AuthorPage(HOME)
         (replace(POST, author=Card(url=f"{POST.url}/#me")), ()),
         (replace(POST, author=Card(url=f"{HOME}ann.jpg")), ()),
         (replace(POST, author=Card(url="https://ann:secret@ann.example/")), ()),
+        (replace(POST, author=Card(url="https://www.reddit.com/user/ann")), ()),
+        (replace(POST, like_of=("https://x.com/ann/1", "https://box.com/1")), (Target("https://box.com/1"),)),
         (replace(POST, in_reply_to=(THERE,)), (Target(THERE),)),
         (replace(POST, rsvp="yes", in_reply_to=(THERE,)), (Target(THERE),)),
         (replace(POST, quotation_of=THERE), (Target(THERE),)),
