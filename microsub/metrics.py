@@ -48,6 +48,21 @@ HOSTS_IN_FLIGHT = Gauge(
 )
 WORKERS = Gauge("microsub_workers", "Workers that run in this process", multiprocess_mode="livesum")
 
+STAGE_MESSAGES = Counter("microsub_stage_messages", "Messages of the pipeline by stage and end", ["stage", "end"])
+"""`end`: done, failed (it is tried again), store (Redis failed; it is tried again), or dead (to the dead letters)."""
+STAGE_SECONDS = Histogram(
+    "microsub_stage_seconds",
+    "Time to handle one message of the pipeline",
+    ["stage"],
+    buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 5, 30),
+)
+STAGE_BACKLOG = Gauge(
+    "microsub_stage_backlog",
+    "Messages that wait in a stream of the pipeline",
+    ["stage"],
+    multiprocess_mode="mostrecent",
+)
+
 REQUESTS = Counter("microsub_requests", "Requests of readers by action and status", ["action", "status"])
 REQUEST_SECONDS = Histogram(
     "microsub_request_seconds",

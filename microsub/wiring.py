@@ -28,8 +28,10 @@ from microsub.pipeline.moving import Mover
 from microsub.pipeline.on_demand import PollNow, PollReport
 from microsub.pipeline.parsing import ParsePool
 from microsub.pipeline.poll import Poller, PollResult
-from microsub.pipeline.runner import Worker
+from microsub.pipeline.runner import Worker, worker_name
+from microsub.pipeline.stages import Stages
 from microsub.pipeline.turn import Turn
+from microsub.services.announcing import Announcing
 from microsub.services.applying import Applier
 from microsub.services.bundle import Services
 from microsub.services.checking import Checking
@@ -51,6 +53,7 @@ from microsub.store.applied import Applied
 from microsub.store.channels import Channels
 from microsub.store.connect import connect, doubts
 from microsub.store.embedded import has_data, start_embedded
+from microsub.store.events import Events
 from microsub.store.feedcopies import FeedCopies
 from microsub.store.feeds import Feeds
 from microsub.store.itemcache import ItemCache
@@ -243,22 +246,28 @@ async def open_worker(
 ) -> AsyncIterator[Worker]:
     """A worker that hasn't begun yet. `on_refused`: see `Poller`."""
     await stores.in_force.instance()  # so that the very first poll is planned with the settings, not the defaults
-    async with open_caching_fetcher(settings, stores) as fetcher:
+    async with open_caching_fetcher(settings, stores) as fetcher, open_completing(settings, stores) as completing:
         parser = ParsePool()
-        fan_out = FanOut(stores.feeds, stores.timelines, _TimelineLimits(stores))
+        name = worker_name()
+        announcing = Announcing(Events(stores.redis))
+        fan_out = FanOut(stores.feeds, stores.items, stores.timelines, _TimelineLimits(stores))
+        stages = Stages(stores.redis, stores.feeds, stores.items, fan_out, announcing, completing, consumer=name)
         poller = Poller(
             stores.feeds,
             stores.items,
-            fan_out,
+            stages.entries,
+            announcing,
             fetcher,
             parser,
             mover=Mover(stores.feeds, stores.items, stores.channels, stores.schedule, fan_out),
             settings=stores.in_force.instance_now,
             on_refused=on_refused,
+            told=stages.wake,
         )
         try:
             turn = Turn(stores.schedule, stores.feeds, poller, settings=stores.in_force.instance_now)
-            yield Worker(stores.schedule, turn, stores.presence, hosts_at_once=settings.fetch_concurrency)
+            many = settings.fetch_concurrency
+            yield Worker(stores.schedule, turn, stores.presence, stages, name=name, hosts_at_once=many)
         finally:
             parser.close()
 

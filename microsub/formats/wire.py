@@ -140,3 +140,35 @@ def _without_surrogates(value: Any) -> Any:
     if isinstance(value, list):
         return [_without_surrogates(item) for item in value]
     return value
+
+
+# --- and back ------------------------------------------------------------------------------------------------------
+
+
+def from_wire(wire: Mapping[str, Any]) -> Entry:
+    """The entry that `to_wire` made this of. The guid isn't on the wire; what isn't an entry's is passed over.
+
+    Raises ValueError for a time that is none.
+    """
+    values: dict[str, Any] = {"type": wire.get("type", "entry"), "post_type": wire.get("post-type")}
+    for name in (*_STRINGS, *_LATE_STRINGS):
+        values[name] = wire.get(_HYPHEN[name])
+    for name in ("published", "updated"):
+        values[name] = datetime.fromisoformat(wire[name]) if name in wire else None
+    if content := wire.get("content"):
+        values["content"] = Content(content.get("html"), content.get("text"))
+    for name in _CARDS:
+        values[name] = card_from_wire(wire[name]) if name in wire else None
+    for name in _LISTS:
+        values[name] = tuple(wire.get(_HYPHEN[name], ()))
+    values["enclosure"] = tuple(Enclosure(**enclosure) for enclosure in wire.get("enclosure", ()))
+    values["refs"] = {
+        url: card_from_wire(ref) if ref.get("type") == "card" else from_wire(ref)
+        for url, ref in wire.get("refs", {}).items()
+    }
+    return Entry(**values)
+
+
+def card_from_wire(wire: Mapping[str, Any]) -> Card:
+    """The person or place that `card_to_wire` made this of."""
+    return Card(type=wire.get("type", "card"), **{name: wire.get(_HYPHEN[name]) for name in _CARD})

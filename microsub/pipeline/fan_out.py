@@ -6,15 +6,19 @@ Adding is idempotent and asks nothing of earlier attempts: a fan-out that broke 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from microsub.metrics import ITEMS_DELIVERED
+from microsub.pipeline.messages import ItemsStored
 
 if TYPE_CHECKING:
     from microsub.model.reader import TimelineItem
     from microsub.store.feeds import Feeds
+    from microsub.store.items import Items
+    from microsub.store.streams import Message
     from microsub.store.timelines import Timelines
 
 _AT_ONCE = 50
@@ -40,10 +44,32 @@ async def default_limits(_user: str, _uid: str) -> TimelineLimits:
 class FanOut:
     """Puts items into timelines and tells timelines about edits."""
 
-    def __init__(self, feeds: Feeds, timelines: Timelines, limits: LimitsOf = default_limits) -> None:
+    def __init__(
+        self,
+        feeds: Feeds,
+        items: Items,
+        timelines: Timelines,
+        limits: LimitsOf = default_limits,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._feeds = feeds
+        self._items = items
         self._timelines = timelines
         self._limits = limits
+        self._clock = clock
+
+    async def handle(self, message: Message) -> None:
+        """Handle `ItemsStored`. Raises StoreError; anything else is a message that isn't ours."""
+        news = ItemsStored.of(message.fields)
+        items = {item.id: item for item in await self._items.timeline_items(list({*news.new, *news.edited}))}
+        new = [items[item_id] for item_id in news.new if item_id in items]
+        now = self._clock()
+        if news.target is not None:
+            await self.deliver_to(*news.target, news.feed, new, now)
+            return
+        await self.deliver(news.feed, new, now)
+        await self.recheck(news.feed, [items[item_id] for item_id in news.edited if item_id in items], now)
 
     async def deliver(self, feed_id: str, items: Sequence[TimelineItem], now: float) -> int:
         """Add `items` to the timelines of all subscribers; how many were taken in, over all of them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -75,7 +76,8 @@ class PollNow:
         self._clock = clock
 
     async def poll(self, feed_ids: Iterable[str], patience: float = 120.0) -> dict[str, PollReport]:
-        """Poll those feeds once from now on; returns when all are done, or when none was for `patience` seconds.
+        """Poll those feeds once from now on; returns when all are done and their posts stand in the timelines, or when
+        no poll ended for `patience` seconds.
 
         A poll that some worker began before the call doesn't count. Raises StoreError.
         """
@@ -105,6 +107,9 @@ class PollNow:
                 waiting = {feed_id: host for feed_id, host in waiting.items() if feed_id not in found}
             if turns and not waiting:
                 await asyncio.wait(turns, timeout=_LAST_WORDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await self._worker.delivered()
         finally:
             for turn in turns:
                 turn.cancel()

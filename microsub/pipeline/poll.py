@@ -1,7 +1,7 @@
-"""One poll of one feed: fetch, parse, store, fan out, plan. Every step may run twice; validators are written last.
+"""One poll of one feed: fetch, parse, hand on the news, plan. Every step may run twice; validators are written last.
 
 What a crash leaves behind is found again by the next poll: the feed keeps its old validators, so the document comes
-anew; items that are stored but in no timeline yet stand in the feed's pending set; everything else is idempotent.
+anew. Its news travel through the stream of entries; storing and delivering them is for the stages behind it.
 """
 
 from __future__ import annotations
@@ -24,21 +24,23 @@ from microsub.formats.discovery import FeedLink, better_feeds, feeds_by_address
 from microsub.formats.feedlinks import looks_like_feed
 from microsub.formats.identity import host_of, mask_credentials
 from microsub.formats.urls import with_credentials_of
-from microsub.metrics import FETCH_SECONDS, ITEMS_NEW, ITEMS_UPDATED, POLL_DELAY, POLLS
-from microsub.pipeline.fan_out import FanOut
+from microsub.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
+from microsub.pipeline.messages import EntriesFound
 from microsub.pipeline.moving import others_of
 from microsub.pipeline.policy import poll_policy
 from microsub.pipeline.record import fields_of, held_until, history_of, last_looked
 from microsub.pipeline.schedule import Answered, Failed, Gone, Outcome, PollPlan, plan_move, plan_next
 from microsub.pipeline.store_items import dates_of, items_to_store
+from microsub.store.events import Event
 
 if TYPE_CHECKING:
     from microsub.model.jf2 import Feed
     from microsub.pipeline.moving import Mover
     from microsub.pipeline.parsing import ParsePool
+    from microsub.services.announcing import Announcing
     from microsub.store.feeds import FeedRecord, Feeds
-    from microsub.store.intake import Stored
     from microsub.store.items import Items
+    from microsub.store.streams import Stream
 
 log = structlog.get_logger(__name__)
 
@@ -104,7 +106,8 @@ class Poller:
         self,
         feeds: Feeds,
         items: Items,
-        fan_out: FanOut,
+        entries: Stream,
+        announcing: Announcing,
         fetcher: Fetching,
         parser: ParsePool,
         *,
@@ -113,13 +116,17 @@ class Poller:
         clock: Callable[[], float] = time.time,
         random: Callable[[], float] = chance,
         on_refused: Callable[[PollResult], object] | None = None,
+        told: Callable[[], object] = lambda: None,
     ) -> None:
-        """`on_refused`, for commands that run beside a server: an address that the command's own settings forbid is
+        """`told` is called when there is news for the stages behind.
+
+        `on_refused`, for commands that run beside a server: an address that the command's own settings forbid is
         told to it, and neither the feed's health nor its time changes, because the server's settings may differ.
         """
         self._feeds = feeds
         self._items = items
-        self._fan_out = fan_out
+        self._entries = entries
+        self._announcing = announcing
         self._fetcher = fetcher
         self._parser = parser
         self._mover = mover
@@ -127,6 +134,7 @@ class Poller:
         self._clock = clock
         self._random = random
         self._on_refused = on_refused
+        self._told = told
 
     async def poll(self, feed_id: str) -> PollResult:
         """Poll a feed once, now, whether it is due or not; one that is gone or that nobody follows is left alone.
@@ -142,10 +150,6 @@ class Poller:
         pause = held_until(feed, self._clock())
         if pause is not None:
             return PollResult(feed_id, "held", pause, host_of(feed.url))
-        if feed.last_success is not None:
-            # Before the first success a part of the document may be all that is pending; delivering it alone would
-            # use up the "newest ten" of a first fill.
-            await self.deliver_pending(feed)
         due = FeedDue(feed, self._clock())
         if feed.next_poll is not None:
             POLL_DELAY.observe(max(0.0, due.asked - feed.next_poll))
@@ -159,23 +163,6 @@ class Poller:
             return PollResult(feed_id, "gone", None, "")
         with structlog.contextvars.bound_contextvars(feed=feed.id, url=mask_credentials(feed.url)):
             return await self._settle(FeedDue(feed, self._clock()), Failed(reason, detail), {}, None)
-
-    async def deliver_pending(self, feed: FeedRecord, stored: Stored | None = None) -> int:
-        """Fan out what is stored and not in all timelines yet; how many items. `stored` is what this poll did itself.
-
-        What an earlier poll left behind may be new or edited, so both is done with it.
-        """
-        ids = await self._items.pending(feed.id)
-        if not ids:
-            return 0
-        new = {item.id for item in stored.new} if stored else set()
-        edited = {item.id for item in stored.updated} if stored else set()
-        items = await self._items.timeline_items(ids)
-        now = self._clock()
-        await self._fan_out.deliver(feed.id, [item for item in items if item.id not in edited], now)
-        await self._fan_out.recheck(feed.id, [item for item in items if item.id not in new], now)
-        await self._items.done(feed.id, ids)
-        return len(ids)
 
     async def _fetch(self, feed: FeedRecord, subscribers: int) -> FetchResult:
         start = time.perf_counter()
@@ -285,12 +272,24 @@ class Poller:
     async def _take_in(self, feed: FeedRecord, parsed: Feed) -> _Taken:
         now = self._clock()
         # Before the fan-out: mutes and blocks ask for the feed's home page too.
-        await self._feeds.update(feed.id, _description(parsed))
-        stored = await self._items.store(feed, items_to_store(parsed, _discovered(feed, now)), now)
-        ITEMS_NEW.inc(len(stored.new))
-        ITEMS_UPDATED.inc(len(stored.updated))
-        await self.deliver_pending(feed, stored)
-        return _Taken(len(stored.new), len(stored.updated), parsed.ttl, dates_of(parsed.entries))
+        await self._describe(feed, _description(parsed), now)
+        listed = items_to_store(parsed, _discovered(feed, now), feed.url)
+        sifted = await self._items.sift(feed, listed, now)
+        if sifted.news:
+            # All of a document in one message: how many of a first fill stay unread is decided over all of it.
+            await self._entries.add([EntriesFound(feed.id, now, sifted.news).to_fields()])
+            self._told()
+        return _Taken(len(sifted.new), len(sifted.edited), parsed.ttl, dates_of(parsed.entries))
+
+    async def _describe(self, feed: FeedRecord, said: Mapping[str, str | None], now: float) -> None:
+        """Keep what the document says of the feed, and announce what of it is new."""
+        changed = tuple(name for name, value in said.items() if value != described(feed, name))
+        if changed:
+            await self._feeds.update(feed.id, said)
+        if feed.last_success is None:
+            await self._announcing.tell([Event("feed_created", feed.id, now)])
+        elif changed:
+            await self._announcing.tell([Event("feed_modified", feed.id, now, changed=changed)])
 
     async def _settle(
         self,
@@ -351,6 +350,11 @@ def _description(parsed: Feed) -> dict[str, str | None]:
         "self_url": parsed.self_url,
         "ttl": None if parsed.ttl is None else str(parsed.ttl),
     }
+
+
+def described(feed: FeedRecord, name: str) -> str | None:
+    """What the record says under that name."""
+    return getattr(feed, name, None) if name != "ttl" else feed.extra.get("ttl")
 
 
 def _result(feed: FeedRecord, outcome: Outcome, plan: PollPlan, label: str) -> PollResult:

@@ -24,6 +24,7 @@ from microsub.pipeline.turn import HAND_BACK_SECONDS, LEASE_SECONDS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from microsub.pipeline.stages import Stages
     from microsub.pipeline.turn import Turn
     from microsub.store.presence import Presence
     from microsub.store.schedule import HostLease, Schedule
@@ -32,18 +33,29 @@ log = structlog.get_logger(__name__)
 
 TICK_SECONDS = 0.5
 BEAT_SECONDS = 10.0
-GRACE_SECONDS = 8.0
+GRACE_SECONDS = 7.0
+"""For polls in flight. Ten seconds after it was asked to, a worker has stopped."""
+
+STAGES_GRACE_SECONDS = 1.0
+"""For the stages, when the last poll has ended: whatever they leave is another worker's."""
+
 _TROUBLE_SECONDS = 5.0
 
 
+def worker_name() -> str:
+    """A name that no other worker has, and that tells people where this one runs."""
+    return f"{socket.gethostname()[:30]}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
 class Worker:
-    """Polls what is due, `hosts_at_once` hosts at a time."""
+    """Polls what is due, `hosts_at_once` hosts at a time, and runs the stages that the news go through."""
 
     def __init__(
         self,
         schedule: Schedule,
         turn: Turn,
         presence: Presence,
+        stages: Stages,
         *,
         name: str | None = None,
         hosts_at_once: int = 200,
@@ -51,7 +63,8 @@ class Worker:
         tick: float = TICK_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.name = name or f"{socket.gethostname()[:30]}-{os.getpid()}-{secrets.token_hex(3)}"
+        self.name = name or worker_name()
+        self._stages = stages
         self._schedule = schedule
         self._turn = turn
         self._presence = presence
@@ -66,14 +79,18 @@ class Worker:
     async def run(self, grace: float = GRACE_SECONDS) -> None:
         """Poll until `stop`; then let polls in flight end for `grace` seconds, and hand back what is left."""
         beat = asyncio.create_task(self._beat())
+        stages = asyncio.create_task(self._stages.run(STAGES_GRACE_SECONDS), name="stages")
+        stages.add_done_callback(lambda _: self._wake.set())
         WORKERS.inc()
         log.info("worker started", worker=self.name)
         try:
-            while not self._stop.is_set():
+            while not self._stop.is_set() and not stages.done():
                 await self._wait(self._tick if await self._take() else _TROUBLE_SECONDS)
         finally:
             beat.cancel()
             await self._drain(grace)
+            self._stages.stop()
+            await stages
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(HAND_BACK_SECONDS / 3):
                     await self._presence.leave(self.name)
@@ -96,20 +113,33 @@ class Worker:
         return len(self._hosts)
 
     async def run_once(self, among: Sequence[str] | None = None) -> int:
-        """Give every host that is due one turn, or those of `among`; how many feeds were polled. Raises StoreError."""
+        """Give every host that is due one turn, or those of `among`, and let the stages handle all that waits.
+
+        Returns how many feeds were polled. Raises StoreError.
+        """
         free = self._most - len(self._hosts)
         if free <= 0:
             return 0
         leases = await self._schedule.take(self._clock(), free, self._lease_seconds, among)
         ends = await asyncio.gather(*(self._start(lease) for lease in leases), return_exceptions=True)
+        await self._stages.run_once()
         return sum(end for end in ends if isinstance(end, int))
 
+    async def delivered(self) -> None:
+        """Return when what was polled until now stands in the timelines. Raises StoreError."""
+        await self._stages.delivered()
+
     async def _take(self) -> bool:
-        """Start turns of hosts that are due; False when the store can't be asked."""
+        """Start turns of hosts that are due; False when the store can't be asked.
+
+        While the stages behind are full nobody is asked for more.
+        """
         free = self._most - len(self._hosts)
         if free <= 0:
             return True
         try:
+            if not await self._stages.has_room():
+                return True
             leases = await self._schedule.take(self._clock(), free, self._lease_seconds)
         except StoreError as error:
             log.warning("the schedule can't be read", error=str(error))

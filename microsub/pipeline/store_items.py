@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from microsub.formats.identity import identities, normalise_profile, twin_identity
+from microsub.formats.lookups import lacking
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Entry, Feed
 from microsub.store.intake import ItemToStore
@@ -22,10 +23,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATES = frozenset({"published", "updated"})
 
 
-def items_to_store(feed: Feed, now: float) -> list[ItemToStore]:
+def items_to_store(feed: Feed, now: float, source: str | None = None) -> list[ItemToStore]:
     """The entries of `feed` in document order, each identity once (the first one counts).
 
-    `now` is the time of discovery: undated entries get it, and no date is later.
+    `now` is the time of discovery: undated entries get it, and no date is later. `source` is the document's address,
+    where nothing needs to be looked up again.
     """
     seen: set[str] = set()
     chosen: list[tuple[str, Entry]] = []
@@ -34,7 +36,7 @@ def items_to_store(feed: Feed, now: float) -> list[ItemToStore]:
             seen.add(guid)
             chosen.append((guid, settle_dates(entry, now)))
     scores = scores_of([entry for _, entry in chosen])
-    return [_item(guid, entry, score) for (guid, entry), score in zip(chosen, scores, strict=True)]
+    return [_item(guid, entry, score, source) for (guid, entry), score in zip(chosen, scores, strict=True)]
 
 
 def settle_dates(entry: Entry, now: float) -> Entry:
@@ -74,7 +76,7 @@ def dates_of(entries: Iterable[Entry]) -> tuple[float, ...]:
     return tuple((entry.published - _EPOCH).total_seconds() for entry in entries if entry.published is not None)
 
 
-def _item(guid: str, entry: Entry, score: float) -> ItemToStore:
+def _item(guid: str, entry: Entry, score: float, source: str | None) -> ItemToStore:
     author = normalise_profile(entry.author.url) if entry.author is not None and entry.author.url else ""
     wire = to_wire(entry)
     return ItemToStore(
@@ -86,6 +88,7 @@ def _item(guid: str, entry: Entry, score: float) -> ItemToStore:
         author=author,
         link=entry.url or "",
         twin=twin_identity(entry),
+        incomplete=bool(lacking(entry, source)),
     )
 
 

@@ -36,7 +36,8 @@ class ItemToStore:
 
     `guid` is its identity in the feed, `wire` its JSON (`formats.wire`) without ids, `published` the ISO time in it,
     `hash` a digest of what readers see of it, `score` Unix seconds, `author` the normalised profile URL or empty,
-    `twin` what it shares with copies in other feeds, `extra` further fields to save.
+    `twin` what it shares with copies in other feeds, `extra` further fields to save. `incomplete` says that look-ups
+    would add something.
     """
 
     guid: str
@@ -47,6 +48,7 @@ class ItemToStore:
     author: str = ""
     link: str = ""
     twin: str | None = None
+    incomplete: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -147,8 +149,8 @@ class Intake:
     ) -> Stored:
         """Store what is new and update what was edited; running it again, or twice at once, changes nothing more.
 
-        `version` orders documents: an item that a later document has changed is left as it is. New items, and edited
-        ones whose author changed, stand in the feed's pending set until `Items.done`.
+        `version` orders documents: an item that a later document has changed is left as it is. New and edited items
+        stand in the feed's pending set until `Items.done`.
         """
         compared = await self._compare(feed, candidates)
         if not compared.listed:
@@ -238,10 +240,8 @@ class Intake:
             fields = _changing(feed, old.id, candidate, wire, now, version)
             changed.append(_differences(data, wire))
             calls.append((_UPDATE, [keys.item(old.id)], [version, *_flat(fields)]))
-        again = [old.id for old, candidate in edited if old.author != candidate.author]
-        if again:
-            # Timelines must hold these against their rules again; a crash before that must not forget it.
-            await self._redis.command("SADD", keys.feed_pending(feed.id), *again)
+        # What follows from an edit must be done even if we crash right behind it.
+        await self._redis.command("SADD", keys.feed_pending(feed.id), *(old.id for old, _ in edited))
         written = await self._redis.scripts(calls)
         updated = [
             UpdatedItem(old.id, candidate.guid, old.score, candidate.author, old.author, names)
@@ -282,6 +282,7 @@ def _changing(
         "author": candidate.author,
         "link": candidate.link,
         "Data": identified(wire, item_id, feed.id),
+        "incomplete": "1" if candidate.incomplete else "",
     }
     if version:
         fields["version"] = version

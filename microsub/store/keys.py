@@ -92,8 +92,8 @@ ITEM_PREFIX = "item:"
 
 
 def item(item_id: str) -> str:
-    """Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `hash`, `score`, `updated`, `discovered`, `author`,
-    `link`, `twin` and whatever a post was saved with. Lifetime: as long as a timeline refers to it. `store.items`.
+    """Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `hash`, `version`, `score`, `updated`, `discovered`,
+    `author`, `link`, `twin`, `incomplete` and whatever a post was saved with. Lifetime: as long as a timeline refers to it. `store.items`.
     """
     return f"{ITEM_PREFIX}{item_id}"
 
@@ -177,6 +177,11 @@ def stream_bytes(name: str) -> str:
     `store.streams`.
     """
     return f"stream:{{{name}}}:bytes"
+
+
+def events_stream() -> str:
+    """Stream: what happened to feeds and posts, for other programs. Lifetime: permanent, capped. `store.events`."""
+    return "stream:{events}"
 
 
 # --- the schedule ------------------------------------------------------------------------------------------------
@@ -297,6 +302,13 @@ def muted(name: str, uid: str) -> str:
 def blocked(name: str, uid: str) -> str:
     """Hash: URL in its comparison form → as it was given; `uid` may be `global`. Lifetime: permanent. `store.rules`."""
     return f"user:{{{name}}}:blocked:{uid}"
+
+
+def imported(name: str) -> str:
+    """Hash: id of a post in another server's data → item id here, `<uid> <id>` → 1 once that channel has it; for posts
+    of no feed, which no guid map knows. Lifetime: 400 days after the last import. `store.imported`.
+    """
+    return f"user:{{{name}}}:imported"
 
 
 def events(name: str) -> str:

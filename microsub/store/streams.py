@@ -135,6 +135,15 @@ class Stream:
                 args += [message.id, max(0, message.deliveries - 1)]
             await self._redis.script(_HAND_BACK, self._keys[:1], args)
 
+    async def newest(self) -> str | None:
+        """The id of the newest message that isn't done; None where there is none."""
+        rows = await self._redis.command("XREVRANGE", self._key, "+", "-", "COUNT", 1)
+        return rows[0][0].decode() if rows else None
+
+    async def done_until(self, message_id: str) -> bool:
+        """Whether that message and all before it are done."""
+        return not await self._redis.command("XRANGE", self._key, "-", message_id, "COUNT", 1)
+
     async def backlog(self) -> Backlog:
         """What isn't done yet."""
         return (await backlogs(self._redis, [self.name]))[self.name]

@@ -12,6 +12,7 @@ import structlog.testing
 
 from microsub.errors import StoreUnavailable
 from microsub.pipeline.poll import PollResult
+from microsub.pipeline.stage import Patience
 from microsub.store.port import Redis
 from tests.support.polling import World, dated, rss, world
 from tests.support.waiting import wait_until
@@ -23,6 +24,10 @@ def _quiet() -> Iterator[None]:
     """Dozens of tracebacks that nobody reads take seconds to draw."""
     with structlog.testing.capture_logs():
         yield
+
+
+IMPATIENT = Patience(idle=0.0, deliveries=1000)
+"""What the dead worker had is taken over at once."""
 
 
 class KilledError(BaseException):
@@ -90,7 +95,7 @@ async def _poll_with_news_and_edits(it: World, site: Publisher) -> None:
     site.serve_document("/feed", rss(dated(15)))
     feed = await it.follow(site.url("/feed", "blog.test"))
     await it.follow(site.url("/feed", "blog.test"), "bob")
-    await it.poller.poll(feed.id)
+    await it.poll_id(feed.id)
     news = dated(18)
     news[5] = (news[5][0], "Edited", news[5][2])
     site.serve_document("/feed", rss(news))
@@ -122,10 +127,10 @@ async def test_killed_between_any_two_steps(
         return found.value.feed_id
 
     killing = Killing(real_redis)
-    async with publisher() as site, world(killing) as it:
+    async with publisher() as site, world(killing, patience=IMPATIENT) as it:
         feed_id = await ready(it, site)
         begun = killing.trips
-        await it.poller.poll(feed_id)
+        await it.poll_id(feed_id)
         steps = killing.trips - begun
         wanted = await _state(it)
         assert steps > 8
@@ -133,9 +138,9 @@ async def test_killed_between_any_two_steps(
             feed_id = await ready(it, site)
             killing.kill_at, killing.after = killing.trips + step, after
             with pytest.raises(KilledError):
-                await it.poller.poll(feed_id)
+                await it.poll_id(feed_id)
             killing.kill_at = None
-            await it.poller.poll(feed_id)
+            await it.poll_id(feed_id)
             assert await _state(it) == wanted, f"killed at step {step} of {steps}"
             record = await it.feeds.get(feed_id)
             assert record is not None
@@ -147,7 +152,7 @@ async def test_killed_between_any_two_steps(
 async def test_a_worker_killed_at_any_step_of_a_turn(real_redis: Redis, after: bool) -> None:
     """Lease, poll, plan and hand-back: whatever was cut off, after the lease the feed is polled and planned again."""
     killing = Killing(real_redis)
-    async with publisher() as site, world(killing) as it:
+    async with publisher() as site, world(killing, patience=IMPATIENT) as it:
 
         async def ready() -> str:
             await _empty(real_redis)
@@ -182,14 +187,15 @@ async def test_a_redis_that_fails_during_a_turn(real_redis: Redis) -> None:
     """The worker goes on: the turn ends, the feed stays due, and is polled when Redis is back."""
     broken = Killing(real_redis)
     broken.error = StoreUnavailable
-    async with publisher() as site, world(broken) as it:
+    async with publisher() as site, world(broken, patience=IMPATIENT) as it:
         feed_id = ""
         for step in range(2, 12):
             await _empty(real_redis)
             site.serve_document("/feed", rss(dated(3)))
             feed_id = (await it.follow(site.url("/feed", "blog.test"))).id
             broken.kill_at = broken.trips + step
-            assert await it.worker.run_once() == 0
+            with pytest.raises(StoreUnavailable):  # by the stages behind the turn
+                await it.worker.run_once()
             broken.kill_at = None
             it.clock.advance(61)
             assert await it.worker.run_once() == 1, f"failed at step {step}"
@@ -203,7 +209,7 @@ async def test_a_worker_waits_for_a_redis_that_fails(real_redis: Redis) -> None:
     """When the schedule can't be read nothing is asked of anybody, and stopping still works."""
     broken = Killing(real_redis)
     broken.error = StoreUnavailable
-    async with publisher() as site, world(broken) as it:
+    async with publisher() as site, world(broken, patience=IMPATIENT) as it:
         site.serve_document("/feed", rss(dated(3)))
         await it.follow(site.url("/feed", "blog.test"))
         broken.kill_at = broken.trips

@@ -14,6 +14,7 @@ import redis as redis_py
 from microsub.store.embedded import EmbeddedRedis
 from microsub.store.feeds import FeedRecord
 from microsub.store.multiplexer import Multiplexed
+from microsub.store.streams import backlogs
 from tests.hostile.memory import MIB, children, forget_peak, peak, resident
 from tests.hostile.publisher import publisher
 from tests.support.polling import World, rss, world
@@ -85,6 +86,8 @@ async def stores(machine: Machine) -> AsyncIterator[World]:
 
 async def polled(it: World, feeds: list[FeedRecord], since: float) -> bool:
     records = await it.feeds.get_many([feed.id for feed in feeds])
+    if any(waiting.messages for waiting in (await backlogs(it.redis, ["entries", "stored"])).values()):
+        return False
     return all((record.last_poll or -1) >= since - 0.001 for record in records.values())
 
 

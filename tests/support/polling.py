@@ -17,10 +17,14 @@ from microsub.pipeline.moving import Mover
 from microsub.pipeline.on_demand import PollNow
 from microsub.pipeline.parsing import ParsePool
 from microsub.pipeline.poll import Poller, PollResult
-from microsub.pipeline.runner import Worker
+from microsub.pipeline.runner import Worker, worker_name
+from microsub.pipeline.stage import Patience
+from microsub.pipeline.stages import Stages
 from microsub.pipeline.turn import Turn
+from microsub.services.announcing import Announcing
 from microsub.store.accounts import Accounts
 from microsub.store.channels import Channels
+from microsub.store.events import Events
 from microsub.store.feeds import FeedRecord, Feeds
 from microsub.store.items import Items
 from microsub.store.port import Redis
@@ -57,6 +61,7 @@ class World:
     settings: InstanceSettings = FAST
     limits: FetchLimits = field(default_factory=FetchLimits)
     clock: Clock = field(default_factory=Clock)
+    patience: Patience = field(default_factory=Patience)
 
     def __post_init__(self) -> None:
         self.accounts = Accounts(self.redis)
@@ -66,7 +71,9 @@ class World:
         self.schedule = Schedule(self.redis)
         self.timelines = Timelines(self.redis, self.items)
         self.presence = Presence(self.redis)
-        self.fan_out = FanOut(self.feeds, self.timelines)
+        self.announcing = Announcing(Events(self.redis))
+        self.fan_out = FanOut(self.feeds, self.items, self.timelines, clock=self.clock)
+        self.stages = self.make_stages()
         self.mover = Mover(self.feeds, self.items, self.channels, self.schedule, self.fan_out)
         self.parser = ParsePool()
         self.fetcher = Fetcher(
@@ -81,7 +88,8 @@ class World:
         return Poller(
             self.feeds,
             self.items,
-            self.fan_out,
+            self.stages.entries,
+            self.announcing,
             self.fetcher,
             self.parser,
             mover=self.mover,
@@ -89,6 +97,21 @@ class World:
             clock=self.clock,
             random=lambda: 0.5,
             on_refused=on_refused,
+            told=self.stages.wake,
+        )
+
+    def make_stages(self) -> Stages:
+        """The stages of one worker; nothing is looked up."""
+        return Stages(
+            self.redis,
+            self.feeds,
+            self.items,
+            self.fan_out,
+            self.announcing,
+            None,
+            consumer=worker_name(),
+            patience=self.patience,
+            clock=self.clock,
         )
 
     def make_worker(self, lease_seconds: float = 60.0, hosts_at_once: int = 200, tick: float = 0.05) -> Worker:
@@ -104,6 +127,7 @@ class World:
             self.schedule,
             turn,
             self.presence,
+            self.make_stages(),
             hosts_at_once=hosts_at_once,
             lease_seconds=lease_seconds,
             tick=tick,
@@ -117,7 +141,7 @@ class World:
         """As the command has it: what may not be asked goes into `refused`."""
         note = lambda result: refused.update({result.feed: result.detail})  # noqa: E731
         turn = Turn(self.schedule, self.feeds, self.make_poller(on_refused=note), clock=self.clock)
-        worker = Worker(self.schedule, turn, self.presence, clock=self.clock)
+        worker = Worker(self.schedule, turn, self.presence, self.make_stages(), clock=self.clock)
         return PollNow(self.feeds, self.schedule, worker, refused=refused, clock=self.clock)
 
     async def follow(self, url: str, user: str = "alice", uid: str = "home") -> FeedRecord:
@@ -135,7 +159,14 @@ class World:
         await self.schedule.bump([(feed.id, host_of(feed.url)) for feed in feeds], self.clock())
 
     async def poll(self, feed: FeedRecord) -> PollResult:
-        return await self.poller.poll(feed.id)
+        """One poll, and what the stages make of it."""
+        return await self.poll_id(feed.id)
+
+    async def poll_id(self, feed_id: str) -> PollResult:
+        """The same for a feed's id."""
+        result = await self.poller.poll(feed_id)
+        await self.stages.run_once()
+        return result
 
     async def record(self, feed: FeedRecord) -> FeedRecord:
         found = await self.feeds.get(feed.id)

@@ -127,7 +127,7 @@ class Instance:
         self.timelines = Timelines(self.redis, self.items)
         self.rules = Rules(self.redis, self.items)
         self.presence = Presence(self.redis)
-        self.fan_out = FanOut(self.feeds, self.timelines)
+        self.fan_out = FanOut(self.feeds, self.items, self.timelines)
         self.services = self.make_services()
         self.app = create_app(self.services)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://server.test")

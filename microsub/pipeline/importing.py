@@ -1,0 +1,384 @@
+"""Taking over what a reader had on the older Go server: channels and their order, feeds, posts, what was read.
+
+Everything may be done again: channels, feeds and posts that are there already stay as they are, what was read there is
+read here, and nothing that was read here becomes unread. A post of a feed gets the identity that a poll would give it,
+and is stored before anybody polls the feed; so the first poll finds it known.
+
+A feed is followed when its posts are stored, and polled when they are in the timeline: then they come in with the state
+that they had, instead of as the first fill of a new feed, most of which counts as read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from microsub.config.backend import ChannelConfig, UserConfig
+from microsub.errors import InvalidRequest, ParseError
+from microsub.formats.dates import from_text
+from microsub.formats.ekster import OldPost, source_among, to_jf2
+from microsub.formats.identity import host_of
+from microsub.model.jf2 import Feed
+from microsub.model.reader import NOTIFICATIONS
+from microsub.pipeline.store_items import items_to_store
+
+if TYPE_CHECKING:
+    from microsub.pipeline.fan_out import LimitsOf
+    from microsub.store.accounts import Accounts
+    from microsub.store.channels import Channels
+    from microsub.store.ekster import OldDatabase, OldItem
+    from microsub.store.feeds import FeedRecord, Feeds
+    from microsub.store.imported import Imported
+    from microsub.store.intake import ItemToStore
+    from microsub.store.items import Items
+    from microsub.store.schedule import Schedule
+    from microsub.store.timelines import Timelines
+
+BATCH = 250
+"""Posts that are read, converted and written together."""
+
+_FILL = 1000
+
+Step = Callable[[str], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """An item of the old database that can't be taken over."""
+
+    channel: str
+    item: str
+    why: str
+
+
+@dataclass(slots=True)
+class ChannelImport:
+    """What one channel brought. `unread` and `read` are posts by their state there, `of_no_feed` those of them that no
+    feed lists, `undated` those without a usable date; `known` were here before. `feeds` are those that it follows.
+    """
+
+    uid: str
+    name: str
+    feeds: int = 0
+    unread: int = 0
+    read: int = 0
+    of_no_feed: int = 0
+    undated: int = 0
+    known: int = 0
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """What an import did, or (`dry_run`) would do. `notes` are sentences for people."""
+
+    user: str
+    dry_run: bool
+    channels: list[ChannelImport] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return asdict(self)
+
+    def as_text(self) -> str:
+        """For people: a line per channel, what was skipped and why, and the sum."""
+        lines = [_line(one) for one in self.channels]
+        lines += [f"skipped {one.channel}: {one.item[:60]}: {one.why}" for one in self.skipped[:_SHOWN]]
+        if len(self.skipped) > _SHOWN:
+            lines.append(f"skipped {len(self.skipped) - _SHOWN} more; --json names all")
+        lines += self.notes
+        posts = sum(one.unread + one.read for one in self.channels)
+        verb = "would be taken over" if self.dry_run else "taken over"
+        return "\n".join([*lines, f"{posts} posts {verb} for {self.user}, {len(self.skipped)} skipped"])
+
+
+_SHOWN = 20
+
+
+@dataclass(slots=True)
+class _Read:
+    """One post as it was read: its old id, its state, the feed (by URL) that it belongs to."""
+
+    old: str
+    post: OldPost
+    is_read: bool
+    feed: str | None
+
+
+@dataclass(slots=True)
+class _Arrivals:
+    """The item ids that a channel gets, by feed URL, and those of them that were read."""
+
+    by_feed: dict[str, list[str]] = field(default_factory=dict)
+    read: list[str] = field(default_factory=list)
+
+
+class Importing:
+    """Imports into the stores. Times are Unix seconds."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        channels: Channels,
+        feeds: Feeds,
+        items: Items,
+        timelines: Timelines,
+        schedule: Schedule,
+        imported: Imported,
+        limits: LimitsOf,
+    ) -> None:
+        self._accounts = accounts
+        self._channels = channels
+        self._feeds = feeds
+        self._items = items
+        self._timelines = timelines
+        self._schedule = schedule
+        self._imported = imported
+        self._limits = limits
+
+    async def run(
+        self, user: str, old: UserConfig, uids: Mapping[str, str], source: OldDatabase, now: float, *, dry_run: bool
+    ) -> ImportReport:
+        """Take over the old user `old`; `uids` leads from the database's channel uids to those in `old`.
+
+        Makes the user where there is none. Raises InvalidRequest for a name that none can have.
+        """
+        report = ImportReport(user, dry_run)
+        wanted = _with_notifications(old, uids)
+        if not dry_run:
+            await self._accounts.add_user(user, old.me, now)
+        existing = {channel.uid for channel in await self._channels.list(user)}
+        there = {uid: before for before, uid in uids.items()} | {NOTIFICATIONS: NOTIFICATIONS}
+        feeds = list(dict.fromkeys(feed.url for channel in wanted for feed in channel.feeds))
+        order = await _in_order(wanted, source, uids)
+        for channel in order:
+            if not dry_run and not await self._channel(user, channel, report, now):
+                continue
+            counted = ChannelImport(channel.uid, channel.name, len(channel.feeds))
+            report.channels.append(counted)
+            await self._posts(user, channel, there.get(channel.uid, channel.uid), feeds, source, counted, report, now)
+        fresh = [channel.uid for channel in order if channel.uid not in existing]
+        if fresh and not dry_run:
+            await self._order(user, [channel.uid for channel in order], report)
+        stray = sorted(set(await source.channels()) - uids.keys() - {NOTIFICATIONS})
+        if stray:
+            report.notes.append(f"channels of the database that the file doesn't declare: {', '.join(stray)}")
+        return report
+
+    async def _channel(self, user: str, channel: ChannelConfig, report: ImportReport, now: float) -> bool:
+        """Make the channel, or find it."""
+        if channel.uid != NOTIFICATIONS:
+            try:
+                made = await self._channels.create(user, channel.name, now, channel.uid)
+            except InvalidRequest as error:
+                report.notes.append(f"channel {channel.uid}: {error}; left out")
+                return False
+            if channel.filters and not made.settings.filters:
+                settings = replace(made.settings, filters=channel.filters)
+                await self._channels.set_settings(user, channel.uid, settings, now)
+        return True
+
+    async def _order(self, user: str, uids: Sequence[str], report: ImportReport) -> None:
+        known = {channel.uid for channel in await self._channels.list(user)}
+        await self._channels.order(user, [uid for uid in uids if uid in known])
+
+    async def _posts(
+        self,
+        user: str,
+        channel: ChannelConfig,
+        before: str,
+        feeds: Sequence[str],
+        source: OldDatabase,
+        counted: ChannelImport,
+        report: ImportReport,
+        now: float,
+    ) -> None:
+        """All posts of one channel, then its subscriptions."""
+        arrivals = _Arrivals()
+        own = [feed.url for feed in channel.feeds]
+        async for batch in _batches(source, before):
+            found = list(_converted(batch, before, own, feeds, counted, report))
+            if report.dry_run:
+                continue
+            by_feed: dict[str | None, list[_Read]] = {}
+            for one in found:
+                by_feed.setdefault(one.feed, []).append(one)
+            for url, posts in by_feed.items():
+                if url is None:
+                    await self._own(user, channel.uid, posts, counted, now)
+                else:
+                    await self._of_feed(url, posts, arrivals, counted, now)
+        if not report.dry_run:
+            await self._arrive(user, channel, arrivals, now)
+
+    async def _of_feed(
+        self, url: str, posts: Sequence[_Read], arrivals: _Arrivals, counted: ChannelImport, now: float
+    ) -> None:
+        """Store what the feed doesn't know yet; nothing of it goes to the feed's other followers as news."""
+        record = await self._feeds.ensure(url, now)
+        by_guid = {guid: (post, to_store) for guid, post, to_store in _candidates(posts, url, now)}
+        known = await self._imported.claims(record.id, list(by_guid))
+        counted.known += len(known)
+        new = [to_store for guid, (_, to_store) in by_guid.items() if guid not in known]
+        if new:
+            stored = await self._items.store(record, new, now)
+            await self._items.done(record.id, [item.id for item in stored.new])
+            known = await self._imported.claims(record.id, list(by_guid))
+        ids = arrivals.by_feed.setdefault(url, [])
+        read = {guid for guid, post, _ in _candidates(posts, url, now) if post.is_read}
+        for guid, item_id in known.items():
+            ids.append(item_id)
+            if guid in read:
+                arrivals.read.append(item_id)
+
+    async def _own(self, user: str, uid: str, posts: Sequence[_Read], counted: ChannelImport, now: float) -> None:
+        """Posts of no feed go straight to their channel."""
+        missing = set(await self._imported.missing(user, uid, [post.old for post in posts]))
+        counted.known += len(posts) - len(missing)
+        due = [post for post in posts if post.old in missing]
+        ids = await self._imported.ids(user, [post.old for post in due])
+        candidates = {ids[post.old]: (post, _single(post, now)) for post in due}
+        await self._imported.write({item_id: to_store for item_id, (_, to_store) in candidates.items()}, now)
+        limit = (await self._limits(user, uid)).items
+        items = {item.id: item for item in await self._items.timeline_items(list(candidates))}
+        for item_id in candidates:
+            await self._timelines.put(user, uid, items[item_id], now, limit)
+        read = [item_id for item_id, (post, _) in candidates.items() if post.is_read]
+        if read:
+            await self._timelines.mark_read(user, uid, read, now)
+        await self._imported.arrived(user, uid, [post.old for post in due])
+
+    async def _arrive(self, user: str, channel: ChannelConfig, arrivals: _Arrivals, now: float) -> None:
+        """Follow the channel's feeds, the posts first, and have them polled."""
+        limit = (await self._limits(user, channel.uid)).items
+        names = {feed.url: feed.name for feed in channel.feeds}
+        for url in dict.fromkeys([*names, *arrivals.by_feed]):
+            record = await self._feeds.ensure(url, now)
+            ids = arrivals.by_feed.get(url, [])
+            items = sorted(await self._items.timeline_items(ids), key=lambda item: float(item.score), reverse=True)
+            if url not in names:
+                # Another channel's filter had put it here.
+                for item in items:
+                    await self._timelines.put(user, channel.uid, item, now, limit)
+                continue
+            await self._channels.follow(user, channel.uid, record.id, url, now, names[url])
+            for start in range(0, len(items), _FILL):
+                batch = items[start : start + _FILL]
+                await self._timelines.add(user, channel.uid, record.id, batch, now=now, limit=limit, fresh=_FILL)
+            await self._begin(user, channel.uid, record, now)
+        for start in range(0, len(arrivals.read), _FILL):
+            await self._timelines.mark_read(user, channel.uid, arrivals.read[start : start + _FILL], now)
+        for url in names:
+            record = await self._feeds.ensure(url, now)
+            if not record.gone:
+                await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
+
+    async def _begin(self, user: str, uid: str, record: FeedRecord, now: float) -> None:
+        """Count the channel among the feed's followers; what the store has beside the import comes in as well."""
+        await self._feeds.subscribe(record.id, user, uid)
+        if record.last_success is None:
+            return
+        limits = await self._limits(user, uid)
+        items = await self._items.timeline_items(await self._items.newest(record.id, 5 * _FILL))
+        if items:
+            await self._timelines.add(user, uid, record.id, items, now=now, limit=limits.items, fresh=limits.fresh)
+
+
+def _line(one: ChannelImport) -> str:
+    parts = [f"{one.feeds} feeds", f"{one.unread} unread", f"{one.read} read"]
+    for count, what in ((one.of_no_feed, "of no feed"), (one.undated, "undated"), (one.known, "known already")):
+        if count:
+            parts.append(f"{count} {what}")
+    return f"{one.uid} ({one.name}): {', '.join(parts)}"
+
+
+def _with_notifications(old: UserConfig, uids: Mapping[str, str]) -> list[ChannelConfig]:
+    """The channels to take over; everybody has notifications, declared or not."""
+    channels = list(old.channels)
+    if old.channel(NOTIFICATIONS) is None:
+        channels.insert(0, ChannelConfig(NOTIFICATIONS, "Notifications"))
+    return channels
+
+
+async def _in_order(
+    channels: Sequence[ChannelConfig], source: OldDatabase, uids: Mapping[str, str]
+) -> list[ChannelConfig]:
+    """The channels as the old server listed them; those that its database doesn't know come last, as in the file."""
+    places = {uids.get(uid, uid): place for place, uid in enumerate(await source.channels())}
+    return sorted(channels, key=lambda channel: places.get(channel.uid, len(places)))
+
+
+async def _batches(source: OldDatabase, before: str) -> AsyncIterator[list[tuple[OldItem, bool, float | None]]]:
+    """The channel's items with their state, each once: what was read, then what is unread, then what a stream holds."""
+    seen: set[str] = set()
+    for walk, is_read in ((source.read(before), True), (source.unread(before), False)):
+        async for members in walk:
+            fresh = {item: at for item, at in members if item not in seen}
+            seen |= fresh.keys()
+            ids = list(fresh)
+            for start in range(0, len(ids), BATCH):
+                rows = await source.items(ids[start : start + BATCH])
+                yield [(row, is_read, fresh[row.id]) for row in rows]
+    async for items in source.streamed(before):
+        new = [item for item in items if item.id not in seen]
+        seen |= {item.id for item in new}
+        if new:
+            yield [(item, False, None) for item in new]
+
+
+def _converted(
+    batch: Sequence[tuple[OldItem, bool, float | None]],
+    before: str,
+    own: Sequence[str],
+    feeds: Sequence[str],
+    counted: ChannelImport,
+    report: ImportReport,
+) -> list[_Read]:
+    """The items that can be used; the others are noted."""
+    found = []
+    for item, is_read, at in batch:
+        if item.data is None:
+            why = "marked as read, but there is no such item" if is_read else "listed, but there is no such item"
+            report.skipped.append(Skipped(before, item.id, why))
+            continue
+        try:
+            post = to_jf2(item.id, item.data, item.published)
+        except ParseError as error:
+            report.skipped.append(Skipped(before, item.id, error.detail))
+            continue
+        if post.entry.published is None and at is not None and at > 0:
+            post = replace(post, entry=replace(post.entry, published=_moment(at)))
+        feed = source_among(post, feeds, own)
+        counted.undated += post.entry.published is None
+        counted.of_no_feed += feed is None
+        counted.read += is_read
+        counted.unread += not is_read
+        found.append(_Read(item.id, post, is_read, feed))
+    # As in a feed's document: the newest first, so that ids and ties come out as after a poll.
+    return sorted(found, key=lambda one: _time(one.post), reverse=True)
+
+
+def _candidates(posts: Sequence[_Read], url: str, now: float) -> list[tuple[str, _Read, ItemToStore]]:
+    """The posts of one feed as a poll would store them: guid, what was read, what to store."""
+    found = []
+    for post in posts:
+        (to_store,) = items_to_store(Feed(url=url, format="import", entries=(post.post.entry,)), now, url)
+        found.append((to_store.guid, post, to_store))
+    return found
+
+
+def _single(post: _Read, now: float) -> ItemToStore:
+    """A post of no feed."""
+    (to_store,) = items_to_store(Feed(url="", format="import", entries=(post.post.entry,)), now)
+    return to_store
+
+
+def _moment(at: float) -> datetime | None:
+    return from_text(int(at))
+
+
+def _time(post: OldPost) -> float:
+    return post.entry.published.timestamp() if post.entry.published else float("inf")

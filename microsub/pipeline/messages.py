@@ -1,0 +1,102 @@
+"""What the stages tell each other, as values and as the fields of stream messages. Pure.
+
+    a document's news ── EntriesFound ─→ store ── ItemsStored ─→ fan-out
+                                           └───── ItemIncomplete ─→ populate ── ItemsStored ─→ fan-out
+
+Messages on the way to timelines hold ids alone. Only `EntriesFound` carries posts, because nobody else has them yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from microsub.store.intake import ItemToStore
+
+Fields = dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class EntriesFound:
+    """Posts of one feed that the store doesn't have, or has otherwise, found at a Unix time."""
+
+    feed: str
+    found: float
+    items: tuple[ItemToStore, ...]
+
+    def to_fields(self) -> Fields:
+        """The JSON of each post stands in a field of its own, so that it isn't read before it is served."""
+        fields: Fields = {"feed": self.feed.encode(), "found": b"%.6f" % self.found}
+        heads = [_head(item) for item in self.items]
+        fields["items"] = orjson.dumps(heads)
+        for place, item in enumerate(self.items):
+            fields[str(place)] = item.wire
+        return fields
+
+    @classmethod
+    def of(cls, fields: Mapping[str, bytes]) -> EntriesFound:
+        """The message read back. Raises ValueError or KeyError for what isn't one."""
+        heads = orjson.loads(fields["items"])
+        items = tuple(ItemToStore(wire=fields[str(place)], **head) for place, head in enumerate(heads))
+        return cls(fields["feed"].decode(), float(fields["found"]), items)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemsStored:
+    """Items of one feed for the timelines: `new` ones are added, `edited` ones held against the rules again.
+
+    `target` is the one timeline (user, channel uid) that is meant; None means all who follow the feed.
+    """
+
+    feed: str
+    new: tuple[str, ...] = ()
+    edited: tuple[str, ...] = ()
+    target: tuple[str, str] | None = None
+
+    def to_fields(self) -> Fields:
+        """Ids separated by spaces."""
+        fields = {"feed": self.feed.encode(), "new": _joined(self.new), "edited": _joined(self.edited)}
+        return fields | ({"target": "/".join(self.target).encode()} if self.target else {})
+
+    @classmethod
+    def of(cls, fields: Mapping[str, bytes]) -> ItemsStored:
+        """The message read back. Raises ValueError or KeyError for what isn't one."""
+        target = None
+        if "target" in fields:
+            user, _, uid = fields["target"].decode().partition("/")
+            target = (user, uid)
+        return cls(fields["feed"].decode(), _split(fields["new"]), _split(fields["edited"]), target)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemIncomplete:
+    """A stored item whose author, or what it answers, can be looked up; `version` is the one that lacks it."""
+
+    item: str
+    version: str
+
+    def to_fields(self) -> Fields:
+        """Two texts."""
+        return {"item": self.item.encode(), "version": self.version.encode()}
+
+    @classmethod
+    def of(cls, fields: Mapping[str, bytes]) -> ItemIncomplete:
+        """The message read back. Raises KeyError for what isn't one."""
+        return cls(fields["item"].decode(), fields["version"].decode())
+
+
+_HEAD = ("guid", "hash", "score", "published", "author", "link", "twin", "incomplete", "extra")
+
+
+def _head(item: ItemToStore) -> dict[str, object]:
+    return {name: value for name in _HEAD if (value := getattr(item, name))} | {"score": item.score}
+
+
+def _joined(ids: Sequence[str]) -> bytes:
+    return " ".join(ids).encode()
+
+
+def _split(ids: bytes) -> tuple[str, ...]:
+    return tuple(ids.decode().split())

@@ -1,0 +1,112 @@
+"""The stages behind polling, as one worker runs them: store, fan-out, populate, and what may wait between them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from microsub.pipeline.populate import Populate
+from microsub.pipeline.stage import Patience, Stage
+from microsub.pipeline.store import StoreEntries
+from microsub.store.deadletters import DeadLetters
+from microsub.store.streams import Bounds, Stream
+
+if TYPE_CHECKING:
+    from microsub.pipeline.fan_out import FanOut
+    from microsub.services.announcing import Announcing
+    from microsub.services.completing import Completing
+    from microsub.store.feeds import Feeds
+    from microsub.store.items import Items
+    from microsub.store.port import Redis
+
+LOOK_UPS_AT_ONCE = 16
+"""Items that are completed together; most of that time is waiting for other people's servers."""
+
+_ROOM_HOLDS = 0.2
+"""Seconds for which a stream that had room is taken to have it still; it is filled by whole documents anyway."""
+
+
+class _Room:
+    """Whether a stream takes more, asked for at most a few times a second."""
+
+    def __init__(self, stream: Stream, bounds: Bounds) -> None:
+        self._stream = stream
+        self._bounds = bounds
+        self._until = float("-inf")
+
+    async def __call__(self) -> bool:
+        if time.monotonic() < self._until:
+            return True
+        room = self._bounds.leave_room(await self._stream.backlog())
+        self._until = time.monotonic() + _ROOM_HOLDS if room else float("-inf")
+        return room
+
+
+class Stages:
+    """Builds the stages on one Redis and runs them together. `consumer` is the worker's name.
+
+    `completing` is None where nothing is to be looked up; what is incomplete then waits for a worker that does.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        feeds: Feeds,
+        items: Items,
+        fan_out: FanOut,
+        announcing: Announcing,
+        completing: Completing | None,
+        *,
+        consumer: str,
+        bounds: Bounds | None = None,
+        patience: Patience | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        limits = bounds or Bounds()
+        dead = DeadLetters(redis)
+        self.entries, self.stored = Stream(redis, "entries"), Stream(redis, "stored")
+        incomplete = Stream(redis, "incomplete")
+        self.has_room = _Room(self.entries, limits)
+        """Whether polling may go on."""
+        handle = StoreEntries(feeds, items, self.stored, incomplete, announcing, clock=clock, told=self.wake)
+        common = {"consumer": consumer, "patience": patience, "clock": clock}
+        self._stages = [
+            Stage(self.entries, handle, dead, has_room=_Room(self.stored, limits), **common),  # type: ignore[arg-type]
+            Stage(self.stored, fan_out.handle, dead, **common),  # type: ignore[arg-type]
+        ]
+        if completing is not None:
+            populate = Populate(feeds, items, completing, self.stored, announcing, clock=clock, told=self.wake)
+            self._stages.append(Stage(incomplete, populate, dead, at_once=LOOK_UPS_AT_ONCE, **common))  # type: ignore[arg-type]
+
+    async def run(self, grace: float) -> None:
+        """Run until `stop`; then finish what is in hand within `grace` seconds, and hand back the rest."""
+        await asyncio.gather(*(stage.run(grace) for stage in self._stages))
+
+    async def run_once(self) -> int:
+        """Handle everything that waits, and what comes of it; how many messages. Raises StoreError."""
+        handled = 0
+        while now := sum([await stage.run_once() for stage in self._stages]):
+            handled += now
+        return handled
+
+    async def delivered(self, look_again: float = 0.05) -> None:
+        """Return when the news that are in the streams now stand in the timelines, whoever brings them there.
+
+        Look-ups aren't waited for. Raises StoreError.
+        """
+        for stream in (self.entries, self.stored):
+            newest = await stream.newest()
+            while newest is not None and not await stream.done_until(newest):
+                await asyncio.sleep(look_again)  # noqa: ASYNC110 - other processes set no events here
+
+    def stop(self) -> None:
+        """Take nothing new; `run` returns soon."""
+        for stage in self._stages:
+            stage.stop()
+
+    def wake(self) -> None:
+        """There is news in a stream: look at once."""
+        for stage in self._stages:
+            stage.wake()

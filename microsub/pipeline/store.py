@@ -1,0 +1,103 @@
+"""The stage that stores: a document's news are written once, and the next stages hear of them.
+
+Nothing of what follows from a message is forgotten: an item stands in its feed's pending set from the moment that it is
+written until all who must know have been told. After a crash the message comes again, and so does everything pending.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from microsub.metrics import ITEMS_NEW, ITEMS_UPDATED
+from microsub.pipeline.messages import EntriesFound, ItemIncomplete, ItemsStored
+from microsub.store.events import Event
+from microsub.store.streams import Bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from microsub.services.announcing import Announcing
+    from microsub.store.feeds import FeedRecord, Feeds
+    from microsub.store.intake import Stored
+    from microsub.store.items import Items
+    from microsub.store.streams import Message, Stream
+
+log = structlog.get_logger(__name__)
+
+LOOK_UPS = Bounds(messages=50_000)
+"""What may wait to be completed. Beyond that items stay as they are: a look-up is not worth holding up the news."""
+
+
+class StoreEntries:
+    """Handles `EntriesFound`. `announcing` tells of feeds and posts that were created or modified."""
+
+    def __init__(
+        self,
+        feeds: Feeds,
+        items: Items,
+        stored: Stream,
+        incomplete: Stream,
+        announcing: Announcing,
+        *,
+        clock: Callable[[], float] = time.time,
+        told: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`told` is called when there is news for the next stages."""
+        self._feeds = feeds
+        self._items = items
+        self._stored = stored
+        self._incomplete = incomplete
+        self._announcing = announcing
+        self._clock = clock
+        self._told = told
+
+    async def __call__(self, message: Message) -> None:
+        """Store what the message holds, and tell. Raises StoreError; anything else is a message that isn't ours."""
+        found = EntriesFound.of(message.fields)
+        feed = await self._feeds.get(found.feed)
+        if feed is None:
+            log.info("posts of a feed that is gone", feed=found.feed, posts=len(found.items))
+            return
+        stored = await self._items.store(feed, found.items, found.found, message.version)
+        ITEMS_NEW.inc(len(stored.new))
+        ITEMS_UPDATED.inc(len(stored.updated))
+        await self.tell(feed, stored)
+
+    async def tell(self, feed: FeedRecord, stored: Stored) -> None:
+        """Tell the next stages and the world of what was stored just now, and of what is pending since a crash."""
+        pending = await self._items.pending(feed.id)
+        if not pending:
+            return
+        new = [item.id for item in stored.new]
+        same_author = {item.id for item in stored.updated if item.author == item.author_before}
+        edited = [item.id for item in stored.updated if item.id not in same_author]
+        # Of what an earlier attempt left behind nobody knows any more which it was, so both is done with it.
+        left = sorted(set(pending) - {*new, *edited, *same_author}, key=int)
+        news = ItemsStored(feed.id, (*new, *left), (*edited, *left))
+        if news.new or news.edited:
+            await self._stored.add([news.to_fields()])
+        await self._ask_for_look_ups(pending)
+        await self._announcing.tell(self._events(feed.id, stored, left))
+        await self._items.done(feed.id, pending)
+        self._told()
+
+    async def _ask_for_look_ups(self, ids: Sequence[str]) -> None:
+        rows = await self._items.fields(ids, ("incomplete", "version"))
+        wanted = [
+            ItemIncomplete(item_id, (version or b"").decode()).to_fields()
+            for item_id, (incomplete, version) in zip(ids, rows, strict=True)
+            if incomplete
+        ]
+        if wanted and LOOK_UPS.leave_room(await self._incomplete.backlog()):
+            await self._incomplete.add(wanted)
+
+    def _events(self, feed_id: str, stored: Stored, left: Sequence[str]) -> list[Event]:
+        now = self._clock()
+        new = [Event("post_created", feed_id, now, item.id, item.guid) for item in stored.new]
+        edited = [Event("post_modified", feed_id, now, item.id, item.guid, item.changed) for item in stored.updated]
+        unsaid = [Event("post_modified", feed_id, now, item_id) for item_id in left]
+        return new + edited + unsaid

@@ -1,0 +1,98 @@
+"""Messages that failed again and again: kept with the reason, to be looked at, tried again or dropped by an admin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from microsub.store import keys
+from microsub.store.port import Redis
+from microsub.store.streams import Message, Stream
+
+_STAGE, _WHY, _AT, _ID, _DELIVERIES = "!stage", "!why", "!at", "!id", "!deliveries"
+"""Names that no message has itself."""
+
+_BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that no attempt could handle. `id` names it here; `message` is its id in the stream of `stage`, `at`
+    the Unix time of its burial, `fields` what it said.
+    """
+
+    id: str
+    stage: str
+    why: str
+    at: float
+    message: str
+    deliveries: int
+    fields: Mapping[str, bytes]
+
+
+class DeadLetters:
+    """The stream of dead letters. Nobody consumes it; it has no bound, since every letter is a loss to somebody."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._stream = Stream(redis, "dead")
+
+    async def add(self, stage: str, message: Message, why: str, now: float) -> None:
+        """Keep `message` of `stage`, which failed for the reason `why`."""
+        letter = DeadLetter("", stage, why, now, message.id, message.deliveries, message.fields)
+        await self._stream.add([_fields(letter)])
+
+    async def list(self, count: int = _BATCH, after: str | None = None) -> list[DeadLetter]:
+        """Up to `count` letters, the oldest first, behind the letter `after`."""
+        start = f"({after}" if after else "-"
+        rows = await self._redis.command("XRANGE", keys.stream("dead"), start, "+", "COUNT", count)
+        return [_letter(row) for row in rows]
+
+    async def get(self, letter_id: str) -> DeadLetter | None:
+        """The letter of that id; None where there is none (any more)."""
+        rows = await self._redis.command("XRANGE", keys.stream("dead"), letter_id, letter_id)
+        return _letter(rows[0]) if rows else None
+
+    async def count(self) -> int:
+        """How many letters there are."""
+        return (await self._stream.backlog()).messages
+
+    async def retry(self, letters: Sequence[DeadLetter]) -> int:
+        """Put messages back into their streams, as new ones; how many.
+
+        First there, then away from here: a crash in between leaves a message twice, and its stage bears that.
+        """
+        for letter in letters:
+            await Stream(self._redis, letter.stage).add([letter.fields])
+            await self.drop([letter])
+        return len(letters)
+
+    async def drop(self, letters: Sequence[DeadLetter]) -> None:
+        """Forget letters. What they said is lost."""
+        await self._stream.done([Message(letter.id, _fields(letter)) for letter in letters])
+
+
+def _letter(row: Sequence[Any]) -> DeadLetter:
+    fields = {name.decode(): value for name, value in zip(row[1][::2], row[1][1::2], strict=True)}
+    return DeadLetter(
+        id=row[0].decode(),
+        stage=fields.pop(_STAGE, b"?").decode(),
+        why=fields.pop(_WHY, b"").decode(),
+        at=float(fields.pop(_AT, b"0")),
+        message=fields.pop(_ID, b"").decode(),
+        deliveries=int(fields.pop(_DELIVERIES, b"0")),
+        fields=fields,
+    )
+
+
+def _fields(letter: DeadLetter) -> dict[str, bytes]:
+    """As it stands in the stream."""
+    head = {
+        _STAGE: letter.stage.encode(),
+        _WHY: letter.why.encode("utf-8", "replace"),
+        _AT: b"%.3f" % letter.at,
+        _ID: letter.message.encode(),
+        _DELIVERIES: b"%d" % letter.deliveries,
+    }
+    return head | dict(letter.fields)
