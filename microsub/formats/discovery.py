@@ -35,7 +35,8 @@ _COMMENTS = re.compile(
 )
 _COMMENTS_PATH = re.compile(r"(?i)/(?:comments?|replies)(?:[/.]|\Z)|[?&](?:feed=comments|withcomments)")
 _NO_NAME = re.compile(r"(?i)(?:rss|atom|rdf|xml|json|feeds?|subscribe|syndication|[\W\d]){1,20}")
-_PATHS = ("feed", "feed/", "feed.xml", "rss", "rss.xml", "atom.xml", "index.xml", "feed.atom", "feed.json", "feed.rss")
+# Without the slash at the end: servers that have the other form redirect.
+_PATHS = ("feed", "feed.xml", "rss.xml", "atom.xml", "index.xml", "rss", "feed.json", "blog-feed.xml", "feed.atom")
 
 
 def discover(body: bytes, url: str, content_type: str | None, link_header: str | None) -> list[FeedLink]:
@@ -75,16 +76,16 @@ def better_feeds(body: bytes, url: str, content_type: str | None, link_header: s
 
 
 def common_paths(url: str) -> list[str]:
-    """Addresses at which blog engines usually have a feed: beside the page, then at the root of its site."""
+    """Addresses at which blog engines usually have a feed, the commonest names first: of each name that below the page,
+    then that beside it, then that at the root of its site.
+    """
     try:
         parts = urlsplit(url)
     except ValueError:
         return []
-    directory = parts.path.rpartition("/")[0] + "/"
-    found = []
-    for folder in dict.fromkeys((parts.path.rstrip("/") + "/", directory, "/")):
-        found += [urljoin(url, folder + path) for path in _PATHS]
-    return list(dict.fromkeys(u for u in found if safe_url(u)))[:30]
+    folders = dict.fromkeys((parts.path.rstrip("/") + "/", parts.path.rpartition("/")[0] + "/", "/"))
+    found = (urljoin(url, folder + path) for path in _PATHS for folder in folders)
+    return list(dict.fromkeys(u for u in found if safe_url(u)))
 
 
 def _itself(feed: Feed) -> FeedLink:

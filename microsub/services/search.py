@@ -30,7 +30,7 @@ SEARCH_SECONDS = 25.0
 
 PREVIEW_SECONDS = 40.0
 
-MAX_PATHS = 6
+MAX_PATHS = 9
 """How many usual places of feeds are tried on a site whose page names none."""
 
 MAX_TRIED = 3

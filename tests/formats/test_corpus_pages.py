@@ -19,7 +19,7 @@ from microsub.model.jf2 import Entry
 
 CORPUS = Path("/work/shared/corpus/pages.json")
 
-# (document, index of the item, property): why the fact is not followed. docs/explanation/look-ups.md tells it to people.
+# (document, index of the item, property): why the fact is not followed; docs/explanation/look-ups.md has it for people.
 KNOWN_DIFFERENCES: dict[tuple[int, int, str], str] = {
     (
         109,

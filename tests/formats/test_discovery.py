@@ -91,9 +91,14 @@ def test_hostile_pages_take_no_time() -> None:
 
 
 def test_common_paths_lie_beside_the_page_and_at_the_root() -> None:
-    """Absolute, each once, nearest first."""
+    """Absolute, each once, the commonest name first, of each the nearest first."""
     found = common_paths("https://host.example/~ann/blog")
-    assert found[0] == "https://host.example/~ann/blog/feed"
+    assert found[:4] == [
+        "https://host.example/~ann/blog/feed",
+        "https://host.example/~ann/feed",
+        "https://host.example/feed",
+        "https://host.example/~ann/blog/feed.xml",
+    ]
     assert "https://host.example/~ann/feed.xml" in found
     assert "https://host.example/feed" in found
     assert len(found) == len(set(found))

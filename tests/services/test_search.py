@@ -138,6 +138,12 @@ async def test_usual_places_are_tried_last(server: Instance) -> None:
     assert len(server.web.asked) < 20
 
 
+async def test_the_root_of_a_site_is_tried_for_a_page_deep_inside(server: Instance) -> None:
+    """The feed is the site's, though the page that was pasted is one post."""
+    server.web.documents |= {f"{SITE}2024/05/peas": NOTHING, f"{SITE}rss.xml": DOCUMENT}
+    assert await found(server, f"{SITE}2024/05/peas") == [f"{SITE}rss.xml"]
+
+
 async def test_nothing_found_is_no_error(server: Instance) -> None:
     """An empty list, also for hosts that can't be reached."""
     for query in ("https://nowhere.example/", "nowhere.example", "words", "ann@nowhere.example"):
@@ -199,13 +205,13 @@ async def test_private_addresses_are_refused(server: Instance) -> None:
 
 
 async def test_a_search_asks_few_times(server: Instance) -> None:
-    """The page and six usual places; an account two addresses; and what was there within five minutes not again."""
+    """The page and nine usual places; an account two addresses; and what was there within five minutes not again."""
     server.web.documents[SITE] = NOTHING
     searching = Search(CachingFetcher({}, server.web), Directory(server.feeds, InstanceSettings), server.feeds)
     assert await searching.feeds(SITE, server.now) == []
-    assert len(server.web.asked) == 7
+    assert len(server.web.asked) == 10
     assert await searching.feeds("@ann@social.example", server.now) == []
-    assert len(server.web.asked) == 9
+    assert len(server.web.asked) == 12
     assert await searching.feeds(SITE, server.now) == []
     assert server.web.asked.count(SITE) == 1
 
