@@ -30,6 +30,9 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
     infeed: int
     inentry: int
 
+    # An id is what stands there: RFC 4287, 4.2.6. `_keep` and `pop` of feedparser would resolve it.
+    can_be_relative_uri = _FeedParserMixin.can_be_relative_uri - {"id"}
+
     # -- dates: `dates` reads them, once
 
     def _end_published(self) -> None:
@@ -79,6 +82,15 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
     def _sync_author_detail(self, key: str = "author") -> None:
         """feedparser takes names and addresses apart here; `syndication` does."""
 
+    # -- links
+
+    def _start_link(self, attrs_d: Attributes) -> None:
+        # RFC 4287, 4.2.7.2: relations are short for addresses below this one.
+        attrs_d["rel"] = attrs_d.get("rel", "alternate").removeprefix("http://www.iana.org/assignments/relation/")
+        if "type" not in attrs_d:
+            attrs_d["untyped"] = "yes"
+        super()._start_link(attrs_d)
+
     # -- pictures
 
     def _start_image(self, attrs_d: Attributes) -> None:
@@ -88,9 +100,33 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
         super()._start_image(attrs_d)
 
     def _end_image(self) -> None:
-        super()._end_image()
+        text = self.pop("image")
+        self.inimage = 0
+        if text and self.inentry:
+            self.entries[-1]["item_image"] = text
         if self._beside:
             self.infeed, self._beside = 0, False
+
+    def _end_url(self) -> None:
+        value = self.pop("href")
+        if self.inauthor:
+            self._save_author("href", value)
+        elif self.inentry and self.inimage:
+            self.entries[-1]["item_image"] = value
+
+    _end_uri = _end_homepage = _end_url
+
+    def _start_itunes_image(self, attrs_d: Attributes) -> None:
+        if address := attrs_d.get("href") or attrs_d.get("url"):
+            self._get_context()["itunes_image"] = address
+        self.push("itunes_image", 0)
+
+    def _end_itunes_image(self) -> None:
+        if text := self.pop("itunes_image"):
+            self._get_context().setdefault("itunes_image", text)
+
+    _start_itunes_link = _start_itunes_image
+    _end_itunes_link = _end_itunes_image
 
     # -- Media RSS
 
@@ -119,5 +155,18 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
         self._get_context().setdefault("replies", []).append(attrs_d)
 
 
+def _ignore(self: Elements, attrs_d: Attributes) -> None:
+    self.push("ignored", 0)
+
+
+def _end_ignored(self: Elements) -> None:
+    self.pop("ignored")
+
+
+# An unknown element is kept under its own name, where it would displace what goes by that name here.
+for _name in ("authors", "links", "tags", "replies", "item_image", "itunes_image"):
+    if not hasattr(Elements, f"_start_{_name}"):
+        setattr(Elements, f"_start_{_name}", _ignore)
+        setattr(Elements, f"_end_{_name}", _end_ignored)
 # Names that Python can't spell.
 setattr(Elements, "_start_thr_in-reply-to", Elements._start_reply)

@@ -18,6 +18,7 @@ _EXTENSIONS = {
 }
 _KIND_OF_EXTENSION = {extension: kind for kind, names in _EXTENSIONS.items() for extension in names.split()}
 _KIND_OF_TYPE = {"image": "photo", "video": "video", "audio": "audio"}
+_PERIOD = re.compile(r"PT(?:(\d{1,3})H)?(?:(\d{1,4})M)?(?:(\d{1,6})(?:\.\d+)?S)?\Z")
 _CLOCK = re.compile(r"(?:(\d{1,3}):)?(\d{1,3}):(\d{1,2})(?:\.\d+)?\Z")
 # Portraits of the author that WordPress and GitHub declare as if they belonged to the post.
 _PORTRAITS = re.compile(r"(?:.*\.)?gravatar\.com\Z|avatars\d*\.githubusercontent\.com\Z")
@@ -55,9 +56,9 @@ def number(value: object) -> int | None:
 
 
 def seconds(value: object) -> int | None:
-    """A duration as `3600`, `60:00` or `1:00:00`, in seconds."""
-    if isinstance(value, str) and (match := _CLOCK.match(value.strip())):
-        return int(match[1] or 0) * 3600 + int(match[2]) * 60 + int(match[3])
+    """A duration as `3600`, `60:00`, `1:00:00` or `PT1H`, in seconds."""
+    if isinstance(value, str) and (match := _CLOCK.match(value.strip()) or _PERIOD.match(value.strip())):
+        return int(match[1] or 0) * 3600 + int(match[2] or 0) * 60 + int(match[3] or 0)
     return number(value)
 
 
@@ -67,7 +68,8 @@ def enclosures(node: Node, links: list[Node], base: str) -> tuple[Enclosure, ...
     duration = seconds(node.get("itunes_duration"))
     for link in links:
         if link.get("rel") == "enclosure" and (url := safe_url(link.get("href"), base)) and url not in found:
-            kind = str(link.get("type") or "").strip().lower() or None
+            # feedparser takes a link without a type for a page.
+            kind = None if "untyped" in link else str(link.get("type") or "").strip().lower() or None
             enclosure = Enclosure(url, kind, number(link.get("length")) or None, title=link.get("title") or None)
             if duration and kind_of(enclosure) in {"audio", "video"}:
                 enclosure = Enclosure(url, kind, enclosure.length, duration, enclosure.title)
@@ -112,12 +114,11 @@ def _media_type(item: Node) -> str | None:
 
 
 def featured(node: Node, base: str) -> str | None:
-    """The picture that stands for the entry: its thumbnail, else its iTunes image."""
+    """The picture that stands for the entry: its thumbnail, else its iTunes image, else its image element."""
     for item in node.get("media_thumbnail") or []:
         if (url := safe_url(item.get("url"), base)) and not _PORTRAITS.match(host_of(url)):
             return url
-    image = node.get("image")
-    return safe_url(image.get("href"), base) if isinstance(image, dict) else None
+    return safe_url(node.get("itunes_image"), base) or safe_url(node.get("item_image"), base)
 
 
 def portrait(node: Node, base: str) -> str | None:

@@ -19,6 +19,10 @@ _ROOT = re.compile(r"\s*<(?:[\w.-]{1,40}:)?([A-Za-z][\w.-]{0,40})")
 LARGE = 1 << 20
 """Bytes from which on the text of a feed isn't put together."""
 
+_JUNK = re.compile(
+    r"(?s).{1,10000}?(?=<\?xml\s[^>]{0,200}\?>\s*(?:<!--.{0,2000}?-->\s*)?<(?:rss|feed|rdf:RDF)\b|<rss\s[^>]{0,500}\bversion\s*=)"
+)
+_PAGE = re.compile(r"(?i)<(?:!doctype\s+html|html|head|body)\b")
 _SYNDICATION = frozenset({"rss", "rdf", "feed", "channel"})
 
 
@@ -50,6 +54,9 @@ def _read(document: Document, url: str, content_type: str | None) -> RawFeed:
     if kind == "syndication":
         return syndication.to_jf2(lambda: (text,), url)
     if kind == "html":
+        # Warnings of PHP and the like stand before some feeds.
+        if (junk := _JUNK.match(text)) and not _PAGE.search(junk[0]):
+            return syndication.to_jf2(lambda: (text[junk.end() :],), url)
         return html.to_jf2(text, url)
     raise ParseError(url, "the document is empty" if not text.strip() else "the document is no feed and no web page")
 

@@ -46,7 +46,8 @@ def repeats(name: str | None, body: str) -> bool:
         return True
     body = fold(body)
     if body.startswith(folded):
-        return True
+        # Engines cut long texts anywhere; a short title isn't the beginning of a longer word.
+        return len(folded) > 20 or not body[len(folded) : len(folded) + 1].isalnum()
     cut = folded.removesuffix("...").removesuffix("…").removesuffix("[…]").rstrip()
     return len(cut) > 10 and cut != folded and body.startswith(cut)
 

@@ -53,13 +53,11 @@ def to_jf2(pieces: Callable[[], Iterable[str]], url: str) -> RawFeed:
 def _feed(channel: Node, version: str, url: str) -> Feed:
     atom = version.startswith("atom")
     links = channel.get("links") or []
-    home = safe_url(channel.get("link"), url)
+    home = _page(channel, url)
     base = _site(channel, url, atom=atom)
     image: Node = channel.get("image") or {}
-    photo = next(
-        (u for u in (safe_url(v, base) for v in (image.get("href"), channel.get("logo"), channel.get("icon"))) if u),
-        None,
-    )
+    pictures = (channel.get("itunes_image"), image.get("href"), channel.get("logo"), channel.get("icon"))
+    photo = next((u for picture in pictures if (u := safe_url(picture, base))), None)
     return Feed(
         url=url,
         format="atom" if atom else "rdf" if version in {"rss090", "rss10"} else "rss",
@@ -80,7 +78,7 @@ def _site(channel: Node, url: str, *, atom: bool) -> str:
     In RSS they are rare and mean the site: many feeds are served from elsewhere. In Atom they mean the document, and a
     copy of it that another host serves still names the original.
     """
-    home = safe_url(channel.get("link"), url)
+    home = _page(channel, url)
     if not atom:
         return home or url
     original = _rel(channel.get("links") or [], "self", url)
@@ -176,7 +174,9 @@ def _entry(node: Node, version: str, feed_base: str) -> RawEntry:
         published=published or updated,
         updated=updated if published and updated != published else None,
         author=byline or _source(node, base),
-        category=tuple(str(tag.get("label") or tag.get("term") or "") for tag in node.get("tags") or []),
+        category=tuple(
+            entities.unescape(str(tag.get("label") or tag.get("term") or "")) for tag in node.get("tags") or []
+        ),
         featured=media.featured(node, base),
         enclosure=media.enclosures(node, links, base),
         in_reply_to=tuple(target for target in replies if target),
@@ -211,18 +211,28 @@ def _base(node: Node, feed_base: str) -> str:
     return feed_base
 
 
+def _page(node: Node, base: str) -> str | None:
+    """The first web page among the alternates (the others are translations), else the link that feedparser made out."""
+    pages = (link for link in node.get("links") or [] if link.get("type") in _HTML)
+    return _rel(list(pages), "alternate", base) or safe_url(node.get("link"), base)
+
+
 def _link(node: Node, links: list[Node], guid: str | None, base: str) -> str | None:
-    """The page of the entry: its link, an alternate of another type, or a guid that is an address."""
+    """The page of the entry: its link, an alternate of another type, a page that is its content, or its guid.
+
+    An address that is said to be no permalink is better than none.
+    """
     if original := safe_url(node.get("feedburner_origlink")):
         return original  # the link itself only counts who follows it
     link = node.get("link")
     if link and _NO_SCHEME.match(link):
-        link = f"https://{link}"
+        return safe_url(f"https://{link}")
     # feedparser takes a guid for the link unless told otherwise; "17" isn't one.
-    if link and (link != guid or ":" in link or link.startswith("/")) and (url := safe_url(link, base)):
+    if link and (link != guid or ":" in link or link.startswith("/")) and (url := _page(node, base)):
         return url
     pages = [other for other in links if other.get("type") != "application/json"]
-    return _rel(pages, "alternate", base) or safe_url(guid)
+    elsewhere = (content.get("src") for content in node.get("content") or () if content.get("type") in _HTML)
+    return _rel(pages, "alternate", base) or safe_url(next(elsewhere, None), base) or safe_url(guid)
 
 
 def _body(node: Node, atom: bool) -> tuple[str, str, str | None]:
@@ -240,8 +250,9 @@ def _body(node: Node, atom: bool) -> tuple[str, str, str | None]:
     else:
         chosen = max([*bodies, *([summary] if summary else [])], key=lambda c: len(c["value"]), default=None)
     if not chosen:
+        # What only Media RSS or iTunes has to say.
         kind = "text/html" if node.get("media_description_type") == "html" else "text/plain"
-        return kind, str(node.get("media_description") or ""), None
+        return kind, str(node.get("media_description") or node.get("subtitle") or ""), None
     kind, value = str(chosen["type"]), str(chosen["value"])
     if kind == "application/xhtml+xml":
         # XML's <br/> arrives as <br></br>, and HTML parsers read </br> as a second break.
@@ -260,8 +271,15 @@ def _readable(content: Node | None) -> bool:
 
 
 def _location(node: Node) -> Card | None:
+    """A point of GeoRSS or of W3C geo, and its name. Nothing is published at 0° 0°, a place in the sea."""
     where: Node = node.get("where") or {}
-    point = where.get("coordinates")
-    if where.get("type") != "Point" or not point or len(point) < 2:
-        return None
-    return Card(type="geo", latitude=f"{point[1]:.7g}", longitude=f"{point[0]:.7g}")
+    point = where.get("coordinates") if where.get("type") == "Point" else None
+    longitude, latitude = point[:2] if point and len(point) > 1 else (node.get("geo_long"), node.get("geo_lat"))
+    name = title_text(str(node.get("georss_featurename") or "")) or None
+    try:
+        east, north = float(longitude or 0), float(latitude or 0)
+    except ValueError:
+        east = north = 0
+    if not (east and north and abs(east) <= 180 and abs(north) <= 90):
+        return Card(name=name) if name else None
+    return Card(type="card" if name else "geo", name=name, latitude=f"{north:.7g}", longitude=f"{east:.7g}")

@@ -53,7 +53,7 @@ def read(
     parser: Any = WellFormed(published)
     if not parser.read(repaired(_stripped(pieces()))):
         parser = _Loose("", None, "utf-8", {})
-        parser.feed("".join(_beginning(_stripped(pieces()))))
+        parser.feed("".join(_beginning(repaired(_stripped(pieces())))))
     return [_typed(entry) for entry in parser.entries], _typed(parser.feeddata), parser.version or ""
 
 
@@ -115,6 +115,9 @@ class _Loose(Elements, LooseFeedParser):  # type: ignore[misc]
             if len(pieces) > 16 or (pieces and len(pieces[0]) > MAX_SHORT):
                 whole = "".join(p.decode("utf-8", "replace") if isinstance(p, bytes) else p for p in pieces)
                 self.elementstack[-1][2] = [whole[:MAX_SHORT]]
+            elif element == "link":
+                # feedparser makes "&ampb" of "&amp;b" in the link of the feed.
+                self.elementstack[-1][2] = ["&" if piece == "&amp;" else piece for piece in pieces]
         return super().pop(element, strip_whitespace)
 
 
