@@ -14,67 +14,24 @@ from functools import lru_cache
 
 import nh3
 
+from microsub.formats.allowed import ATTRIBUTES, BEACON, DROPPED, MATH, PLAYER, TAGS
 from microsub.formats.depth import too_deep
-from microsub.formats.urls import LINK, host_of, safe_url
-
-_INLINE = """a abbr b bdi bdo br cite code data del dfn em font i img ins kbd mark q rp rt ruby s samp small span strike
-    strong sub sup time tt u var wbr"""
-_BLOCK = """address article aside blockquote caption center col colgroup dd details div dl dt figcaption figure footer
-    h1 h2 h3 h4 h5 h6 header hr li main ol p pre section summary table tbody td tfoot th thead tr ul"""
-_MEDIA = "audio iframe picture source track video"
-
-TAGS = frozenset(f"{_INLINE} {_BLOCK} {_MEDIA}".split())
-# Their content is no text for people: it goes with them.
-_UNREAD = """script style svg math template select textarea button noscript noembed noframes object applet title head
-    xmp plaintext"""
-DROPPED = frozenset(_UNREAD.split())
-ATTRIBUTES = {
-    "*": {"title", "lang", "dir"},
-    "a": {"href", "hreflang"},
-    "audio": {"src", "controls", "loop"},
-    "blockquote": {"cite"},
-    "col": {"span"},
-    "colgroup": {"span"},
-    "data": {"value"},
-    "del": {"cite", "datetime"},
-    "details": {"open"},
-    # `style` never survives; it only tells the filter that an image is hidden.
-    "iframe": {"src", "width", "height", "allowfullscreen"},
-    "img": {"src", "srcset", "sizes", "alt", "width", "height", "style", "data-src", "data-lazy-src", "data-original"},
-    "ins": {"cite", "datetime"},
-    "li": {"value"},
-    "ol": {"start", "reversed", "type"},
-    "q": {"cite"},
-    "source": {"src", "srcset", "sizes", "type", "media"},
-    "td": {"colspan", "rowspan", "align"},
-    "th": {"colspan", "rowspan", "align", "scope"},
-    "time": {"datetime"},
-    "track": {"src", "kind", "label", "srclang"},
-    "video": {"src", "poster", "width", "height", "controls", "loop"},
-}
-FRAME_HOSTS = re.compile(
-    r"(?:www\.)?(?:youtube(?:-nocookie)?\.com|vimeo\.com|player\.vimeo\.com|dailymotion\.com|w\.soundcloud\.com"
-    r"|bandcamp\.com|open\.spotify\.com|embed\.podcasts\.apple\.com|player\.twitch\.tv|media\.ccc\.de"
-    r"|archive\.org|openstreetmap\.org|codepen\.io|embed\.ted\.com|player\.bilibili\.com|rumble\.com)\Z"
-)
+from microsub.formats.urls import LINK, safe_url, without_tracking
 
 _FRAME_RULES = 'sandbox="allow-scripts allow-same-origin allow-popups allow-presentation" loading="lazy"'
 
 _URLS = frozenset({"href", "src", "cite", "poster", "data-src", "data-lazy-src", "data-original"})
 _LAZY = ("data-src", "data-lazy-src", "data-original")
 _HIDDEN = re.compile(r"(?i)display:\s*none|visibility:\s*hidden|(?:^|[;\s])(?:width|height):\s*[01](?:px)?\s*(?:;|$)")
-_PIXEL = re.compile(
-    r"(?ix)//(?: pixel\.wp\.com | stats\.wordpress\.com | [^/]*feedsportal\.com | feeds\.feedburner\.com/~r/"
-    r" | [^/]*\.(?:doubleclick\.net|scorecardresearch\.com|quantserve\.com|google-analytics\.com|ioam\.de"
-    r" |met\.vgwort\.de|chartbeat\.net|list-manage\.com/track) | cpx\.golem\.de | medium\.com/_/stat"
-    r" | (?:www\.)?facebook\.com/tr\b | (?:www\.)?google-analytics\.com | pixel\.[^/]+/ )"
-    r" | /(?:piwik|matomo)\.php | [?&]rss_tracking= | /b\.gif\? | /(?:tracking_?)?pixel\.(?:gif|png)"
-)
 _ANY_TAG = re.compile(r"<[^<>]*>")
 _NOSCRIPT = re.compile(r"(?is)<noscript\b[^<>]*>((?:(?!</?noscript\b).)*)</noscript\s*>")
 _ATTRIBUTE = re.compile(r'\s([a-z-]+)(?:="([^"]*)")?')
 # In values `nh3` writes `>` as a reference, so that a tag ends at the first one.
 _IMAGE = re.compile(r"<img\b([^>]*)>")
+_PLAYED = re.compile(r"<(audio|video)\b[^>]*>(.*?)</\1>", re.S)
+_SOURCE = re.compile(r"<(?:source|track)\b[^>]*>")
+_FORMULA_TAG = re.compile(r"(<(/?)([a-z0-9-]+)[^>]*>)")
+_LANGUAGE = re.compile(r"(?:\A|\s)(?:lang(?:uage)?-|brush:\s*|sourceCode\s+)([\w+#.-]{1,30})(?![^\s;])")
 _FRAME = re.compile(r"<iframe\b([^>]*)>.*?</iframe>", re.S)
 # All images but these stay as they are: lazy, hidden or tiny ones, and those without a source.
 _DOUBTFUL = re.compile(r' (?:style|data-[a-z-]+)=| (?:width|height)="[^"\d]*[01](?:\D|\Z)|^(?!.* src="http)', re.S)
@@ -97,6 +54,10 @@ def clean_html(html: str, base: str) -> str:
         cleaned = _IMAGE.sub(_image, cleaned)
     if "<iframe" in cleaned:
         cleaned = _FRAME.sub(_frame, cleaned)
+    if "</audio>" in cleaned or "</video>" in cleaned:
+        cleaned = _PLAYED.sub(_played, cleaned)
+    if "<math" in cleaned:
+        cleaned = _formulas(cleaned)
     return cleaned.strip()
 
 
@@ -125,6 +86,9 @@ def _cleaner(base: str) -> nh3.Cleaner:
             return clean_srcset(value, base)
         if name == "style":
             return "hidden" if _HIDDEN.search(value) else None
+        if name == "class":
+            language = _LANGUAGE.search(value)
+            return f"language-{language[1]}" if language else None
         return value
 
     return nh3.Cleaner(
@@ -143,12 +107,14 @@ def _cleaner(base: str) -> nh3.Cleaner:
 
 def _link(tag: str, name: str, value: str, base: str) -> str | None:
     if name == "href":
-        return safe_url(value, base, LINK)
+        url = safe_url(value, base, LINK)
+        return url and without_tracking(url)
     url = safe_url(value, base)
-    if url is None or (tag == "img" and _PIXEL.search(url)):
+    if url is None or (tag == "img" and BEACON.search(url)):
         return None
-    if tag == "iframe" and not FRAME_HOSTS.match(host_of(url)):
-        return None
+    if tag == "iframe":
+        url = f"https:{url.partition(':')[2]}"
+        return url if PLAYER.match(url) else None
     return url
 
 
@@ -156,7 +122,7 @@ def clean_srcset(value: str, base: str) -> str | None:
     """A `srcset` with absolute URLs; candidates that aren't web addresses leave it."""
     kept = []
     for url, descriptors in _CANDIDATE.findall(value):
-        if (safe := safe_url(url.rstrip(","), base)) and not _PIXEL.search(safe):
+        if (safe := safe_url(url.rstrip(","), base)) and not BEACON.search(safe):
             kept.append(f"{safe.replace(',', '%2C')} {descriptors.strip()}".strip())
     return ", ".join(kept) or None
 
@@ -193,3 +159,28 @@ def without_images(cleaned: str, urls: Collection[str]) -> str:
 def _frame(match: re.Match[str]) -> str:
     """A frame keeps its place only with a source; what stood between its tags never does."""
     return f"<iframe{match[1]} {_FRAME_RULES}></iframe>" if ' src="' in match[1] else ""
+
+
+def _played(match: re.Match[str]) -> str:
+    """Sound and film keep their place only with a source; what was meant for old browsers takes it otherwise."""
+    return match[0] if ' src="' in match[0] else _SOURCE.sub("", match[2])
+
+
+def _formulas(cleaned: str) -> str:
+    """`cleaned` with nothing but MathML inside of formulas, and no formula in a formula.
+
+    HTML may stand there, but where depends on the parser's state: markup that one parser takes for harmless text in a
+    formula is a picture with a handler to another.
+    """
+    pieces = _FORMULA_TAG.split(cleaned)
+    inside = False
+    kept = [pieces[0]]
+    for tag, closing, name, text in zip(pieces[1::4], pieces[2::4], pieces[3::4], pieces[4::4], strict=True):
+        if name == "math":
+            if inside == bool(closing):
+                kept.append(tag)
+            inside = not closing
+        elif (name in MATH) == inside:
+            kept.append(tag)
+        kept.append(text)
+    return "".join(kept)

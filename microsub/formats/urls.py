@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from urllib.parse import SplitResult, quote, urljoin, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit, urlunsplit
 
 import idna
 
 WEB = frozenset({"http", "https"})
 LINK = frozenset({"http", "https", "mailto", "tel", "xmpp", "irc", "ircs", "gemini", "magnet", "geo", "sms", "matrix"})
 MAX_URL = 4096
-EXECUTABLE = re.compile(r"(?i)[\W_]*(?:j\s*a\s*v\s*a\s*s\s*c\s*r\s*i\s*p\s*t|vbscript|data|livescript|mocha)\s*:")
+_SPLIT = (r"\s*".join(scheme) for scheme in ("javascript", "vbscript", "data", "livescript", "mocha", "blob"))
+EXECUTABLE = re.compile(rf"(?i)[\W_]*(?:{'|'.join(_SPLIT)})\s*:")
 """Text that must not get near a link, for the fields that may hold a URL and may hold anything else."""
 
 # Browsers drop tabs and newlines inside a URL, and controls and spaces around it, so "java\nscript:" runs there.
@@ -26,18 +27,27 @@ _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\"<>`\\^{|}\ud800-\udfff\u202a-\u202e\u2
 _SPACE = re.compile(r"\s")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # Nothing to repair and nothing to fear: nearly all URLs.
-_PLAIN = re.compile(r"https?://[A-Za-z0-9.-]*[A-Za-z0-9](?::[0-9]{1,5})?[/?][!#-;=?-\[\]_a-z~]*")
+_PLAIN = re.compile(r"https?://[A-Za-z0-9.-]*[A-Za-z0-9](?::[0-9]{1,4})?[/?][!#-;=?-\[\]_a-z~]*")
 # The same for a path from the root of the site or beside the page. What `urljoin` would do more than append for isn't
 # plain: dots that mean another folder, parameters, empty queries.
 _PLAIN_PATH = re.compile(
     r"(?:/(?!/)|[A-Za-z0-9_-])[!$-.0-9=@-\[\]_a-z~/]*(?:\?[!$-;=@-\[\]_a-z~]+)?(?:#[!$-;=@-\[\]_a-z~]+)?"
 )
+# What stands in no host, also percent-encoded (https://url.spec.whatwg.org/#forbidden-domain-code-point).
+_NO_HOST = re.compile(r"[\x00-\x20\x7f\"#%/:<>?@\\^`{|}\[\]]")
+_BEFORE_QUERY = re.compile(r"\A[^?#]*")  # where browsers take a backslash for a slash
 _TOO_MANY_SLASHES = re.compile(r"(?i)(https?:)/{3,}")
 
 _TRACKING = re.compile(
     r"(?i)(?:utm_\w*|pk_\w+|piwik_\w+|mtm_\w+|hsa_\w+|at_(?:medium|campaign|custom\d|link\w*)|fbclid|gclid|dclid|gbraid|wbraid"
     r"|msclkid|yclid|igshid|mc_[ce]id|_hs(?:enc|mi)|wt_(?:mc|zmc)|wt\.mc_\w+|xtor|ns_(?:mchannel|source|campaign|linkname|fee)"
     r"|vero_\w+|oly_\w+_id|wickedid|twclid|ttclid|li_fat_id|s_cid|cmpid|ftag|__twitter_impression)"
+)
+# Those that surely mean nothing to the page itself: for comparing more may be left out than for following.
+_CAMPAIGN = re.compile(
+    r"(?i)[?&#](?:amp;)?(?:utm_\w+|(?:pk|mtm|piwik)_(?:campaign|kwd|keyword|source|medium|content|cid|group|placement)"
+    r"|fbclid|gclid|dclid|gbraid|wbraid|msclkid|yclid|igshid|igsh|mc_[ce]id|_hs(?:enc|mi)|wt_(?:mc|zmc)|wt\.mc_\w+|xtor"
+    r"|vero_\w+|oly_\w+_id|wickedid|twclid|ttclid|li_fat_id|at_(?:medium|campaign)|__twitter_impression)(?==|&|#|\Z)"
 )
 _TRACKING_FRAGMENT = re.compile(
     r"(?i)(?:utm_\w+|xtor|ref|src|rss|sc|at_\w+|mc_[ce]id|ns_\w+|ftag)(?:=.*)?\Z|.*[?&]?utm_\w+="
@@ -68,13 +78,15 @@ def safe_url(value: str | None, base: str = "", schemes: frozenset[str] = WEB) -
         return None
     url = _TOO_MANY_SLASHES.sub(r"\1//", _IGNORED.sub("", url))
     try:
+        if "\\" in url:
+            url = _BEFORE_QUERY.sub(lambda found: found[0].replace("\\", "/"), url)
         if not url.lower().startswith(("http://", "https://")):
             url = urljoin(base, url)
         scheme, colon, rest = url.partition(":")
         scheme = scheme.lower()
         if not colon or scheme not in schemes:
             return None
-        if scheme in WEB and (not rest.startswith("//") or not (urlsplit(url).hostname or "").strip(".")):
+        if scheme in WEB and not (rest.startswith("//") and _leads_somewhere(url)):
             return None
         if scheme in WEB and "/" not in rest[2:] and "?" not in rest and "#" not in rest:
             url += "/"  # `https://a.example` and `https://a.example/` are one address
@@ -93,8 +105,27 @@ def _stems(base: str) -> tuple[str, str]:
     return urljoin(base, "x")[:-1], urljoin(base, "/x")[:-2]
 
 
+def _leads_somewhere(url: str) -> bool:
+    """Whether host and port are such that browsers accept them. ValueError says no as well."""
+    parts = urlsplit(url)
+    host = unquote(parts.hostname or "").strip(".")
+    _ = parts.port
+    return bool(host) and ("[" in parts.netloc or not _NO_HOST.search(host))
+
+
 def _escape(match: re.Match[str]) -> str:
     return quote(match[0], safe="", errors="replace")
+
+
+def without_tracking(url: str) -> str:
+    """`url` without the parameters by which campaigns and social networks follow who came from where."""
+    if not _CAMPAIGN.search(url):
+        return url
+    rest, mark, fragment = url.partition("#")
+    path, _, query = rest.partition("?")
+    kept = "&".join(pair for pair in query.split("&") if not _CAMPAIGN.match(f"&{pair}"))
+    fragment = "" if _CAMPAIGN.match(f"#{fragment}") else mark + fragment
+    return f"{path}?{kept}{fragment}" if kept else path + fragment
 
 
 def normalise_url(url: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -29,6 +30,35 @@ BASE = "https://s.example/posts/1"
         ('<img src="data:image/png;base64,AA">', ""),
         ('<img src="a.png" width="1" height="1">', ""),
         ('<img src="a.png" height="0">', ""),
+        ('<img src="https://counter.theconversation.com/content/1/count.gif" width="40">', ""),
+        ('<img src="https://blogger.googleusercontent.com/tracker/1-2">', ""),
+        ('<pre class="wide"><code class="x language-c++ hljs">y</code></pre>', '<pre><code class="language-c++">y</code></pre>'),
+        ('<pre class="brush: js; toolbar: false">x</pre>', '<pre class="language-js">x</pre>'),
+        ('<code class="lang-py">x</code>', '<code class="language-py">x</code>'),
+        ('<ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp></ruby>', '<ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp></ruby>'),
+        ('<table><caption>a</caption><tr><th scope="row" colspan="2">b</th><td rowspan="3">c</td></tr></table>',
+         '<table><caption>a</caption><tbody><tr><th scope="row" colspan="2">b</th><td rowspan="3">c</td></tr></tbody></table>'),
+        ('<ol start="3" reversed type="a"><li value="7">x</li></ol>', '<ol start="3" reversed="" type="a"><li value="7">x</li></ol>'),
+        ('<q cite="/a">x</q><blockquote cite="b">y</blockquote>',
+         '<q cite="https://s.example/a">x</q><blockquote cite="https://s.example/posts/b">y</blockquote>'),
+        ('<abbr title="a">b</abbr> <time datetime="2026-01-02">c</time>', '<abbr title="a">b</abbr> <time datetime="2026-01-02">c</time>'),
+        ('<p lang="ur" dir="rtl">x</p>', '<p lang="ur" dir="rtl">x</p>'),
+        ('<details open><summary>a</summary>b</details>', '<details open=""><summary>a</summary>b</details>'),
+        ('<picture><source srcset="a.webp 2x" media="(min-width: 9px)" type="image/webp"><img src="a.png"></picture>',
+         '<picture><source srcset="https://s.example/posts/a.webp 2x" media="(min-width: 9px)" type="image/webp">'
+         '<img src="https://s.example/posts/a.png"></picture>'),
+        ('<video poster="/p.png"><source src="v.mp4" type="video/mp4"></video>',
+         '<video poster="https://s.example/p.png" controls=""><source src="https://s.example/posts/v.mp4" type="video/mp4"></video>'),
+        ('<video src="javascript:x"></video><audio></audio>y', "y"),
+        ('<a href="/x?a=1&amp;utm_source=rss&amp;fbclid=z#s">x</a>',
+         '<a href="https://s.example/x?a=1#s" rel="noopener noreferrer">x</a>'),
+        ('<a href="/x?utm_source=rss">x</a>', '<a href="https://s.example/x" rel="noopener noreferrer">x</a>'),
+        ('<a href="https://o.example/?gclid=1&b#xtor=RSS-1">x</a>', '<a href="https://o.example/?b" rel="noopener noreferrer">x</a>'),
+        ('<math display="block"><mfrac><mi onclick="x">a</mi><mn>2</mn></mfrac></math>',
+         '<math display="block"><mfrac><mi>a</mi><mn>2</mn></mfrac></math>'),
+        ('<math><semantics><mi>a</mi><annotation encoding="application/x-tex">\\a</annotation></semantics></math>',
+         "<math><semantics><mi>a</mi></semantics></math>"),
+        ('<math><mtext><img src="a.png"></mtext></math>', "<math><mtext></mtext></math>"),
         ('<img src="a.png" style="display: none">', ""),
         ('<img src="https://pixel.wp.com/b.gif?host=x">', ""),
         ('<img src="a.png" width="1" height="40">', '<img src="https://s.example/posts/a.png" width="1" height="40">'),
@@ -53,9 +83,36 @@ def test_known_players_keep_their_frame_and_lose_everything_in_it() -> None:
     assert "onerror" not in cleaned
 
 
+@pytest.mark.parametrize(
+    ("source", "kept"),
+    [
+        ("https://www.youtube.com/embed/x?start=3", "https://www.youtube.com/embed/x?start=3"),
+        ("http://www.youtube.com/embed/x", "https://www.youtube.com/embed/x"),
+        ("//www.youtube-nocookie.com/embed/x", "https://www.youtube-nocookie.com/embed/x"),
+        ("https://w.soundcloud.com/player/?url=x", "https://w.soundcloud.com/player/?url=x"),
+        ("https://bandcamp.com/EmbeddedPlayer/album=1/", "https://bandcamp.com/EmbeddedPlayer/album=1/"),
+        ("https://media.ccc.de/v/x-1/oembed", "https://media.ccc.de/v/x-1/oembed"),
+        ("https://www.youtube.com/redirect?q=https://evil.example/", None),
+        ("https://www.youtube.com/embed/../redirect?q=x", None),
+        ("https://www.youtube.com/embed/%2e%2e/redirect?q=x", None),
+        ("https://www.youtube.com:8443/embed/x", None),
+        ("https://a@www.youtube.com/embed/x", None),
+        ("https://www.youtube.com.evil.example/embed/x", None),
+        ("https://evil.example/www.youtube.com/embed/x", None),
+        ("https://evil.example\\@www.youtube.com/embed/x", None),
+        ("data:text/html,x", None),
+    ],
+)
+def test_only_players_are_framed(source: str, kept: str | None) -> None:
+    """Exact hosts and paths, over https, on the default port, as nobody."""
+    found = re.search(r'<iframe src="([^"]*)"', clean_html(f'<iframe src="{source}"></iframe>', BASE))
+    assert (found and found[1]) == kept
+
+
 def test_cleaning_twice_changes_nothing() -> None:
     """The result is a fixed point, so a planet's copy of a post equals the original."""
     html = '<p>a <a href="/x">b</a><img src="c.png" srcset="d.png 2x"><q cite="/e">f</q> &nbsp; &lt;g&gt;</p>'
+    html += '<pre><code class="language-c">x</code></pre><math><mi>y</mi></math><video src="/v"></video>'
     once = clean_html(html, BASE)
     assert clean_html(once, "https://elsewhere.example/") == once
 
@@ -104,6 +161,13 @@ def test_a_srcset_keeps_its_web_addresses(srcset: str, cleaned: str | None) -> N
         ('<img src="https://s.example/1.png" alt="A long description"> x', "x"),
         ('a<video src="https://s.example/v">Your browser is old</video>b', "a\nb"),
         ('<a title="1 > 2" href="https://s.example/">x</a>', "x"),
+        ("x = <math><mi>a</mi><mo>+</mo><annotation>TeX</annotation></math>", "x = a+"),
+        ("a<hr>b", "a\n\nb"),
+        ("<dl><dt>a</dt><dd>b</dd></dl>", "a\nb"),
+        ("<pre>a<br>b\n<b> c</b></pre>", "a\nb\n c"),
+        ("<script>a</script><style>b</style><template>c</template>d", "d"),
+        ("<details><summary>a</summary>b</details>", "a\nb"),
+        ("<figure><img src='/a.png'><figcaption>a</figcaption></figure>b", "a\n\nb"),
         ("", ""),
     ],
 )
