@@ -8,26 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 
 import structlog
 
-from microsub.errors import NotFound, StoreError
+from microsub.errors import NotFound
 from microsub.formats.identity import host_of
 from microsub.model.reader import Subscription
 from microsub.services.followers import unsubscribe
 from microsub.services.following import Following
+from microsub.services.rounds import PACE, Pace, followings, for_ever
 from microsub.store.accounts import Accounts
 from microsub.store.channels import Channels
 from microsub.store.feeds import Feeds
 from microsub.store.schedule import Schedule
-
-BETWEEN_RUNS = 600.0
-"""Seconds between two rounds of one process."""
 
 _AT_ONCE = 50
 
@@ -72,41 +68,23 @@ class Mending:
                     surplus += await self._drop(place, feed_id)
         return Mended(missing, surplus, await self._schedule_again(truth, now))
 
-    async def run_for_ever(
-        self,
-        clock: Callable[[], float] = time.time,
-        between: float = BETWEEN_RUNS,
-        chance: Callable[[], float] = random.random,
-    ) -> None:
-        """Mend again and again, until cancelled. Redis being away is logged and waited out, and so is a bug."""
-        task = asyncio.current_task()
-        # A client library may swallow a cancellation that meets the end of a command; asyncio still counts it.
-        while task is None or not task.cancelling():
-            await asyncio.sleep(between * (0.5 + chance()))
-            try:
-                mended = await self.run(clock())
-            except StoreError as error:
-                _log.warning("mending_failed", error=str(error))
-            except Exception:
-                _log.exception("mending_broke_off")
-            else:
-                if mended != Mended():
-                    _log.warning(
-                        "subscriptions_mended",
-                        missing=mended.missing,
-                        surplus=mended.surplus,
-                        unscheduled=mended.unscheduled,
-                    )
-        raise asyncio.CancelledError
+    async def run_for_ever(self, pace: Pace = PACE) -> None:
+        """Mend again and again, until cancelled."""
+
+        async def one_round(now: float) -> None:
+            mended = await self.run(now)
+            if mended != Mended():
+                _log.warning("subscriptions_mended", **asdict(mended))
+
+        await for_ever(one_round, "mending", pace)
 
     async def _truth(self) -> dict[str, dict[Place, Subscription]]:
         """Who is to get what, by feed."""
         truth: defaultdict[str, dict[Place, Subscription]] = defaultdict(dict)
-        for user in await self._accounts.users():
+        async for user, uid, subscriptions in followings(self._accounts, self._channels):
             if user.disabled is None:
-                for uid, subscriptions in (await self._channels.all_subscriptions(user.name)).items():
-                    for one in subscriptions:
-                        truth[one.feed][user.name, uid] = one
+                for one in subscriptions:
+                    truth[one.feed][user.name, uid] = one
         return truth
 
     async def _follow_again(self, place: Place, subscription: Subscription, now: float) -> bool:

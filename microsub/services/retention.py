@@ -7,17 +7,15 @@ number of processes may clean up at the same time, and whatever a reader does me
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import random
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
 import structlog
 
-from microsub.errors import NotFound, StoreError
+from microsub.errors import NotFound
+from microsub.services.rounds import PACE, Pace, followings, for_ever
 from microsub.store.accounts import Accounts
 from microsub.store.channels import Channels
 from microsub.store.lookup import ItemLookup
@@ -26,8 +24,6 @@ from microsub.store.timelines import OldItem, Reason, Stock, Timelines
 DAY = 86400.0
 RESTORABLE = 30 * DAY
 """Seconds that a removed channel can be restored, and that the leaving of a vanished item is remembered at least."""
-BETWEEN_RUNS = 600.0
-"""Seconds between two rounds of one process."""
 
 _log = structlog.get_logger(__name__)
 
@@ -118,44 +114,28 @@ class Retention:
     async def run(self, now: float, dry_run: bool = False) -> RetentionReport:
         """Clean up all timelines once, or only say what would leave."""
         report: list[ChannelCleanup] = []
+        async for user, uid, subscriptions in followings(self._accounts, self._channels):
+            times = {one.feed: one.followed_at for one in subscriptions}
+            # A channel that is deleted meanwhile needs no cleanup.
+            with contextlib.suppress(NotFound):
+                report.append(await self._channel(user.name, uid, times, now, dry_run))
         for user in await self._accounts.users():
-            followed = await self._channels.all_subscriptions(user.name)
-            for uid, subscriptions in followed.items():
-                times = {one.feed: one.followed_at for one in subscriptions}
-                # A channel that is deleted meanwhile needs no cleanup.
-                with contextlib.suppress(NotFound):
-                    report.append(await self._channel(user.name, uid, times, now, dry_run))
             for uid, removed_at in (await self._channels.removed(user.name)).items():
                 due = removed_at <= now - RESTORABLE
                 if due and (dry_run or await self._channels.delete_removed(user.name, uid)):
                     report.append(ChannelCleanup(user.name, uid, deleted=True))
         return RetentionReport(dry_run, tuple(one for one in report if one.total or one.deleted))
 
-    async def run_for_ever(
-        self,
-        clock: Callable[[], float] = time.time,
-        between: float = BETWEEN_RUNS,
-        chance: Callable[[], float] = random.random,
-    ) -> None:
-        """Clean up again and again, until cancelled. Redis being away is logged and waited out, and so is a bug: a
-        disk that fills up because cleanup ended unnoticed would be worse.
-        """
-        task = asyncio.current_task()
-        # A client library may swallow a cancellation that meets the end of a command; asyncio still counts it.
-        while task is None or not task.cancelling():
-            # Several processes that were started together drift apart.
-            await asyncio.sleep(between * (0.5 + chance()))
-            try:
-                report = await self.run(clock())
-                await self.forget_vanished(clock(), chance())
-            except StoreError as error:
-                _log.warning("cleanup_failed", error=str(error))
-            except Exception:
-                _log.exception("cleanup_broke_off")
-            else:
-                if report.channels:
-                    _log.info("cleaned_up", items=sum(one.total for one in report.channels))
-        raise asyncio.CancelledError
+    async def run_for_ever(self, pace: Pace = PACE) -> None:
+        """Clean up again and again, until cancelled."""
+
+        async def one_round(now: float) -> None:
+            report = await self.run(now)
+            await self.forget_vanished(now, pace.chance())
+            if report.channels:
+                _log.info("cleaned_up", items=sum(one.total for one in report.channels))
+
+        await for_ever(one_round, "cleanup", pace)
 
     async def _channel(
         self, user: str, uid: str, followed: Mapping[str, float], now: float, dry_run: bool

@@ -9,6 +9,7 @@ import pytest
 from microsub.errors import StoreUnavailable
 from microsub.formats.identity import host_of
 from microsub.services.mending import Mended, Mending
+from microsub.services.rounds import Pace
 from microsub.store import keys
 from microsub.store.port import Redis
 from tests.support.posts import NOON
@@ -104,7 +105,7 @@ async def test_it_mends_until_cancelled(server: Instance, alice: Reader, monkeyp
         return await users()
 
     monkeypatch.setattr(server.accounts, "users", troubled)
-    task = asyncio.create_task(mending(server).run_for_ever(lambda: server.now, between=0.01))
+    task = asyncio.create_task(mending(server).run_for_ever(Pace(lambda: server.now, between=0.01)))
 
     async def mended() -> bool:
         return bool(await server.feeds.subscribers(feed.id))

@@ -12,6 +12,7 @@ import structlog
 
 from microsub.model.reader import TimelineItem
 from microsub.services.retention import DAY, RESTORABLE, Retention
+from microsub.services.rounds import Pace
 from microsub.store import keys
 from microsub.store.port import Redis
 from microsub.store.rules import Rules
@@ -186,7 +187,7 @@ async def test_a_bug_does_not_end_cleanup(world: Cleaned, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(world.accounts, "users", broken)
     with structlog.testing.capture_logs() as lines:
-        task = asyncio.create_task(world.retention.run_for_ever(lambda: NOW + 8 * DAY, between=0.01))
+        task = asyncio.create_task(world.retention.run_for_ever(Pace(lambda: NOW + 8 * DAY, between=0.01)))
 
         async def cleaned() -> bool:
             return await world.ids("home") == []
@@ -194,14 +195,14 @@ async def test_a_bug_does_not_end_cleanup(world: Cleaned, monkeypatch: pytest.Mo
         await wait_until(cleaned)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    assert [line["event"] for line in lines if line["log_level"] == "error"] == ["cleanup_broke_off"]
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == ["a round of upkeep broke off"]
 
 
 async def test_it_runs_until_cancelled(world: Cleaned) -> None:
     """The background task cleans up by itself."""
     await world.add("home", item(1, NOW))
     await world.timelines.mark_read(ANN, "home", ["1"], NOW)
-    task = asyncio.create_task(world.retention.run_for_ever(lambda: NOW + 8 * DAY, between=0.01))
+    task = asyncio.create_task(world.retention.run_for_ever(Pace(lambda: NOW + 8 * DAY, between=0.01)))
 
     async def cleaned() -> bool:
         return await world.ids("home") == []

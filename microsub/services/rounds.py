@@ -1,0 +1,60 @@
+"""Work that is done in rounds, for ever: upkeep of all users' channels."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from microsub.errors import StoreError
+from microsub.model.reader import Subscription
+from microsub.store.accounts import Accounts, User
+from microsub.store.channels import Channels
+
+BETWEEN_ROUNDS = 600.0
+"""Seconds between two rounds of one process."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """`clock` gives Unix time, `between` is seconds between two rounds, `chance` a number from 0 to 1."""
+
+    clock: Callable[[], float] = time.time
+    between: float = BETWEEN_ROUNDS
+    chance: Callable[[], float] = random.random
+
+
+PACE = Pace()
+
+
+async def for_ever(one_round: Callable[[float], Awaitable[object]], part: str, pace: Pace) -> None:
+    """Run `one_round`, which is given the time, again and again, until cancelled. `part` names it in the log.
+
+    Redis being away is logged and waited out, and so is a bug: what fills up or goes astray because upkeep ended
+    unnoticed would be worse.
+    """
+    task = asyncio.current_task()
+    # A client library may swallow a cancellation that meets the end of a command; asyncio still counts it.
+    while task is None or not task.cancelling():
+        # Several processes that were started together drift apart.
+        await asyncio.sleep(pace.between * (0.5 + pace.chance()))
+        try:
+            await one_round(pace.clock())
+        except StoreError as error:
+            log.warning("a round of upkeep failed", part=part, error=str(error))
+        except Exception:
+            log.exception("a round of upkeep broke off", part=part)
+    raise asyncio.CancelledError
+
+
+async def followings(accounts: Accounts, channels: Channels) -> AsyncIterator[tuple[User, str, Sequence[Subscription]]]:
+    """All users, disabled ones included, with each of their channels and what it follows; removed channels left out."""
+    for user in await accounts.users():
+        for uid, subscriptions in (await channels.all_subscriptions(user.name)).items():
+            yield user, uid, subscriptions
