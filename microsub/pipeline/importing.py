@@ -10,19 +10,24 @@ that they had, instead of as the first fill of a new feed, most of which counts 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import orjson
+
 from microsub.config.backend import ChannelConfig, UserConfig
-from microsub.errors import InvalidRequest, ParseError
+from microsub.config.document import parse
+from microsub.config.legacy import channel_uids
+from microsub.errors import ConfigError, InvalidRequest, ParseError
 from microsub.formats.dates import from_text
 from microsub.formats.ekster import OldPost, source_among, to_jf2
 from microsub.formats.identity import host_of
 from microsub.model.jf2 import Feed
 from microsub.model.reader import NOTIFICATIONS
-from microsub.pipeline.store_items import items_to_store
+from microsub.pipeline.import_report import ChannelImport, ImportReport, Skipped
+from microsub.pipeline.store_items import items_to_store, scores_of, settle_dates
 
 if TYPE_CHECKING:
     from microsub.pipeline.fan_out import LimitsOf
@@ -40,62 +45,8 @@ BATCH = 250
 """Posts that are read, converted and written together."""
 
 _FILL = 1000
-
-Step = Callable[[str], Awaitable[None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """An item of the old database that can't be taken over."""
-
-    channel: str
-    item: str
-    why: str
-
-
-@dataclass(slots=True)
-class ChannelImport:
-    """What one channel brought. `unread` and `read` are posts by their state there, `of_no_feed` those of them that no
-    feed lists, `undated` those without a usable date; `known` were here before. `feeds` are those that it follows.
-    """
-
-    uid: str
-    name: str
-    feeds: int = 0
-    unread: int = 0
-    read: int = 0
-    of_no_feed: int = 0
-    undated: int = 0
-    known: int = 0
-
-
-@dataclass(slots=True)
-class ImportReport:
-    """What an import did, or (`dry_run`) would do. `notes` are sentences for people."""
-
-    user: str
-    dry_run: bool
-    channels: list[ChannelImport] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-    def as_dict(self) -> dict[str, object]:
-        """For JSON."""
-        return asdict(self)
-
-    def as_text(self) -> str:
-        """For people: a line per channel, what was skipped and why, and the sum."""
-        lines = [_line(one) for one in self.channels]
-        lines += [f"skipped {one.channel}: {one.item[:60]}: {one.why}" for one in self.skipped[:_SHOWN]]
-        if len(self.skipped) > _SHOWN:
-            lines.append(f"skipped {len(self.skipped) - _SHOWN} more; --json names all")
-        lines += self.notes
-        posts = sum(one.unread + one.read for one in self.channels)
-        verb = "would be taken over" if self.dry_run else "taken over"
-        return "\n".join([*lines, f"{posts} posts {verb} for {self.user}, {len(self.skipped)} skipped"])
-
-
-_SHOWN = 20
+_ORDER = "order"
+"""What stands in `keys.imported` when the channels have been brought into their old order, which happens once."""
 
 
 @dataclass(slots=True)
@@ -114,6 +65,27 @@ class _Arrivals:
 
     by_feed: dict[str, list[str]] = field(default_factory=dict)
     read: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class OldFile:
+    """The old server's backend.json: its user, and which uid in its database is which of that user's channels.
+
+    `warnings` are sentences about what has no place here.
+    """
+
+    user: UserConfig
+    uids: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+def read_old(body: bytes, file: str, environ: Mapping[str, str]) -> OldFile:
+    """Read it. Raises ConfigError where it can't be used, or isn't the old server's."""
+    document = parse(body, file, environ)
+    if not document.legacy:
+        raise ConfigError(file=file, path="", found="the form of today", expected="the backend.json of the old server")
+    (user,) = document.backend.users.values()
+    return OldFile(user, channel_uids(orjson.loads(body)), document.warnings)
 
 
 class Importing:
@@ -140,29 +112,32 @@ class Importing:
         self._limits = limits
 
     async def run(
-        self, user: str, old: UserConfig, uids: Mapping[str, str], source: OldDatabase, now: float, *, dry_run: bool
+        self, user: str, file: OldFile, source: OldDatabase, now: float, *, dry_run: bool = False
     ) -> ImportReport:
-        """Take over the old user `old`; `uids` leads from the database's channel uids to those in `old`.
+        """Take over file and database for the user of that name, who is made where there is none.
 
-        Makes the user where there is none. Raises InvalidRequest for a name that none can have.
+        Raises InvalidRequest for a name that none can have.
         """
-        report = ImportReport(user, dry_run)
+        old, uids = file.user, file.uids
+        report = ImportReport(user, dry_run, notes=list(file.warnings))
         wanted = _with_notifications(old, uids)
         if not dry_run:
             await self._accounts.add_user(user, old.me, now)
-        existing = {channel.uid for channel in await self._channels.list(user)}
         there = {uid: before for before, uid in uids.items()} | {NOTIFICATIONS: NOTIFICATIONS}
         feeds = list(dict.fromkeys(feed.url for channel in wanted for feed in channel.feeds))
         order = await _in_order(wanted, source, uids)
+        usable = []
         for channel in order:
-            if not dry_run and not await self._channel(user, channel, report, now):
-                continue
+            if dry_run or await self._channel(user, channel, report, now):
+                usable.append(channel)
+        if not dry_run and await self._imported.missing(user, _ORDER, [_ORDER]):
+            await self._channels.order(user, [channel.uid for channel in usable])
+            await self._imported.arrived(user, _ORDER, [_ORDER])
+        for channel in usable:
             counted = ChannelImport(channel.uid, channel.name, len(channel.feeds))
             report.channels.append(counted)
-            await self._posts(user, channel, there.get(channel.uid, channel.uid), feeds, source, counted, report, now)
-        fresh = [channel.uid for channel in order if channel.uid not in existing]
-        if fresh and not dry_run:
-            await self._order(user, [channel.uid for channel in order], report)
+            before = there.get(channel.uid, channel.uid)
+            await self._posts(user, channel, before, feeds, source, counted, report, now)
         stray = sorted(set(await source.channels()) - uids.keys() - {NOTIFICATIONS})
         if stray:
             report.notes.append(f"channels of the database that the file doesn't declare: {', '.join(stray)}")
@@ -180,10 +155,6 @@ class Importing:
                 settings = replace(made.settings, filters=channel.filters)
                 await self._channels.set_settings(user, channel.uid, settings, now)
         return True
-
-    async def _order(self, user: str, uids: Sequence[str], report: ImportReport) -> None:
-        known = {channel.uid for channel in await self._channels.list(user)}
-        await self._channels.order(user, [uid for uid in uids if uid in known])
 
     async def _posts(
         self,
@@ -219,20 +190,18 @@ class Importing:
     ) -> None:
         """Store what the feed doesn't know yet; nothing of it goes to the feed's other followers as news."""
         record = await self._feeds.ensure(url, now)
-        by_guid = {guid: (post, to_store) for guid, post, to_store in _candidates(posts, url, now)}
-        known = await self._imported.claims(record.id, list(by_guid))
+        candidates = _to_store(posts, url, now)
+        wanted = {to_store.guid: to_store for to_store in candidates}
+        read = {to_store.guid for post, to_store in zip(posts, candidates, strict=True) if post.is_read}
+        known = await self._imported.claims(record.id, list(wanted))
         counted.known += len(known)
-        new = [to_store for guid, (_, to_store) in by_guid.items() if guid not in known]
+        new = [to_store for guid, to_store in wanted.items() if guid not in known]
         if new:
             stored = await self._items.store(record, new, now)
             await self._items.done(record.id, [item.id for item in stored.new])
-            known = await self._imported.claims(record.id, list(by_guid))
-        ids = arrivals.by_feed.setdefault(url, [])
-        read = {guid for guid, post, _ in _candidates(posts, url, now) if post.is_read}
-        for guid, item_id in known.items():
-            ids.append(item_id)
-            if guid in read:
-                arrivals.read.append(item_id)
+            known = await self._imported.claims(record.id, list(wanted))
+        arrivals.by_feed.setdefault(url, []).extend(known.values())
+        arrivals.read += [item_id for guid, item_id in known.items() if guid in read]
 
     async def _own(self, user: str, uid: str, posts: Sequence[_Read], counted: ChannelImport, now: float) -> None:
         """Posts of no feed go straight to their channel."""
@@ -240,13 +209,13 @@ class Importing:
         counted.known += len(posts) - len(missing)
         due = [post for post in posts if post.old in missing]
         ids = await self._imported.ids(user, [post.old for post in due])
-        candidates = {ids[post.old]: (post, _single(post, now)) for post in due}
-        await self._imported.write({item_id: to_store for item_id, (_, to_store) in candidates.items()}, now)
+        candidates = dict(zip((ids[post.old] for post in due), _to_store(due, "", now), strict=True))
+        await self._imported.write(candidates, now)
         limit = (await self._limits(user, uid)).items
         items = {item.id: item for item in await self._items.timeline_items(list(candidates))}
         for item_id in candidates:
             await self._timelines.put(user, uid, items[item_id], now, limit)
-        read = [item_id for item_id, (post, _) in candidates.items() if post.is_read]
+        read = [ids[post.old] for post in due if post.is_read]
         if read:
             await self._timelines.mark_read(user, uid, read, now)
         await self._imported.arrived(user, uid, [post.old for post in due])
@@ -285,14 +254,6 @@ class Importing:
         items = await self._items.timeline_items(await self._items.newest(record.id, 5 * _FILL))
         if items:
             await self._timelines.add(user, uid, record.id, items, now=now, limit=limits.items, fresh=limits.fresh)
-
-
-def _line(one: ChannelImport) -> str:
-    parts = [f"{one.feeds} feeds", f"{one.unread} unread", f"{one.read} read"]
-    for count, what in ((one.of_no_feed, "of no feed"), (one.undated, "undated"), (one.known, "known already")):
-        if count:
-            parts.append(f"{count} {what}")
-    return f"{one.uid} ({one.name}): {', '.join(parts)}"
 
 
 def _with_notifications(old: UserConfig, uids: Mapping[str, str]) -> list[ChannelConfig]:
@@ -361,19 +322,17 @@ def _converted(
     return sorted(found, key=lambda one: _time(one.post), reverse=True)
 
 
-def _candidates(posts: Sequence[_Read], url: str, now: float) -> list[tuple[str, _Read, ItemToStore]]:
-    """The posts of one feed as a poll would store them: guid, what was read, what to store."""
-    found = []
-    for post in posts:
-        (to_store,) = items_to_store(Feed(url=url, format="import", entries=(post.post.entry,)), now, url)
-        found.append((to_store.guid, post, to_store))
-    return found
+def _to_store(posts: Sequence[_Read], url: str, now: float) -> list[ItemToStore]:
+    """The posts as a poll of their feed would store them, one by one, with the order of ties kept in their scores.
 
-
-def _single(post: _Read, now: float) -> ItemToStore:
-    """A post of no feed."""
-    (to_store,) = items_to_store(Feed(url="", format="import", entries=(post.post.entry,)), now)
-    return to_store
+    `url` is empty for posts of no feed.
+    """
+    single = [
+        items_to_store(Feed(url=url, format="import", entries=(post.post.entry,)), now, url or None)[0]
+        for post in posts
+    ]
+    scores = scores_of([settle_dates(post.post.entry, now) for post in posts])
+    return [replace(to_store, score=score) for to_store, score in zip(single, scores, strict=True)]
 
 
 def _moment(at: float) -> datetime | None:

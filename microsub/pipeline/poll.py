@@ -35,8 +35,8 @@ from microsub.store.events import Event
 
 if TYPE_CHECKING:
     from microsub.model.jf2 import Feed
+    from microsub.parsing.pool import ParsePool
     from microsub.pipeline.moving import Mover
-    from microsub.pipeline.parsing import ParsePool
     from microsub.services.announcing import Announcing
     from microsub.store.feeds import FeedRecord, Feeds
     from microsub.store.items import Items

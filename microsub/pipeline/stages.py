@@ -98,8 +98,8 @@ class Stages:
         """
         for stream in (self.entries, self.stored):
             newest = await stream.newest()
-            while newest is not None and not await stream.done_until(newest):
-                await asyncio.sleep(look_again)  # noqa: ASYNC110 - other processes set no events here
+            while newest is not None and not await stream.done_until(newest):  # noqa: ASYNC110 - by other processes
+                await asyncio.sleep(look_again)
 
     def stop(self) -> None:
         """Take nothing new; `run` returns soon."""

@@ -1,0 +1,41 @@
+"""What stages tell each other survives the journey as bytes."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.pipeline.messages import EntriesFound, ItemIncomplete, ItemsStored
+from tests.support.posts import NOON, candidate
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        EntriesFound("7", NOON, ()),
+        EntriesFound(
+            "7", NOON + 0.123456, (candidate("a"), candidate("b", twin="t", incomplete=True, extra={"k": "ü"}))
+        ),
+        EntriesFound("7", NOON, (candidate("undated", at=0.0, author="", link=""),)),
+        ItemsStored("7"),
+        ItemsStored("7", ("3", "2"), ("1",)),
+        ItemsStored("7", ("3",), target=("ann", "home")),
+        ItemIncomplete("3", "000000000000001-000000001"),
+        ItemIncomplete("3", ""),
+    ],
+)
+def test_a_message_comes_out_as_it_went_in(message):
+    """Every field, also where it is empty."""
+    assert type(message).of(message.to_fields()) == message
+
+
+@pytest.mark.parametrize("kind", [EntriesFound, ItemsStored, ItemIncomplete])
+def test_what_is_no_message_is_refused(kind):
+    """A stage that reads something else says so, instead of doing half of it."""
+    with pytest.raises((KeyError, ValueError)):
+        kind.of({"feed": b"7", "something": b"else"})
+
+
+def test_messages_to_timelines_hold_ids_alone():
+    """Three hundred posts are a few kilobytes."""
+    news = ItemsStored("7", tuple(str(10**7 + n) for n in range(300)))
+    assert sum(map(len, news.to_fields().values())) < 3000
