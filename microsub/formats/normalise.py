@@ -152,8 +152,10 @@ def _media(entry: Entry) -> dict[str, Any]:
 def _feed_author(feed: Feed) -> Card:
     """Who stands behind entries that don't say: the feed's author, completed by the feed itself."""
     author = feed.author or Card()
-    home = feed.home if feed.home else None
-    return Card(name=author.name or feed.name, url=safe_url(author.url) or home, photo=safe_url(author.photo) or None)
+    home, url = feed.home or None, safe_url(author.url)
+    # As in `_author`: who has an address elsewhere isn't called by the feed's title.
+    title = feed.name if url in {None, home} else None
+    return Card(name=author.name or title, url=url or home, photo=safe_url(author.photo) or None)
 
 
 def _author(author: Card | None, fallback: Card, alone: bool, writer: str | None) -> Card:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from microsub.formats.lookups import MAX_TARGETS, AuthorPage, LookUp, Target, completed, lacking
+from microsub.formats.parse import parse
 from microsub.formats.references import MAX_TEXT, answer
 from microsub.formats.wire import to_wire
 from microsub.model.jf2 import Card, Content, Entry
@@ -136,3 +137,21 @@ def test_what_is_no_page_says_nothing(body: bytes) -> None:
     """Images, feeds, broken documents: no answer, no error."""
     assert answer(Target(THERE), body, THERE, None) is None
     assert answer(AuthorPage(HOME), body, HOME, "text/html") is None
+
+
+@pytest.mark.parametrize(
+    ("page", "author"),
+    [
+        ('<a class="u-author" href="/about"></a>{}', {"url": "https://ann.example/about"}),
+        ('<div class="h-entry"><a class="u-author" href="/about"></a>x</div>', {"url": "https://ann.example/about"}),
+        ('<a class="u-author" href="/"></a>{}', {"name": "A site", "url": HOME}),
+        ('<span class="p-author">Ann</span>{}', {"name": "Ann", "url": HOME}),
+        ("{}", {"name": "A site", "url": HOME}),
+    ],
+)
+def test_no_author_is_called_by_the_title_of_the_page(page: str, author: dict[str, str]) -> None:
+    """Unless the page is all that is known of them."""
+    entry = '<div class="h-entry"><p class="e-content">x</p></div>'
+    body = f'<title>A site</title><div class="h-feed">{page.format(entry)}</div>'
+    (found,) = parse(body.encode(), HOME, "text/html").entries
+    assert to_wire(found)["author"] == {"type": "card", **author}
