@@ -1,0 +1,153 @@
+"""Redis is killed under running web and worker processes: no acknowledged change is lost, and nobody has to help."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.flows.test_cluster import of_its_own
+from tests.support.cluster import running_cluster, running_server
+from tests.support.polling import rss
+from tests.support.process import Installation, Reader, installation, reader
+from tests.support.promises import Promises
+from tests.support.waiting import wait_until
+from tests.support.web import Publisher, publisher
+
+POSTS = 40
+ENOUGH = 30
+"""Acknowledged changes before and after the death of Redis."""
+
+
+@asynccontextmanager
+async def at_work(
+    folder: Path, url: str, site: Publisher
+) -> AsyncIterator[tuple[Installation, Reader, Promises, asyncio.Task[None]]]:
+    """A web and a worker process on that Redis, and a reader who makes changes all the time."""
+    feed = site.serve_document("/home", rss(of_its_own("home", POSTS)))
+    more = [site.serve_document(f"/{n}", rss(of_its_own(f"{n}", 2), title=f"Feed {n}")) for n in range(30)]
+    channels = [{"uid": "home", "name": "Home", "feeds": [feed]}, {"uid": "more", "name": "More", "feeds": []}]
+    users = {"alice": {"me": "https://alice.example/", "channels": channels}}
+    backend: dict[str, Any] = {"users": users, "settings": {"polling": {"host_interval": 0}}}
+    async with installation(folder, backend, MICROSUB_REDIS_URL=url) as installed:
+        address = await installed.serve("web")
+        await installed.start("work")
+        async with reader(address, await installed.token("alice")) as alice:
+
+            async def filled() -> bool:
+                return len(await alice.timeline("home")) == POSTS
+
+            await wait_until(filled, timeout=40)
+            promises = Promises(alice, more)
+            task = asyncio.create_task(promises.make([item["_id"] for item in await alice.timeline("home")]))
+            await reached(promises, task, ENOUGH)
+            yield installed, alice, promises, task
+            assert [process.returncode for process in installed.processes] == [None, None]
+        assert not [line for line in installed.log.splitlines() if json.loads(line)["level"] == "critical"]
+
+
+async def reached(promises: Promises, task: asyncio.Task[None], count: int) -> None:
+    """Until that many more changes are acknowledged."""
+    wanted = promises.acknowledged + count
+
+    def there() -> bool:
+        if task.done():
+            task.result()
+        return promises.acknowledged >= wanted
+
+    await wait_until(there, timeout=60)
+
+
+async def ended(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def everything_goes_on(installed: Installation, alice: Reader, promises: Promises, site: Publisher) -> None:
+    """What was acknowledged holds, what is followed gets polled, and /health is content, with nobody's help."""
+    await promises.hold()
+    site.serve_document("/home", rss(of_its_own("home", POSTS + 1, "edited ")))
+
+    async def polled() -> bool:
+        code, _, _ = await installed.run("poll")
+        names = [item["name"] for item in await alice.timeline("home")]
+        return code == 0 and len(names) == POSTS + 1 and all(name.startswith("edited ") for name in names)
+
+    await wait_until(polled, timeout=60)
+
+    async def complete() -> bool:
+        return len(await alice.timeline("more")) == 2 * len(await listed())
+
+    async def listed() -> list[Any]:
+        found: list[Any] = (await alice.get(action="follow", channel="more"))["items"]
+        return found
+
+    await wait_until(complete, timeout=60)
+
+    async def healthy() -> bool:
+        return (await alice.http.get(alice.endpoint.replace("/microsub", "/health"))).status_code == 200
+
+    await wait_until(healthy, timeout=30)
+    await promises.hold()
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("key", ["user:{alice}", "stream:{entries}"])
+async def test_a_replica_takes_over_from_a_master_that_is_killed(tmp_path: Path, key: str) -> None:
+    """Marks, follows and channels that were acknowledged before, while and after it happened are all there.
+
+    Once the reader's own master dies, which is also the only node that the processes were told of; once the one through
+    which new posts go. The processes stay, also when the one that was killed comes back.
+    """
+    with running_cluster(tmp_path / "redis", replicas=1, cluster_node_timeout=1500) as cluster:
+        victim = cluster.first_master_of(key)
+        successor = cluster.replica_of(victim)
+        url = f"redis+cluster://127.0.0.1:{victim.port}" if key == "user:{alice}" else cluster.whole_url
+        async with (
+            publisher() as site,
+            at_work(tmp_path / "here", url, site) as (
+                installed,
+                alice,
+                promises,
+                task,
+            ),
+        ):
+            victim.stop(signal.SIGKILL)
+
+            def taken_over() -> bool:
+                with successor.client() as client:
+                    return bool(client.execute_command("ROLE")[0] == b"master")
+
+            await wait_until(taken_over, timeout=60)
+            await reached(promises, task, ENOUGH)
+            victim.start()
+            await reached(promises, task, ENOUGH)
+            await ended(task)
+            if key == "user:{alice}":
+                assert promises.refused
+            await everything_goes_on(installed, alice, promises, site)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("appendfsync", ["always", "everysec"])
+async def test_a_single_redis_is_killed_and_started_again(tmp_path: Path, appendfsync: str) -> None:
+    """With its append-only file it comes back with all that it has ever acknowledged.
+
+    With `everysec` as well, since the machine itself went on; what a machine loses that fails is another matter.
+    """
+    options = {"appendonly": "yes", "appendfsync": appendfsync}
+    with running_server(tmp_path / "redis", **options) as server:
+        url = f"redis://127.0.0.1:{server.port}"
+        async with publisher() as site, at_work(tmp_path / "here", url, site) as (installed, alice, promises, task):
+            server.stop(signal.SIGKILL)
+            await wait_until(lambda: promises.refused, timeout=30)
+            server.start()
+            await reached(promises, task, ENOUGH)
+            await ended(task)
+            await everything_goes_on(installed, alice, promises, site)
