@@ -19,6 +19,7 @@
     ├── ConfigError               a setting or backend.json is not usable
     ├── FetchError                a document could not be had from the web
     └── ParseError                bytes that are no feed
+        └── ParsingStopped        or take too much time or memory to find out
 
 Expected failures of single feeds travel as values (`microsub.fetch.FetchFailed`); an exception that isn't in this
 tree is a bug.
@@ -165,3 +166,7 @@ class ParseError(MicrosubError):
         super().__init__(f"{url}: {detail}")
         self.url = url
         self.detail = detail
+
+
+class ParsingStopped(ParseError):
+    """Bytes from `url` that would take too much time or memory to read."""

@@ -23,10 +23,10 @@ from microsub.errors import NotFound
 from microsub.fetch import Fetcher, FetchSettings, SpacedFetcher
 from microsub.formats.identity import mask_credentials
 from microsub.model.scopes import ALL_SCOPES
+from microsub.parsing.pool import ParsePool
 from microsub.pipeline.fan_out import FanOut, TimelineLimits
 from microsub.pipeline.moving import Mover
 from microsub.pipeline.on_demand import PollNow, PollReport
-from microsub.pipeline.parsing import ParsePool
 from microsub.pipeline.poll import Poller, PollResult
 from microsub.pipeline.runner import Worker, worker_name
 from microsub.pipeline.stages import Stages

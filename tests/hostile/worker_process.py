@@ -15,7 +15,7 @@ from ipaddress import ip_network
 from pathlib import Path
 
 from microsub.fetch import Fetcher, FetchLimits, FetchSettings
-from microsub.pipeline.parsing import ParsePool
+from microsub.parsing.pool import ParsePool
 from microsub.store.connect import connect
 from tests.support.polling import world
 

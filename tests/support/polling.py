@@ -12,10 +12,10 @@ from microsub.config.backend import InstanceSettings, Polling
 from microsub.fetch import Fetcher, FetchLimits, FetchSettings
 from microsub.formats.identity import host_of
 from microsub.model.reader import PageQuery, Row
+from microsub.parsing.pool import ParsePool
 from microsub.pipeline.fan_out import FanOut
 from microsub.pipeline.moving import Mover
 from microsub.pipeline.on_demand import PollNow
-from microsub.pipeline.parsing import ParsePool
 from microsub.pipeline.poll import Poller, PollResult
 from microsub.pipeline.runner import Worker, worker_name
 from microsub.pipeline.stage import Patience
