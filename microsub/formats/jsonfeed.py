@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -26,18 +27,19 @@ def to_jf2(text: str, url: str) -> RawFeed:
     items = document.get("items")
     if "jsonfeed.org" not in str(document.get("version") or "") and not isinstance(items, list):
         raise ParseError(url, "this is JSON, but no JSON Feed")
+    home = safe_url(_string(document, "home_page_url"), url)
+    base = home or url  # addresses should be absolute; where they aren't, they mean the site
     feed = Feed(
         url=url,
         format="jsonfeed",
         name=_string(document, "title"),
-        home=safe_url(_string(document, "home_page_url"), url),
-        photo=safe_url(_string(document, "icon"), url) or safe_url(_string(document, "favicon"), url),
+        home=home,
+        photo=safe_url(_string(document, "icon"), base) or safe_url(_string(document, "favicon"), base),
         description=_string(document, "description"),
-        author=_author(document, url),
+        author=_author(document, base),
         hub=next((u for hub in _nodes(document, "hubs") if (u := safe_url(_string(hub, "url"), url))), None),
         self_url=safe_url(_string(document, "feed_url"), url),
     )
-    base = feed.home or url
     return RawFeed(feed, [_entry(item, base) for item in (items or [])[:MAX_ITEMS] if isinstance(item, dict)])
 
 
@@ -60,12 +62,18 @@ def _entry(item: Node, base: str) -> RawEntry:
     link = safe_url(_string(item, "url"), base)
     published = from_text(item.get("date_published"))
     updated = from_text(item.get("date_modified"))
-    guid = item.get("id")
+    number_or_text = item.get("id")
+    known = isinstance(number_or_text, str | int | float) and not isinstance(number_or_text, bool)
+    guid = str(number_or_text).strip() if known else ""
     external = safe_url(_string(item, "external_url"), base)
+    name = _string(item, "title")
+    # The main image is what a post without a title shows, and stands for an article.
+    images = [safe_url(_string(item, field), base) for field in ("image", "banner_image")]
+    main = images[0] if not name else None
     entry = Entry(
-        guid=(str(guid).strip() or None) if isinstance(guid, str | int | float) else None,
-        url=link or external,
-        name=_string(item, "title"),
+        guid=guid or None,
+        url=link or external or safe_url(guid),
+        name=name,
         summary=_string(item, "summary"),
         published=published or updated,
         updated=updated if published and updated != published else None,
@@ -73,8 +81,8 @@ def _entry(item: Node, base: str) -> RawEntry:
         category=tuple(tag for tag in item.get("tags") or [] if isinstance(tag, str))
         if isinstance(item.get("tags"), list)
         else (),
-        photo=tuple(u for u in (safe_url(_string(item, "image"), base),) if u),
-        featured=safe_url(_string(item, "banner_image"), base),
+        photo=(main,) if main else (),
+        featured=images[1] if main else next((image for image in images if image), None),
         bookmark_of=(external,) if external and link and external != link else (),
         enclosure=tuple(e for node in _nodes(item, "attachments") if (e := _attachment(node, base))),
     )
@@ -90,8 +98,9 @@ def _attachment(node: Node, base: str) -> Enclosure | None:
 
 
 def _author(node: Node, base: str) -> Card | None:
-    """1.1 has a list, 1.0 one object; the first that says anything."""
+    """1.1 has a list, 1.0 one object. Several are one line of names, with the address and picture of the first."""
     single = node.get("author")
+    cards = []
     for author in [*_nodes(node, "authors"), *([single] if isinstance(single, dict) else [])]:
         card = Card(
             name=_string(author, "name"),
@@ -99,8 +108,9 @@ def _author(node: Node, base: str) -> Card | None:
             photo=safe_url(_string(author, "avatar"), base),
         )
         if card.name or card.url:
-            return card
-    return None
+            cards.append(card)
+    names = dict.fromkeys(card.name for card in cards if card.name)
+    return replace(cards[0], name=", ".join(names) or None) if cards else None
 
 
 def _string(node: Node, name: str) -> str | None:

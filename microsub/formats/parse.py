@@ -20,7 +20,8 @@ LARGE = 1 << 20
 """Bytes from which on the text of a feed isn't put together."""
 
 _JUNK = re.compile(
-    r"(?s).{1,10000}?(?=<\?xml\s[^>]{0,200}\?>\s*(?:<!--.{0,2000}?-->\s*)?<(?:rss|feed|rdf:RDF)\b|<rss\s[^>]{0,500}\bversion\s*=)"
+    r"(?s).{1,10000}?(?=<\?xml\s[^>]{0,200}\?>\s*(?:<!--.{0,2000}?-->\s*)?<(?:rss|feed|rdf:RDF)\b"
+    r"|<rss\s[^>]{0,500}\bversion\s*=)"
 )
 _PAGE = re.compile(r"(?i)<(?:!doctype\s+html|html|head|body)\b")
 _SYNDICATION = frozenset({"rss", "rdf", "feed", "channel"})
