@@ -25,6 +25,8 @@ from microsub.formats.identity import mask_credentials
 from microsub.model.scopes import ALL_SCOPES
 from microsub.parsing.pool import ParsePool
 from microsub.pipeline.fan_out import FanOut, TimelineLimits
+from microsub.pipeline.import_report import ImportReport
+from microsub.pipeline.importing import Importing, OldFile
 from microsub.pipeline.moving import Mover
 from microsub.pipeline.on_demand import PollNow, PollReport
 from microsub.pipeline.poll import Poller, PollResult
@@ -52,10 +54,12 @@ from microsub.store.accounts import Accounts
 from microsub.store.applied import Applied
 from microsub.store.channels import Channels
 from microsub.store.connect import connect, doubts
+from microsub.store.ekster import OldDatabase
 from microsub.store.embedded import has_data, start_embedded
 from microsub.store.events import Events
 from microsub.store.feedcopies import FeedCopies
 from microsub.store.feeds import Feeds
+from microsub.store.imported import Imported
 from microsub.store.itemcache import ItemCache
 from microsub.store.items import Items
 from microsub.store.migrations import migrate
@@ -333,6 +337,17 @@ def retention(stores: Stores) -> Retention:
 def _mending(stores: Stores) -> Mending:
     """The service that brings feeds' followers and the schedule to what the channels say."""
     return Mending(stores.accounts, stores.channels, stores.feeds, stores.schedule, following(stores))
+
+
+async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, dry_run: bool) -> ImportReport:
+    """Take over the older Go server's file and its Redis at `url` for a user. Raises what `connect` raises."""
+    source = await connect(url)
+    try:
+        importing = Importing(stores.accounts, stores.channels, stores.feeds, stores.items, stores.timelines,
+                              stores.schedule, Imported(stores.redis), _TimelineLimits(stores))  # fmt: skip
+        return await importing.run(user, file, OldDatabase(source), time.time(), dry_run=dry_run)
+    finally:
+        await source.aclose()
 
 
 def checking(stores: Stores) -> Checking:

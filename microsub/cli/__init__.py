@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import microsub
-from microsub.cli import accounts, checking, configuration, feeds, serving
+from microsub.cli import accounts, checking, configuration, feeds, importing, serving
 from microsub.conformance.command import conformance
 
 
@@ -30,4 +30,5 @@ main.add_command(feeds.parse)
 main.add_command(feeds.poll)
 main.add_command(feeds.cleanup)
 main.add_command(checking.check)
+main.add_command(importing.import_group)
 main.add_command(conformance)

@@ -61,6 +61,19 @@ def upgrade(document: Mapping[str, Any], findings: Findings | None = None) -> di
     return kept | {"users": {user_name(me): user}}
 
 
+def channel_uids(document: Mapping[str, Any]) -> dict[str, str]:
+    """By which uid the old server keeps a channel's posts → which one `upgrade` gives it, in the file's order."""
+    top = _Object(document, (), None)
+    declared, feeds = top.object("channels"), top.object("feeds")
+    taken: set[str] = set()
+    found = {}
+    for key in dict.fromkeys([*declared.value, *feeds.value]):
+        old = _Object(declared.value.get(key), (), None).text("uid") or key
+        found[old] = _uid(old, taken)
+        taken.add(found[old])
+    return found
+
+
 def _tell_what_is_lost(top: _Object, uids: Collection[str], findings: Findings) -> None:
     """Warn of what has no place in today's form."""
     if top.get("nextuid") is not None:

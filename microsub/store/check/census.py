@@ -30,10 +30,14 @@ async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
             _note(seen, kind, values)
             if kind.name == "item":
                 items.append(values["item_id"])
-                newest["item"] = max(newest["item"], int(values["item_id"]))
             elif kind.name == "feed":
                 newest["feed"] = max(newest["feed"], int(values["feed_id"]))
         await _items(reader, seen, found, [one for one in items if int(one) <= seen.begun_at_item])
+        # Another server's items may lie here too, under names in hexadecimal, some of which look like large ids.
+        later = [one for one in items if int(one) > seen.begun_at_item]
+        placed = await reader.ask([("HEXISTS", keys.item(one), "score") for one in later])
+        ours = [int(one) for one, is_ours in zip(later, placed, strict=True) if is_ours]
+        newest["item"] = max((newest["item"], *ours))
         await _twins(reader, found, [key for key, kind, _ in named if kind.name == "twins"])
     for name, counter, first in (
         ("item", keys.item_ids(), seen.begun_at_item),

@@ -1,0 +1,63 @@
+"""`microsub import`: taking over what a reader had on another server."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from microsub import wiring
+from microsub.cli.options import STORE_FLAGS, fail, print_json, run, settings_flags
+from microsub.config.settings import Settings
+from microsub.errors import ConfigError
+from microsub.pipeline.import_report import ImportReport
+from microsub.pipeline.importing import OldFile, read_old
+
+_TARGET = tuple(flag for flag in STORE_FLAGS if flag != "backend")
+
+
+@click.group("import")
+def import_group() -> None:
+    """Take over channels, feeds, posts and read state from another server."""
+
+
+@import_group.command("ekster")
+@click.option(
+    "--backend",
+    "file",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The backend.json of the older server.",
+)
+@click.option("--redis", "database", required=True, metavar="URL", help="Its Redis, such as redis://localhost:6379/0.")
+@click.option("--user", required=True, metavar="NAME", help="Whose all that becomes here; made where there is none.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be taken over.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@settings_flags(*_TARGET)
+def ekster(settings: Settings, file: Path, database: str, user: str, dry_run: bool, as_json: bool) -> None:
+    """Take over a reader of the older Go server, ekster: its backend.json and its Redis.
+
+    Channels with their order, feeds, posts with their times, and what was read. The old Redis is only read. Running
+    it again takes over what has come meanwhile; nothing comes twice, and what was read here stays so. Items that can't
+    be used are named and left out.
+
+    Example: microsub import ekster --backend old.json --redis redis://localhost:6379/0 --user alice --dry-run
+    """
+
+    async def work(old: OldFile) -> ImportReport:
+        async with wiring.open_stores(settings) as stores:
+            report = await wiring.import_ekster(stores, old, database, user, dry_run=dry_run)
+            if not dry_run:
+                await wiring.configuration(settings, stores).write_back()
+            return report
+
+    try:
+        old = read_old(file.read_bytes(), str(file), os.environ)
+    except ConfigError as error:
+        fail(str(error))
+    report = run(work(old))
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        click.echo(report.as_text())
