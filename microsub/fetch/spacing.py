@@ -20,16 +20,17 @@ class _Fetching(Protocol):
 
 @dataclass(slots=True)
 class _Host:
+    free_at: float
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    free_at: float = 0.0
     users: int = 0
 
 
 class SpacedFetcher:
     """Answers like the fetcher behind it; `interval` seconds lie between a reply of a host and the next request to it.
 
-    Put it behind a cache: a copy waits for nothing. Hosts are those of the request, not of redirects, and other
-    processes have their own spacing. `sleep` takes seconds, `clock` gives some.
+    As many pass before the first request to a host: others, a poll say, may have asked it a moment ago. Put it behind a
+    cache: a copy waits for nothing. Hosts are those of the request, not of redirects, and other processes have their
+    own spacing. `sleep` takes seconds, `clock` gives some.
     """
 
     def __init__(
@@ -65,4 +66,4 @@ class SpacedFetcher:
         if len(self._hosts) >= _MANY_HOSTS:
             now = self._clock()
             self._hosts = {key: host for key, host in self._hosts.items() if host.users or host.free_at > now}
-        return self._hosts.setdefault(name, _Host())
+        return self._hosts.setdefault(name, _Host(free_at=self._clock() + self._interval))

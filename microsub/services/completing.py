@@ -10,11 +10,12 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 import structlog
 
 from microsub.fetch import Fetched, FetchRequest, FetchResult
-from microsub.formats.identity import mask_credentials
+from microsub.formats.identity import host_of, mask_credentials
 from microsub.formats.lookups import AuthorPage, LookUp, completed, lacking
 from microsub.formats.references import answer
 from microsub.model.jf2 import Card, Entry
@@ -71,6 +72,7 @@ class Completing:
         self._seconds = seconds
         self._answering = answering
         self._clock = clock
+        self._hosts: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._authors: dict[LookUp, tuple[float, Answer]] = {}
 
     async def complete(self, entry: Entry, source: str | None = None) -> Entry:
@@ -101,11 +103,11 @@ class Completing:
         return {look_up: said for look_up, said in answers.items() if said is not None}
 
     async def _one(self, look_up: LookUp) -> Answer:
-        known = self._authors.get(look_up)
-        if known is not None and self._clock() < known[0]:
-            return known[1]
-        # Until the page is read: those that wait must not hold documents.
-        async with self._turn:
+        # Those who queue for a busy host don't take the places of others; and those that wait hold no documents.
+        async with self._hosts.setdefault(host_of(look_up.url), asyncio.Lock()), self._turn:
+            known = self._authors.get(look_up)
+            if known is not None and self._clock() < known[0]:
+                return known[1]
             said = await self._ask(look_up)
         log.debug("looked up", url=mask_credentials(look_up.url), kind=type(look_up).__name__, found=said is not None)
         if isinstance(look_up, AuthorPage):

@@ -35,17 +35,17 @@ def spaced(hosts: Hosts, interval: float = 1.0) -> SpacedFetcher:
 
 
 async def test_a_host_is_asked_one_by_one() -> None:
-    """The pause begins with the reply."""
+    """The pause begins with the reply, and there is one before the first request."""
     hosts = Hosts()
     fetcher = spaced(hosts)
     await asyncio.gather(*(fetcher.fetch(FetchRequest(f"https://a.example/{n}")) for n in range(3)))
-    assert hosts.asked == [(0.0, "https://a.example/0"), (3.0, "https://a.example/1"), (6.0, "https://a.example/2")]
+    assert hosts.asked == [(1.0, "https://a.example/0"), (4.0, "https://a.example/1"), (7.0, "https://a.example/2")]
 
 
 async def test_hosts_do_not_wait_for_each_other() -> None:
     """Two hosts, two requests at once."""
     hosts = Hosts()
-    fetcher = spaced(hosts)
+    fetcher = spaced(hosts, 0.0)
     await asyncio.gather(*(fetcher.fetch(FetchRequest(f"https://{name}.example/")) for name in "ab"))
     assert [when for when, _ in hosts.asked] == [0.0, 0.0]
 

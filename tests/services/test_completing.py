@@ -30,9 +30,11 @@ class HungWeb(Web):
         super().__init__()
         self.hung = hung
         self.open = self.most = 0
+        self.tried: list[str] = []
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
         self.open += 1
+        self.tried.append(request.url)
         self.most = max(self.most, self.open)
         try:
             await (asyncio.Event().wait() if request.url in self.hung else asyncio.sleep(0))
@@ -90,6 +92,16 @@ async def test_many_entries_share_their_look_ups() -> None:
     assert [next(iter(entry.refs.values())).name for entry in done] == [f"T{n}" for n in range(30)]
     assert pages.asked.count(HOME) == 1
     assert pages.most == 3
+
+
+async def test_a_busy_host_takes_nobodys_place() -> None:
+    """One request to a host at a time, and the others' look-ups are not behind them."""
+    hung = tuple(f"https://slow.example/{n}" for n in range(20))
+    pages = web(*hung)
+    entries = [replace(LIKE, like_of=(url,)) for url in (*hung, THERE)]
+    done = await Completing(pages, at_once=3, seconds=0.5).complete_all(entries)
+    assert list(done[-1].refs) == [THERE]
+    assert sum(url in hung for url in pages.tried) == 1
 
 
 async def test_look_ups_of_one_call_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
