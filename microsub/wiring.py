@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from starlette.types import ASGIApp
 
 from microsub.app import create_app
 from microsub.cache import CachingFetcher, DirectoryMapping, FeedCache, MappingStorage
+from microsub.config.document import check
 from microsub.config.settings import Settings, mask_password
 from microsub.errors import NotFound
 from microsub.fetch import Fetcher, FetchSettings, SpacedFetcher
@@ -281,7 +283,7 @@ async def running_worker(settings: Settings, stores: Stores, *, grace: float) ->
     """A worker that polls and cleans up within the block; it gets `grace` seconds to finish what it has in hand."""
     async with open_worker(settings, stores) as worker:
         polling = asyncio.create_task(worker.run(grace), name="worker")
-        cleaning = asyncio.create_task(retention(stores).run_for_ever(), name="retention")
+        cleaning = asyncio.create_task(retention(settings, stores).run_for_ever(), name="retention")
         mending = asyncio.create_task(_mending(stores).run_for_ever(), name="mending")
         for task in (polling, cleaning, mending):
             task.add_done_callback(_tell_failure)
@@ -329,9 +331,16 @@ async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> l
         return [report for report in reports if urls or report.outcome not in {"unfollowed", "unknown"}]
 
 
-def retention(stores: Stores) -> Retention:
-    """The service that lets read and old items go."""
-    return Retention(stores.accounts, stores.channels, stores.timelines, stores.items, stores.in_force.limits)
+def retention(settings: Settings, stores: Stores) -> Retention:
+    """The service that lets read and old items go, and what was removed long ago."""
+
+    async def declared() -> Collection[str] | None:
+        if not settings.backend.exists():
+            return ()
+        found = (await asyncio.to_thread(check, settings.backend, os.environ)).document
+        return None if found is None else found.backend.users.keys()
+
+    return Retention(stores.accounts, stores.channels, stores.timelines, stores.items, stores.in_force.limits, declared)
 
 
 def _mending(stores: Stores) -> Mending:

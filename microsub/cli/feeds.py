@@ -246,14 +246,15 @@ def _found(report: PollReport) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @settings_flags(*STORE_FLAGS)
 def cleanup(settings: Settings, dry_run: bool, as_json: bool) -> None:
-    """Remove read items, old unread ones and what is over the limit of each timeline, as the settings say.
+    """Remove read items, old unread ones and what is over the limit of each timeline, as the settings say; and the
+    channels and users that were removed more than 30 days ago.
 
     The server does this by itself all the time; the command does it now and says what it did.
     """
 
     async def work() -> RetentionReport:
         async with wiring.open_stores(settings, existing=True) as stores:
-            return await wiring.retention(stores).run(time.time(), dry_run=dry_run)
+            return await wiring.retention(settings, stores).run(time.time(), dry_run=dry_run)
 
     report = run(work())
     if as_json:

@@ -8,7 +8,7 @@ number of processes may clean up at the same time, and whatever a reader does me
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Protocol
 
@@ -16,14 +16,16 @@ import structlog
 
 from microsub.errors import NotFound
 from microsub.services.rounds import PACE, Pace, followings, for_ever
-from microsub.store.accounts import Accounts
+from microsub.store.accounts import Accounts, User
 from microsub.store.channels import Channels
 from microsub.store.lookup import ItemLookup
 from microsub.store.timelines import OldItem, Reason, Stock, Timelines
 
 DAY = 86400.0
 RESTORABLE = 30 * DAY
-"""Seconds that a removed channel can be restored, and that the leaving of a vanished item is remembered at least."""
+"""Seconds that a disabled user or a removed channel can be restored, and that the leaving of a vanished item is
+remembered at least.
+"""
 
 _log = structlog.get_logger(__name__)
 
@@ -50,6 +52,8 @@ class Limits(Protocol):
 LimitsOf = Callable[[str, str], Awaitable[Limits]]
 """User and channel uid to the limits that hold there."""
 
+Declared = Callable[[], Awaitable[Collection[str] | None]]
+
 
 @dataclass(frozen=True, slots=True)
 class ChannelCleanup:
@@ -70,15 +74,21 @@ class ChannelCleanup:
 
 @dataclass(frozen=True, slots=True)
 class RetentionReport:
-    """What a cleanup removed, or (`dry_run`) would remove: the channels where there is anything."""
+    """What a cleanup removed, or (`dry_run`) would remove: the channels where there is anything, and users."""
 
     dry_run: bool
     channels: tuple[ChannelCleanup, ...]
+    users: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
         totals = {name: sum(getattr(one, name) for one in self.channels) for name in ("read", "unread", "over_limit")}
-        return {"dry_run": self.dry_run, **totals, "channels": [asdict(one) for one in self.channels]}
+        return {
+            "dry_run": self.dry_run,
+            **totals,
+            "channels": [asdict(one) for one in self.channels],
+            "users": [*self.users],
+        }
 
     def as_text(self) -> str:
         """For people: one line per channel, and the sum."""
@@ -92,20 +102,32 @@ class RetentionReport:
             )
             for one in self.channels
         ]
+        lines += [f"{user}: disabled more than 30 days ago, deleted" for user in self.users]
         return "\n".join([*lines, f"{sum(one.total for one in self.channels)} items {would} their timelines"])
 
 
 class Retention:
-    """Cleanup of all users' timelines. `limits` tells what a channel keeps; times are Unix seconds."""
+    """Cleanup of all users' timelines. `limits` tells what a channel keeps; times are Unix seconds.
+
+    `declared` names the users who are to stay though they are disabled, because they stand in a backend.json that isn't
+    applied yet; None where nobody knows, and then no user is deleted.
+    """
 
     def __init__(
-        self, accounts: Accounts, channels: Channels, timelines: Timelines, items: ItemLookup, limits: LimitsOf
+        self,
+        accounts: Accounts,
+        channels: Channels,
+        timelines: Timelines,
+        items: ItemLookup,
+        limits: LimitsOf,
+        declared: Declared,
     ) -> None:
         self._accounts = accounts
         self._channels = channels
         self._timelines = timelines
         self._items = items
         self._limits = limits
+        self._declared = declared
 
     async def plan(self, now: float) -> RetentionReport:
         """What `run` would remove now."""
@@ -124,7 +146,8 @@ class Retention:
                 due = removed_at <= now - RESTORABLE
                 if due and (dry_run or await self._channels.delete_removed(user.name, uid)):
                     report.append(ChannelCleanup(user.name, uid, deleted=True))
-        return RetentionReport(dry_run, tuple(one for one in report if one.total or one.deleted))
+        users = await self._departed(now, dry_run)
+        return RetentionReport(dry_run, tuple(one for one in report if one.total or one.deleted), users)
 
     async def run_for_ever(self, pace: Pace = PACE) -> None:
         """Clean up again and again, until cancelled."""
@@ -136,6 +159,20 @@ class Retention:
                 _log.info("cleaned_up", items=sum(one.total for one in report.channels))
 
         await for_ever(one_round, "cleanup", pace)
+
+    async def _departed(self, now: float, dry_run: bool) -> tuple[str, ...]:
+        """Delete the users whose time to be restored is over; their names."""
+        overdue = [user for user in await self._accounts.users() if is_overdue(user, now)]
+        declared = await self._declared() if overdue else ()
+        if declared is None:
+            return ()
+        gone = []
+        for user in overdue:
+            if user.name not in declared and (dry_run or await self._accounts.delete_disabled(user)):
+                gone.append(user.name)
+                if not dry_run:
+                    _log.info("user_deleted", user=user.name, disabled=user.disabled)
+        return tuple(gone)
 
     async def _channel(
         self, user: str, uid: str, followed: Mapping[str, float], now: float, dry_run: bool
@@ -196,6 +233,15 @@ class Retention:
                 vanished = [item for item, (score,) in zip(ids, rows, strict=True) if score is None]
                 count += await self._timelines.forget(user.name, channel.uid, vanished)
         return count
+
+
+def is_overdue(user: User, now: float) -> bool:
+    """Whether the user has been disabled for 30 days, by times that can be right.
+
+    A clock that was wrong may have disabled them long before they were made, or at no time at all.
+    """
+    disabled = user.disabled
+    return disabled is not None and 0 < user.created <= disabled <= now - RESTORABLE
 
 
 def old_in_every_respect(

@@ -15,6 +15,7 @@ from microsub.errors import InvalidRequest, Unauthorized
 from microsub.model.reader import NAME, NOTIFICATIONS, Credential, Grant
 from microsub.store import keys
 from microsub.store.absent import absent
+from microsub.store.departure import delete_disabled
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
 
@@ -96,6 +97,13 @@ class Accounts:
     async def restore_user(self, name: str) -> None:
         """Undo `disable_user`. Raises NotFound."""
         await self._change(name, "disabled", "")
+
+    async def delete_disabled(self, user: User) -> bool:
+        """Delete a disabled user for good, with all that is theirs; False when they were restored or disabled anew.
+
+        For the sweep: may be interrupted, and is repeated until the user is gone.
+        """
+        return user.disabled is not None and await delete_disabled(self._redis, user.name, user.disabled)
 
     async def create_token(
         self, user: str, scopes: Iterable[str], client: str, now: float, expires: float | None = None

@@ -219,7 +219,7 @@ def host(host_name: str) -> str:
 
 def user(name: str) -> str:
     """Hash: `me`, settings, `created` and `disabled` (Unix time), `shape` (grows when a channel's name or settings
-    change). Lifetime: permanent. `store.accounts`, `store.channels`.
+    change). Lifetime: permanent, or until 30 days after the user was disabled. `store.accounts`, `store.channels`.
     """
     return f"user:{{{name}}}"
 
@@ -331,6 +331,9 @@ CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
     blocked,
 )
 """All keys that belong to one channel, for its deletion."""
+
+USER_KEYS: tuple[Callable[[str], str], ...] = (events, imported, tokens, user)
+"""The keys that belong to a user beside those of channels and tokens, for the user's deletion."""
 
 
 def pattern(key: Callable[[str, str], str], name: str) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 import structlog
 
+from microsub.config.backend import Limits
 from microsub.model.reader import TimelineItem
-from microsub.services.retention import DAY, RESTORABLE, Retention
+from microsub.services.retention import DAY, RESTORABLE, Retention, is_overdue
 from microsub.services.rounds import Pace
 from microsub.store import keys
+from microsub.store.accounts import User
+from microsub.store.applied import Applied
 from microsub.store.port import Redis
 from microsub.store.rules import Rules
 from tests.support.one_reader import ANN, NOW, OneReader, item
@@ -35,7 +38,13 @@ class Cleaned(OneReader):
     def __init__(self, redis: Redis) -> None:
         super().__init__(redis)
         self.keep = Keep()
-        self.retention = Retention(self.accounts, self.channels, self.timelines, self.items, self.limits)
+        self.declared: Collection[str] | None = ()
+        self.retention = Retention(
+            self.accounts, self.channels, self.timelines, self.items, self.limits, self.declared_users
+        )
+
+    async def declared_users(self) -> Collection[str] | None:
+        return self.declared
 
     async def limits(self, user: str, uid: str) -> Keep:
         return self.keep
@@ -46,7 +55,7 @@ class Cleaned(OneReader):
         planned = await self.retention.plan(now)
         assert await self.redis.command("ZRANGE", keys.posts(ANN, "home"), 0, -1) == before
         done = await self.retention.run(now)
-        assert done.channels == planned.channels
+        assert (done.channels, done.users) == (planned.channels, planned.users)
         assert (planned.dry_run, done.dry_run) == (True, False)
         assert (await self.retention.plan(now)).channels == ()
         report = done.as_dict()
@@ -136,6 +145,95 @@ async def test_removed_channels_go_after_thirty_days(world: Cleaned) -> None:
     assert (cleanup.uid, cleanup.deleted) == ("home", True)
     assert await world.redis.command("KEYS", "*:home*") == []
     assert not await world.channels.delete_removed(ANN, "work")
+
+
+async def test_disabled_users_go_after_thirty_days(world: Cleaned) -> None:
+    """With everything that is theirs; until then all can be restored. A dry run only tells, and others keep theirs."""
+    for name in (ANN, "bob"):
+        await world.accounts.add_user(name, "", NOW)
+        await world.accounts.create_token(name, ["read"], "app", NOW)
+        await Applied(world.redis).set_user(name, Limits(max_items=7))
+        await Rules(world.redis, world.items).mute(name, "global", "https://a.example/", NOW)
+        await world.channels.create(name, "Put aside", NOW, "aside")
+        await world.channels.disable(name, "aside", NOW + 9 * DAY)
+    await world.add("home", item(1), item(2), item(3))
+    await world.timelines.remove(ANN, "home", ["1"], NOW)
+    await world.timelines.mark_read(ANN, "home", ["2"], NOW + 30 * DAY)
+    await world.accounts.disable_user(ANN, NOW)
+    with structlog.testing.capture_logs() as lines:
+        assert (await world.retention.run(NOW + RESTORABLE - 1)).users == ()
+        assert (await world.retention.plan(NOW + RESTORABLE)).users == (ANN,)
+        assert await world.accounts.user(ANN)
+        assert (await world.retention.run(NOW + RESTORABLE)).users == (ANN,)
+    assert [line["user"] for line in lines if line["event"] == "user_deleted"] == [ANN]
+    assert await world.redis.command("KEYS", f"*{{{ANN}}}*") == []
+    assert [user.name for user in await world.accounts.users()] == ["bob"]
+    assert await world.redis.command("SMEMBERS", keys.users()) == [b"bob"]
+    assert (await Applied(world.redis).in_force()).users.keys() == {"bob"}
+    assert len(await world.accounts.tokens("bob")) == 1
+    assert await world.channels.removed("bob") == {"aside": NOW + 9 * DAY}
+    assert (await world.retention.plan(NOW + RESTORABLE)).as_dict()["users"] == []
+
+
+async def test_users_in_the_file_are_not_deleted(world: Cleaned) -> None:
+    """Whoever stands there again will be restored when it is applied; where it can't be read, nobody is deleted."""
+    await world.accounts.disable_user(ANN, NOW)
+    for declared in ({ANN}, None):
+        world.declared = declared
+        assert (await world.retention.plan(NOW + RESTORABLE)).users == ()
+        assert (await world.retention.run(NOW + RESTORABLE)).users == ()
+    assert await world.accounts.user(ANN)
+
+
+@pytest.mark.parametrize("disabled_again", [True, False])
+async def test_a_user_who_comes_back_during_the_deletion_stays(world: Cleaned, disabled_again: bool) -> None:
+    """Restored, or restored and disabled anew: the next step finds that out, and what is left stays."""
+    await world.add("home", item(1))
+    await world.accounts.disable_user(ANN, NOW)
+    (found,) = await world.accounts.users()
+    await world.accounts.restore_user(ANN)
+    if disabled_again:
+        await world.accounts.disable_user(ANN, NOW + 1)
+    assert not await world.accounts.delete_disabled(found)
+    assert await world.ids("home") == ["1"]
+
+
+async def test_a_channel_made_during_the_deletion_is_found_by_the_next(
+    world: Cleaned, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user goes last, and not before all channels."""
+    await world.accounts.disable_user(ANN, NOW)
+    (found,) = await world.accounts.users()
+    script = world.redis.script
+
+    async def meanwhile(*arguments: Any) -> Any:
+        done = await script(*arguments)
+        monkeypatch.undo()
+        await world.channels.create(ANN, "New", NOW, "new")
+        return done
+
+    monkeypatch.setattr(world.redis, "script", meanwhile)
+    assert not await world.accounts.delete_disabled(found)
+    assert await world.accounts.delete_disabled(found)
+    assert await world.redis.command("KEYS", f"*{{{ANN}}}*") == []
+
+
+@pytest.mark.parametrize(
+    ("created", "disabled", "overdue"),
+    [
+        (NOW, None, False),
+        (NOW, NOW, True),
+        (NOW, NOW + 1, False),
+        (NOW, 0.0, False),
+        (NOW, NOW - 1, False),
+        (0.0, NOW, False),
+        (NOW, float("nan"), False),
+        (NOW, float("inf"), False),
+    ],
+)
+def test_who_may_be_deleted(created: float, disabled: float | None, overdue: bool) -> None:
+    """Nobody who is active, and nobody whose times can't be right."""
+    assert is_overdue(User(ANN, "", created, disabled), NOW + RESTORABLE) is overdue
 
 
 async def test_vanished_items_are_forgotten_late(world: Cleaned) -> None:

@@ -16,7 +16,14 @@ FUNCTIONS = {
     for name, function in inspect.getmembers(keys, inspect.isfunction)
     if function.__module__ == keys.__name__ and name != "pattern"
 }
-ARGUMENTS = {"name": "ann", "uid": "home", "feed_id": "7", "host_name": "blog.example", "item_id": "9", "digest": "0" * 64}
+ARGUMENTS = {
+    "name": "ann",
+    "uid": "home",
+    "feed_id": "7",
+    "host_name": "blog.example",
+    "item_id": "9",
+    "digest": "0" * 64,
+}
 
 
 def example(key: str, **changes: str) -> str:
@@ -109,3 +116,10 @@ class TestStrayKeys:
         with pytest.raises(AssertionError, match=r"keys\.twins says nothing of staying"):
             await assert_no_stray_keys(redis)
         await redis.command("DEL", keys.twins("x"))
+
+
+def test_every_key_of_a_user_is_deleted_with_the_user() -> None:
+    """Each belongs to a channel or to the user, or is a token; the channels' own lists go with the last channel."""
+    mine = {name for name in FUNCTIONS if example(name, name="ann").startswith("user:{ann}")}
+    listed = {key.__name__ for key in (*keys.CHANNEL_KEYS, *keys.USER_KEYS)}
+    assert mine == listed | {"token", "channels", "removed_channels"}

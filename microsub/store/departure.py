@@ -1,0 +1,49 @@
+"""A disabled user's data going for good, in steps that a crash or a return of the user may interrupt anywhere."""
+
+from __future__ import annotations
+
+from microsub.config.backend import Limits
+from microsub.model.reader import GLOBAL
+from microsub.store import keys
+from microsub.store.applied import Applied
+from microsub.store.port import Redis
+from microsub.store.scripts import load
+from microsub.store.timelinekeys import batches
+
+_AT_ONCE = 500
+
+
+async def delete_disabled(redis: Redis, name: str, disabled: float) -> bool:
+    """Delete the user and all that is theirs, as long as they have been disabled since exactly that Unix time.
+
+    One channel or 500 tokens a step, so that Redis is held up for a moment only. False when the user was restored or
+    disabled anew meanwhile, or is given channels: then what is left stays. Who follows what in the feeds' own lists is
+    left to the mending.
+    """
+    head = [keys.user(name), keys.channels(name), keys.removed_channels(name)]
+
+    async def step(uid: str, *doomed: str) -> bool:
+        return bool(await redis.script(load("user_delete"), [*head, *doomed], [repr(disabled), uid]))
+
+    lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in head[1:]])
+    for uid in (one.decode() for reply in lists for one in reply):
+        if not await step(uid, *(key(name, uid) for key in keys.CHANNEL_KEYS)):
+            return False
+    digests = [one.decode() for one in await redis.command("SMEMBERS", keys.tokens(name))]
+    for batch in batches(digests, _AT_ONCE):
+        if not await step("", *(keys.token(name, digest) for digest in batch)):
+            return False
+    # Before the end, since a user made anew may be given limits of their own.
+    await Applied(redis).set_user(name, Limits())
+    rest = [keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL), *(key(name) for key in keys.USER_KEYS)]
+    if not await step("", *rest):
+        return False
+    await _unlist(redis, name)
+    return True
+
+
+async def _unlist(redis: Redis, name: str) -> None:
+    """Take the name out of the list, in another slot; and back in where somebody has made that user again meanwhile."""
+    await redis.command("SREM", keys.users(), name)
+    if await redis.command("EXISTS", keys.user(name)):
+        await redis.command("SADD", keys.users(), name)
