@@ -10,14 +10,12 @@ import ssl
 import time
 from collections.abc import Callable
 
-import httpx
-
 from microsub.fetch import headers
 from microsub.fetch.body import Body
 from microsub.fetch.network import Guard, Resolver, ThreadedResolver
 from microsub.fetch.room import Room, Share
 from microsub.fetch.targets import Target, follow, target_of
-from microsub.fetch.transport import GuardedTransport
+from microsub.fetch.transport import Reply, carrier
 from microsub.fetch.values import (
     Fetched,
     FetchFailed,
@@ -50,7 +48,6 @@ class Fetcher:
         *,
         resolver: Resolver | None = None,
         ssl_context: ssl.SSLContext | None = None,
-        transport: httpx.AsyncBaseTransport | None = None,
         clock: Callable[[], float] = time.time,
         room: Room | None = None,
     ) -> None:
@@ -58,11 +55,7 @@ class Fetcher:
         self._room = room if room is not None else Room()
         self._clock = clock
         guard = Guard(resolver if resolver is not None else ThreadedResolver(), settings.allow_private_networks)
-        self._transport = (
-            transport
-            if transport is not None
-            else GuardedTransport(guard, proxy=settings.proxy, ssl_context=ssl_context, head=settings.limits.head)
-        )
+        self._carrier = carrier(guard, proxy=settings.proxy, ssl_context=ssl_context, head=settings.limits.head)
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
         """GET a document, following redirects. Never raises for what publishers, networks or users' URLs do."""
@@ -78,29 +71,29 @@ class Fetcher:
 
     async def aclose(self) -> None:
         """Close connections."""
-        await self._transport.aclose()
+        await self._carrier.aclose()
 
     async def _follow(self, request: FetchRequest, status: list[int], clock: asyncio.Timeout) -> FetchResult:
-        target = target_of(request.url)
+        first = target = target_of(request.url)
         permanent = True
         for _ in range(self._settings.limits.redirects + 1):
-            reply = await self._transport.handle_async_request(self._ask(request, target))
-            status[:] = [reply.status_code]
+            reply = await self._carrier.get(target, self._fields(request, target), self._settings.limits.idle)
+            status[:] = [reply.status]
             try:
-                location = headers.first(reply.headers.raw, b"location")
-                if reply.status_code not in _REDIRECTS or location is None:
-                    moved_to = target.with_credentials() if permanent and target != target_of(request.url) else None
+                location = headers.first(reply.fields, b"location")
+                if reply.status not in _REDIRECTS or location is None:
+                    moved_to = target.with_credentials() if permanent and target != first else None
                     return await self._conclude(request, target, reply, moved_to, permanent, clock)
             finally:
                 await reply.aclose()
-            permanent = permanent and reply.status_code in _PERMANENT
+            permanent = permanent and reply.status in _PERMANENT
             target = follow(target, location)
         raise HopError("redirects", f"more than {self._settings.limits.redirects} redirects")
 
-    def _ask(self, request: FetchRequest, target: Target) -> httpx.Request:
-        limits = self._settings.limits
+    def _fields(self, request: FetchRequest, target: Target) -> list[tuple[bytes, bytes]]:
         agent = headers.user_agent(self._settings.user_agent, self._settings.about, request.subscribers)
         fields: list[tuple[bytes, bytes]] = [
+            (b"Host", target.authority.encode("ascii")),
             (b"User-Agent", agent.encode("ascii", "ignore")),
             (b"Accept", request.accept.encode("ascii")),
             (b"Accept-Encoding", b"gzip, deflate"),
@@ -113,23 +106,22 @@ class Fetcher:
         ):
             if value is not None:
                 fields.append((name, value))
-        waits = {"connect": limits.idle, "read": limits.idle, "write": limits.idle, "pool": limits.total}
-        return httpx.Request("GET", target.url, headers=fields, extensions={"timeout": waits})
+        return fields
 
     async def _conclude(
         self,
         request: FetchRequest,
         target: Target,
-        reply: httpx.Response,
+        reply: Reply,
         moved_to: str | None,
         permanent: bool,
         clock: asyncio.Timeout,
     ) -> FetchResult:
         now = self._clock()
-        raw = reply.headers.raw
+        raw = reply.fields
         fields = headers.readable(raw)
         etag, last_modified = _validator(raw, b"etag"), _validator(raw, b"last-modified")
-        if reply.status_code == 304 and (request.etag or request.last_modified):
+        if reply.status == 304 and (request.etag or request.last_modified):
             return NotModified(
                 request.url,
                 etag or request.etag,
@@ -137,13 +129,13 @@ class Fetcher:
                 headers.max_age(fields, now),
                 moved_to,
             )
-        if reply.status_code not in _DOCUMENTS:
-            return self._refused(request, reply.status_code, fields, permanent)
+        if reply.status not in _DOCUMENTS:
+            return self._refused(request, reply.status, fields, permanent)
         body, room = await self._read(reply, fields, clock)
         return Fetched(
             url=request.url,
             final_url=target.url,
-            status=reply.status_code,
+            status=reply.status,
             headers=fields,
             body=body,
             content_type=fields.get("content-type"),
@@ -154,11 +146,11 @@ class Fetcher:
             room=room,
         )
 
-    async def _read(self, reply: httpx.Response, fields: dict[str, str], clock: asyncio.Timeout) -> tuple[bytes, Share]:
+    async def _read(self, reply: Reply, fields: dict[str, str], clock: asyncio.Timeout) -> tuple[bytes, Share]:
         body = Body(fields.get("content-encoding"), self._settings.limits.body)
         room = self._room.share()
         try:
-            async for part in reply.aiter_raw():
+            async for part in reply.parts():
                 before = body.length
                 body.feed(part)
                 await self._wait_for_room(room, body.length - before, clock)

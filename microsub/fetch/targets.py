@@ -29,6 +29,16 @@ class Target:
     port: int
     userinfo: str = ""
 
+    @property
+    def authority(self) -> str:
+        """Host and port as the `Host` header has them (RFC 9110, 7.2)."""
+        return self.url.split("/", 3)[2]
+
+    @property
+    def path(self) -> str:
+        """Path and query, as the request line has them."""
+        return "/" + self.url.split("/", 3)[3]
+
     def with_credentials(self) -> str:
         """The whole address, for the next request; never to be shown."""
         if not self.userinfo:

@@ -1,89 +1,180 @@
-"""One request over one guarded connection, TLS verified; network errors become `HopError`.
+"""One GET and its reply, TLS verified: directly over a guarded connection, or through an outgoing proxy.
 
-No connection is kept for a second request: a host is asked at most once a second, most of them once an hour, and a
-fresh connection means a fresh check of the address.
+HTTP/1.1 is RFC 9112; h11 reads it, which takes nothing that isn't.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
+import h11
 import httpcore
 import httpx
 
-from microsub.fetch.network import Guard, GuardedBackend, HeadBound
+from microsub.fetch.network import Guard
+from microsub.fetch.targets import Target
 from microsub.fetch.values import HEAD_BYTES, HopError
+from microsub.fetch.wire import Wire, connect
+
+Fields = Sequence[tuple[bytes, bytes]]
+
+_READ = 64 * 1024
+_LONGEST_HEADER_BLOCK = 100 * 1024
+_SERVER_SPOKE_OF_UPGRADE = 101
 
 
-class GuardedTransport(httpx.AsyncBaseTransport):
-    """Direct connections through a `GuardedBackend`, or an outgoing proxy behind the guard's check of the target."""
+class Reply(Protocol):
+    """A reply whose body hasn't been read yet."""
 
-    def __init__(
-        self,
-        guard: Guard,
-        *,
-        proxy: str | None = None,
-        ssl_context: ssl.SSLContext | None = None,
-        head: int = HEAD_BYTES,
-    ) -> None:
-        self._guard = guard
-        self._ssl = ssl_context if ssl_context is not None else httpx.create_ssl_context()
-        self._backend = GuardedBackend(guard, head)
-        self._proxy = None if proxy is None else _proxy_pool(proxy, self._ssl)
+    @property
+    def status(self) -> int:
+        """The status code."""
+        ...
 
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send `request`; the reply's stream is bytes as they came. Raises HopError."""
-        url = httpcore.URL(
-            scheme=request.url.raw_scheme,
-            host=request.url.raw_host,
-            port=request.url.port,
-            target=request.url.raw_path,
-        )
-        core = httpcore.Request("GET", url, headers=request.headers.raw, extensions=request.extensions)
-        connection: httpcore.AsyncHTTPConnection | None = None
-        if self._proxy is None:
-            connection = httpcore.AsyncHTTPConnection(
-                url.origin, ssl_context=self._ssl, network_backend=self._backend, keepalive_expiry=0.0
-            )
-        try:
-            with _as_hop_failure():
-                if connection is None:
-                    assert self._proxy is not None
-                    await self._guard.addresses(url.host.decode("ascii"), url.origin.port, all_must_pass=True)
-                    reply = await self._proxy.handle_async_request(core)
-                else:
-                    reply = await connection.handle_async_request(core)
-        except BaseException:
-            if connection is not None:
-                await connection.aclose()
-            raise
-        stream = reply.extensions.get("network_stream")
-        if isinstance(stream, HeadBound):
-            stream.head_is_complete()
-        return httpx.Response(reply.status, headers=reply.headers, stream=_Stream(reply, connection))
+    @property
+    def fields(self) -> Fields:
+        """The headers as they came."""
+        ...
+
+    def parts(self) -> AsyncIterator[bytes]:
+        """The body, bytes as they come. Raises HopError."""
+        ...
 
     async def aclose(self) -> None:
-        """Close what the proxy's pool holds."""
-        if self._proxy is not None:
-            await self._proxy.aclose()
+        """End the connection."""
+        ...
 
 
-class _Stream(httpx.AsyncByteStream):
-    def __init__(self, reply: httpcore.Response, connection: httpcore.AsyncHTTPConnection | None) -> None:
+class Carrier(Protocol):
+    """What brings requests to publishers."""
+
+    async def get(self, target: Target, fields: Fields, idle: float) -> Reply:
+        """Ask for `target`; no wait lasts longer than `idle` seconds. Raises HopError."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of everything."""
+        ...
+
+
+class Direct:
+    """A connection to the publisher for every request, behind the guard."""
+
+    def __init__(self, guard: Guard, ssl_context: ssl.SSLContext, head: int = HEAD_BYTES) -> None:
+        self._guard = guard
+        self._ssl = ssl_context
+        self._ssl.set_alpn_protocols(["http/1.1"])
+        self._head = head
+
+    async def get(self, target: Target, fields: Fields, idle: float) -> Reply:
+        """See `Carrier.get`."""
+        wire = await connect(self._guard, target.host, target.port, idle)
+        try:
+            if target.scheme == "https":
+                await wire.secure(self._ssl, target.host)
+            http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LONGEST_HEADER_BLOCK)
+            with _as_hop_failure():
+                request = h11.Request(method=b"GET", target=target.path.encode("ascii"), headers=list(fields))
+                wire.write((http.send(request) or b"") + (http.send(h11.EndOfMessage()) or b""))
+            response = await self._response(http, wire)
+        except BaseException:
+            wire.close()
+            raise
+        return _DirectReply(http, wire, response)
+
+    async def _response(self, http: h11.Connection, wire: Wire) -> h11.Response:
+        """The final reply's head, which must be complete within the limit, whatever goes before it."""
+        left = self._head
+        while True:
+            with _as_hop_failure():
+                event = http.next_event()
+            if isinstance(event, h11.Response):
+                return event
+            if event is h11.NEED_DATA:
+                if left <= 0:
+                    raise HopError("protocol", "the headers don't end")
+                data = await wire.read(min(_READ, left))
+                if not data and http.their_state is h11.SEND_RESPONSE:
+                    raise HopError(
+                        "protocol",
+                        "the reply broke off or is no HTTP: Server disconnected without sending a response.",
+                    )
+                left -= len(data)
+                with _as_hop_failure():
+                    http.receive_data(data)
+            elif not isinstance(event, h11.InformationalResponse) or event.status_code == _SERVER_SPOKE_OF_UPGRADE:
+                raise HopError("protocol", "the reply is none to a GET")
+
+    async def aclose(self) -> None:
+        """Nothing to do: every reply ends its own connection."""
+
+
+class _DirectReply:
+    def __init__(self, http: h11.Connection, wire: Wire, response: h11.Response) -> None:
+        self._http = http
+        self._wire = wire
+        self.status = response.status_code
+        self.fields: Fields = list(response.headers)
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        while True:
+            with _as_hop_failure():
+                event = self._http.next_event()
+            if isinstance(event, h11.Data):
+                yield bytes(event.data)
+            elif event is h11.NEED_DATA:
+                data = await self._wire.read(_READ)
+                with _as_hop_failure():
+                    self._http.receive_data(data)
+            else:
+                return
+
+    async def aclose(self) -> None:
+        self._wire.close()
+
+
+class Proxied:
+    """An outgoing proxy behind the guard's check of the target."""
+
+    def __init__(self, guard: Guard, ssl_context: ssl.SSLContext, proxy: str) -> None:
+        self._guard = guard
+        self._pool = _proxy_pool(proxy, ssl_context)
+
+    async def get(self, target: Target, fields: Fields, idle: float) -> Reply:
+        """See `Carrier.get`."""
+        await self._guard.addresses(target.host, target.port, all_must_pass=True)
+        waits = {"connect": idle, "read": idle, "write": idle, "pool": None}
+        with _as_hop_failure():
+            request = httpcore.Request("GET", target.url, headers=list(fields), extensions={"timeout": waits})
+            return _ProxiedReply(await self._pool.handle_async_request(request))
+
+    async def aclose(self) -> None:
+        """Close what the pool holds."""
+        await self._pool.aclose()
+
+
+class _ProxiedReply:
+    def __init__(self, reply: httpcore.Response) -> None:
         self._reply = reply
-        self._connection = connection
+        self.status = reply.status
+        self.fields: Fields = reply.headers
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
+    async def parts(self) -> AsyncIterator[bytes]:
         with _as_hop_failure():
             async for part in self._reply.aiter_stream():
                 yield part
 
     async def aclose(self) -> None:
         await self._reply.aclose()
-        if self._connection is not None:
-            await self._connection.aclose()
+
+
+def carrier(guard: Guard, *, proxy: str | None, ssl_context: ssl.SSLContext | None, head: int) -> Carrier:
+    """How requests go out: through the proxy where there is one. Raises ValueError for a proxy of another kind."""
+    context = ssl_context if ssl_context is not None else httpx.create_ssl_context()
+    return Direct(guard, context, head) if proxy is None else Proxied(guard, context, proxy)
 
 
 def _proxy_pool(proxy: str, ssl_context: ssl.SSLContext) -> httpcore.AsyncHTTPProxy:
@@ -114,7 +205,7 @@ def _as_hop_failure() -> Iterator[None]:
         raise HopError("connect", f"the server can't be reached: {_root(error)}") from None
     except httpcore.ProxyError as error:
         raise HopError("connect", f"the outgoing proxy refused: {error}") from None
-    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol) as error:
+    except (h11.ProtocolError, httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol) as error:
         raise HopError("protocol", f"the reply broke off or is no HTTP: {error or type(error).__name__}") from None
 
 
