@@ -50,7 +50,7 @@ from microsub.services.mending import Mending
 from microsub.services.reading import Reading
 from microsub.services.retention import Retention
 from microsub.services.rules import RuleBook
-from microsub.services.search import Search
+from microsub.services.search import PARSE_SECONDS, Search
 from microsub.store import keys
 from microsub.store.accounts import Accounts
 from microsub.store.applied import Applied
@@ -373,13 +373,17 @@ async def open_app(settings: Settings, stores: Stores, config: Configuration) ->
     tracker = Tracker(stores.url, keys.ITEM_PREFIX)
     cache = ItemCache(stores.items, tracker, max_bytes=settings.item_cache_mb * 1024 * 1024)
     async with open_caching_fetcher(settings, stores) as fetcher:
+        parser = ParsePool(seconds=PARSE_SECONDS)
         try:
-            yield create_app(_services(stores, cache, fetcher, config), base_url=settings.base_url)
+            yield create_app(_services(stores, cache, fetcher, parser, config), base_url=settings.base_url)
         finally:
+            parser.close()
             await cache.aclose()
 
 
-def _services(stores: Stores, cache: ItemCache, fetcher: CachingFetcher, config: Configuration) -> Services:
+def _services(
+    stores: Stores, cache: ItemCache, fetcher: CachingFetcher, parser: ParsePool, config: Configuration
+) -> Services:
     directory = Directory(stores.feeds, stores.in_force.instance_now)
     return Services(
         accounts=stores.accounts,
@@ -394,7 +398,7 @@ def _services(stores: Stores, cache: ItemCache, fetcher: CachingFetcher, config:
         curating=Curating(stores.channels, stores.feeds),
         following=following(stores),
         rules=RuleBook(stores.rules, stores.channels),
-        search=Search(fetcher, directory, stores.feeds),
+        search=Search(fetcher, directory, stores.feeds, parser),
         health=Health(stores.presence, lambda: stores.watch.trouble),
         changed=config.touched,
     )

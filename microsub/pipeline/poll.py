@@ -6,7 +6,6 @@ anew. Its news travel through the stream of entries; storing and delivering them
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Mapping
@@ -18,9 +17,9 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from microsub.config.backend import InstanceSettings
-from microsub.errors import ParseError
+from microsub.errors import ParseError, ParsingStopped
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
-from microsub.formats.discovery import FeedLink, better_feeds, feeds_by_address
+from microsub.formats.discovery import FeedLink, feeds_by_address
 from microsub.formats.feedlinks import looks_like_feed
 from microsub.formats.identity import host_of, mask_credentials
 from microsub.formats.urls import with_credentials_of
@@ -214,7 +213,7 @@ class Poller:
         except ParseError as error:
             parsed = error.with_traceback(None)  # which would keep this frame, and the document, for long
         if due.feed.last_success is None:
-            links = await _named(document, parsed)
+            links = await self._named(document, parsed)
             # Asked for consent or a login instead of a page, we may still know where its feed is.
             if not links and isinstance(parsed, ParseError):
                 links = feeds_by_address(due.feed.url)
@@ -315,14 +314,14 @@ class Poller:
             return replace(result, host=moved.host, next_poll=None if moved.merged_into else result.next_poll)
         return result
 
-
-async def _named(document: Fetched, parsed: Feed | ParseError) -> list[FeedLink]:
-    """The feeds to follow instead of a document, best first; none for a feed."""
-    if not isinstance(parsed, ParseError) and parsed.format != "h-feed":
-        return []
-    return await asyncio.to_thread(
-        better_feeds, document.body, document.final_url, document.content_type, document.headers.get("link")
-    )
+    async def _named(self, document: Fetched, parsed: Feed | ParseError) -> list[FeedLink]:
+        """The feeds to follow instead of a document, best first; none for a feed."""
+        if not isinstance(parsed, ParseError) and parsed.format != "h-feed":
+            return []
+        try:
+            return await self._parser.better_feeds(document)
+        except ParsingStopped:
+            return []
 
 
 def _discovered(feed: FeedRecord, now: float) -> float:

@@ -12,15 +12,15 @@ from typing import Any, Protocol
 
 import structlog
 
-from microsub.errors import InvalidRequest, ParseError
+from microsub.errors import InvalidRequest, ParseError, ParsingStopped
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult
-from microsub.formats.discovery import FeedLink, better_feeds, common_paths, discover, feeds_by_address
+from microsub.formats.discovery import FeedLink, common_paths, feeds_by_address
 from microsub.formats.identity import identities, mask_credentials
-from microsub.formats.parse import parse
 from microsub.formats.queries import MAX_QUERY, addresses, is_account, is_unusable_url, profile_in
 from microsub.formats.wire import timestamp, to_wire
 from microsub.model.jf2 import Feed
 from microsub.model.reader import GLOBAL
+from microsub.parsing.pool import ParsePool
 from microsub.services.directory import Directory, ListedFeed
 from microsub.store.feeds import Feeds
 
@@ -29,6 +29,8 @@ SEARCH_SECONDS = 25.0
 """A search may ask many addresses in turn; a reader waits for one reply."""
 
 PREVIEW_SECONDS = 40.0
+PARSE_SECONDS = 10.0
+"""For one document. Polls, which nobody waits for, have more."""
 
 MAX_PATHS = 9
 """How many usual places of feeds are tried on a site whose page names none."""
@@ -48,10 +50,11 @@ class Fetching(Protocol):
 
 
 class Search:
-    """Searches and previews. Foreign documents are taken apart in threads."""
+    """Searches and previews. `parser` reads what others wrote, with an end in time and memory."""
 
-    def __init__(self, fetcher: Fetching, directory: Directory, feeds: Feeds) -> None:
+    def __init__(self, fetcher: Fetching, directory: Directory, feeds: Feeds, parser: ParsePool) -> None:
         self._fetcher = fetcher
+        self._parser = parser
         self._directory = directory
         self._feeds = feeds
 
@@ -72,6 +75,8 @@ class Search:
                         return found
         except TimeoutError:
             log.info("search took too long", seconds=SEARCH_SECONDS)
+        except ParsingStopped as error:
+            log.info("search found a document that can't be read", url=error.url, error=error.detail)
         if "://" in query:
             return []
         return [_link(feed) for feed in await self._directory.find(query, now)]
@@ -88,13 +93,15 @@ class Search:
         except TimeoutError:
             where = mask_credentials(url)
             raise InvalidRequest(f"'url' can't be read: no answer in time at {where}; expected a feed") from None
+        except ParsingStopped as error:
+            raise InvalidRequest(f"'url' can't be read: {error.detail}: {error.url}; expected a feed") from None
 
     async def _preview(self, url: str, now: float) -> list[dict[str, Any]]:
         document = await self._get(url)
         if isinstance(document, Fetched):
-            feed = await _parsed(document)
+            feed = await self._parsed(document)
             if feed is None or feed.format == "h-feed":
-                links = await _instead(document) or (feeds_by_address(url) if feed is None else [])
+                links = await self._parser.better_feeds(document) or (feeds_by_address(url) if feed is None else [])
                 feed = await self._first_of(links) or feed
         elif (feed := await self._first_of(_known(url, document))) is None:
             found = document.detail if isinstance(document, FetchFailed) else "no document"
@@ -108,7 +115,7 @@ class Search:
         """The first of these feeds that is one; what a page names may be gone or broken."""
         for link in links[:MAX_TRIED]:
             linked = await self._get(link.url)
-            if isinstance(linked, Fetched) and (feed := await _parsed(linked)) is not None:
+            if isinstance(linked, Fetched) and (feed := await self._parsed(linked)) is not None:
                 return feed
         return None
 
@@ -118,15 +125,28 @@ class Search:
             return _known(url, document)
         if account and (profile := profile_in(document.body, url)):
             return await self._discover(profile, account=account)
-        found = await _discovered(document) or feeds_by_address(url)
+        found = await self._parser.discover(document) or feeds_by_address(url)
         if found or account:
             # The feed of the host isn't that of somebody who has an account there.
             return found
         for path in common_paths(document.final_url)[:MAX_PATHS]:
             guess = await self._get(path)
-            if isinstance(guess, Fetched) and (feed := await _parsed(guess)) is not None and feed.format != "h-feed":
+            if (
+                isinstance(guess, Fetched)
+                and (feed := await self._parsed(guess)) is not None
+                and feed.format != "h-feed"
+            ):
                 return [FeedLink(path, feed.format, feed.name, feed.photo, feed.description)]
         return []
+
+    async def _parsed(self, document: Fetched) -> Feed | None:
+        """The feed in a document, if one is. Raises ParsingStopped."""
+        try:
+            return await self._parser.parse(document)
+        except ParsingStopped:
+            raise
+        except ParseError:
+            return None
 
     async def _get(self, url: str) -> FetchResult:
         # With one `Accept` for all: what a search has fetched is what a preview and the first poll of a follow get.
@@ -150,26 +170,6 @@ def preview_items(feed: Feed, source: str, now: float) -> list[dict[str, Any]]:
         item_id = f"preview-{_digest(identity)[:24]}"
         items.append({**wire, "_id": item_id, "_source": source, "_is_read": False, "_channel": channel})
     return items
-
-
-async def _parsed(document: Fetched) -> Feed | None:
-    try:
-        return await asyncio.to_thread(parse, document.body, document.final_url, document.content_type)
-    except ParseError:
-        return None
-
-
-async def _discovered(document: Fetched) -> list[FeedLink]:
-    link_header = document.headers.get("link")
-    try:
-        return await asyncio.to_thread(discover, document.body, document.final_url, document.content_type, link_header)
-    except ParseError:
-        return []
-
-
-async def _instead(document: Fetched) -> list[FeedLink]:
-    link_header = document.headers.get("link")
-    return await asyncio.to_thread(better_feeds, document.body, document.final_url, document.content_type, link_header)
 
 
 def _known(url: str, reply: FetchResult) -> list[FeedLink]:

@@ -13,6 +13,7 @@ from microsub.app import create_app
 from microsub.config.backend import InstanceSettings
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult
 from microsub.model.scopes import ALL_SCOPES
+from microsub.parsing.pool import ParsePool
 from microsub.pipeline.fan_out import FanOut, default_limits
 from microsub.services.bundle import Services
 from microsub.services.curating import Curating
@@ -128,6 +129,7 @@ class Instance:
         self.rules = Rules(self.redis, self.items)
         self.presence = Presence(self.redis)
         self.fan_out = FanOut(self.feeds, self.items, self.timelines)
+        self.parser = ParsePool()
         self.services = self.make_services()
         self.app = create_app(self.services)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://server.test")
@@ -140,7 +142,7 @@ class Instance:
             curating=Curating(self.channels, self.feeds),
             following=Following(self.channels, self.feeds, self.items, self.timelines, self.schedule, default_limits),
             rules=RuleBook(self.rules, self.channels),
-            search=Search(self.web, directory, self.feeds),
+            search=Search(self.web, directory, self.feeds, self.parser),
             health=Health(self.presence),
             clock=lambda: self.now,
         )
@@ -172,8 +174,11 @@ class Instance:
 async def instance(redis: Redis, **parts: Any) -> AsyncIterator[Instance]:
     """An instance on that Redis, its client closed at the end."""
     made = Instance(redis, **parts)
-    async with made.client:
-        yield made
+    try:
+        async with made.client:
+            yield made
+    finally:
+        made.parser.close()
 
 
 def posts(*names: str, at: float = NOON, **more: Any) -> list[ItemToStore]:
