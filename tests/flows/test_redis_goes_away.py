@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.flows.test_cluster import of_its_own
-from tests.support.cluster import running_cluster, running_server
+from tests.support.cluster import Node, running_cluster, running_server
 from tests.support.polling import rss
 from tests.support.process import Installation, Reader, installation, reader
 from tests.support.promises import Promises
@@ -97,6 +97,18 @@ async def everything_goes_on(installed: Installation, alice: Reader, promises: P
     await promises.hold()
 
 
+async def fall_behind(master: Node, replica: Node, key: str, promises: Promises) -> None:
+    """The replica hears nothing for a while, of changes that are made meanwhile, and what it missed dies with its master.
+
+    On one machine the kernel would hand it over even then; so the connection is stuffed first.
+    """
+    replica.send(signal.SIGSTOP)
+    with master.client() as client:
+        client.set(f"filler:{key.partition(':')[2]}", b"x" * 32_000_000)
+    acknowledged, refused = promises.acknowledged, promises.refused
+    await wait_until(lambda: promises.refused > refused or promises.acknowledged > acknowledged + ENOUGH, timeout=30)
+
+
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("key", ["user:{alice}", "stream:{entries}"])
 async def test_a_replica_takes_over_from_a_master_that_is_killed(tmp_path: Path, key: str) -> None:
@@ -118,7 +130,9 @@ async def test_a_replica_takes_over_from_a_master_that_is_killed(tmp_path: Path,
                 task,
             ),
         ):
+            await fall_behind(victim, successor, key, promises)
             victim.stop(signal.SIGKILL)
+            successor.send(signal.SIGCONT)
 
             def taken_over() -> bool:
                 with successor.client() as client:

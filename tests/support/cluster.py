@@ -55,6 +55,11 @@ class Node:
         guard = ["sh", "-c", f"read _; kill -9 {self.process.pid} 2>/dev/null"]
         self.guard = subprocess.Popen(guard, stdin=subprocess.PIPE)
 
+    def send(self, number: int) -> None:
+        """Send it a signal."""
+        assert self.process is not None
+        self.process.send_signal(number)
+
     def stop(self, number: int = signal.SIGTERM) -> None:
         """End it; it is gone when this returns."""
         if self.process is not None:
