@@ -18,7 +18,10 @@ from microsub.store.layout import Address, look_up, split_url
 from microsub.store.multiplexer import connection_maker
 
 PING_EVERY = 10.0
-"""Seconds of silence after which the server is asked whether it lives, and has as many to answer."""
+"""Seconds of silence after which the server is asked whether it lives."""
+
+PATIENCE = 10.0
+"""Seconds that the server has to answer."""
 
 RETRY_EVERY = 1.0
 
@@ -43,11 +46,20 @@ class Tracker:
     changes count as reported.
     """
 
-    def __init__(self, url: str, prefix: str, *, ping_every: float = PING_EVERY, retry_every: float = RETRY_EVERY):
+    def __init__(
+        self,
+        url: str,
+        prefix: str,
+        *,
+        ping_every: float = PING_EVERY,
+        patience: float = PATIENCE,
+        retry_every: float = RETRY_EVERY,
+    ):
         self._cluster = "+cluster://" in url
         self._url, self._known = split_url(url) if self._cluster else (url, [])
         self._prefix = prefix
         self._ping_every = ping_every
+        self._patience = patience
         self._retry_every = retry_every
         self._task: asyncio.Task[None] | None = None
 
@@ -113,16 +125,14 @@ class Tracker:
 
     async def _follow(self, connection: AbstractConnection) -> None:
         while True:
-            if await self._heard(connection):
+            if await self._heard(connection, self._ping_every):
                 continue
             await connection.send_command("PING")
-            if not await self._heard(connection):
+            if not await self._heard(connection, self._patience):
                 raise TimeoutError("the server has gone silent")
 
-    async def _heard(self, connection: AbstractConnection) -> bool:
-        reply: Any = await connection.read_response(
-            push_request=True, timeout=self._ping_every, disconnect_on_error=False
-        )
+    async def _heard(self, connection: AbstractConnection, seconds: float) -> bool:
+        reply: Any = await connection.read_response(push_request=True, timeout=seconds, disconnect_on_error=False)
         return reply is not None
 
     async def _watch(self, masters: set[Address]) -> None:

@@ -198,7 +198,8 @@ async def test_flushing_the_database_empties_the_cache(tracked, real_redis):
 async def test_a_quiet_connection_is_asked_whether_it_lives(real_redis, redis_url):
     """Silence is normal; it is broken by a PING, and the connection stays."""
     await real_redis.command("HSET", keys.item("1"), "Data", "old")
-    tracker = Tracker(redis_url, keys.ITEM_PREFIX, ping_every=0.01, retry_every=0.01)
+    # However long this machine takes for an answer, the connection isn't given up.
+    tracker = Tracker(redis_url, keys.ITEM_PREFIX, ping_every=0.01, patience=600.0, retry_every=0.01)
     cache = ItemCache(Items(real_redis), tracker, 100_000)
     losses = []
     before = cache.untracked
