@@ -118,6 +118,7 @@ class Instance:
     now: float = NOON + 10_000
     settings: InstanceSettings = field(default_factory=InstanceSettings)
     web: Web = field(default_factory=Web)
+    parser: ParsePool = field(default_factory=ParsePool)
 
     def __post_init__(self) -> None:
         self.accounts = Accounts(self.redis)
@@ -129,7 +130,6 @@ class Instance:
         self.rules = Rules(self.redis, self.items)
         self.presence = Presence(self.redis)
         self.fan_out = FanOut(self.feeds, self.items, self.timelines)
-        self.parser = ParsePool()
         self.services = self.make_services()
         self.app = create_app(self.services)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://server.test")

@@ -1,0 +1,62 @@
+"""Search and preview of documents that would keep their reader busy: they are ended, and everybody else is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+
+from microsub.parsing.pool import ParsePool
+from microsub.store.port import Redis
+from tests.support.polling import dated, rss
+from tests.support.readers import Instance, instance
+
+URL = "https://hostile.example/feed"
+FEED = "application/rss+xml"
+SPINS = b"<rss><channel><title>t</title>" + b"<" * 5_000_000
+LARGE = rss([(f"e{number}", f"Entry {number} " + "word " * 300, None) for number in range(400)])
+SECONDS = 2.0
+"""Enough for a process to begin and to read what is only large."""
+
+
+@pytest.fixture
+async def server(real_redis: Redis) -> AsyncIterator[Instance]:
+    """An instance whose documents have two seconds each."""
+    async with instance(real_redis, parser=ParsePool(threads=1, seconds=SECONDS)) as made:
+        yield made
+
+
+async def test_a_preview_that_would_never_end_is_ended(server: Instance) -> None:
+    """It says why, its process is gone, and other requests were answered meanwhile."""
+    alice = await server.reader("alice", "home")
+    server.web.documents[URL] = (SPINS, FEED)
+    preview = asyncio.create_task(alice.get(400, action="preview", url=URL))
+    assert (await alice.get(action="channels"))["channels"]
+    assert not preview.done()
+    reply = await preview
+    assert "could not be parsed in 2 s" in reply["error_description"]
+    assert URL in reply["error_description"]
+    assert not server.parser.processes
+
+
+async def test_a_search_that_would_never_end_finds_nothing(server: Instance) -> None:
+    """Nothing found is no error; afterwards large documents are read as before."""
+    alice = await server.reader("alice", "home")
+    server.web.documents[URL] = (SPINS, FEED)
+    assert (await alice.post(action="search", query=URL))["results"] == []
+    server.web.documents[URL] = (LARGE, FEED)
+    found = await alice.post(action="search", query=URL)
+    assert [result["url"] for result in found["results"]] == [URL]
+    assert len((await alice.get(action="preview", url=URL))["items"]) == 20
+
+
+async def test_small_documents_do_not_wait_for_one_that_spins(server: Instance) -> None:
+    """They are read in threads of their own."""
+    alice = await server.reader("alice", "home")
+    server.web.documents[URL] = (SPINS, FEED)
+    server.web.documents["https://good.example/feed"] = (rss(dated(3)), FEED)
+    preview = asyncio.create_task(alice.get(400, action="preview", url=URL))
+    assert len((await alice.get(action="preview", url="https://good.example/feed"))["items"]) == 3
+    assert not preview.done()
+    await preview
