@@ -1,0 +1,117 @@
+"""Posts are completed by what their authors' pages say and by what they are about, after they can be read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from microsub.pipeline.stages import Stages
+from microsub.services.completing import Completing
+from microsub.store.port import Redis
+from tests.support.polling import World, world
+from tests.support.web import Answer, Publisher, publisher
+
+HTML = [("Content-Type", "text/html; charset=utf-8")]
+HOST = "ann.test"
+ABOUT = (
+    b'<p class="h-card"><a class="u-url p-name" rel="me" href="/about">Ann</a><img class="u-photo" src="/a.png"></p>'
+)
+PEARS = b'<article class="h-entry"><h1 class="p-name">Pears</h1><p class="e-content">They are ripe.</p></article>'
+
+
+def likes(*texts: str) -> Answer:
+    """A page of posts that name their author by address only, and like one page."""
+    like = '<a class="u-author" href="/about"></a><a class="u-like-of" href="http://bob.test:PORT/pears">Pears</a>'
+    posts = "".join(
+        f'<div class="h-entry"><a class="u-url" href="/{number}"></a><p class="e-content">{text}</p>{like}</div>'
+        for number, text in enumerate(texts)
+    )
+    return Answer(f'<title>Notes</title><div class="h-feed">{posts}</div>'.encode(), headers=HTML)
+
+
+def serve(site: Publisher, *texts: str) -> str:
+    page = likes(*texts)
+    site.serve("/about", Answer(ABOUT, headers=HTML))
+    site.serve("/pears", Answer(PEARS, headers=HTML))
+    return site.serve("/", Answer(page.body.replace(b"PORT", str(site.port).encode()), headers=HTML))
+
+
+def looking_up(it: World) -> Stages:
+    """The stages of a worker that looks up."""
+    return Stages(
+        it.redis,
+        it.feeds,
+        it.items,
+        it.fan_out,
+        it.announcing,
+        Completing(it.fetcher),
+        consumer="looking-up",
+        clock=it.clock,
+    )
+
+
+async def posts(it: World) -> list[dict[str, Any]]:
+    """What alice reads."""
+    ids = [row.id for row in await it.rows()]
+    return [orjson.loads(data) for (data,) in await it.items.fields(ids, ["Data"])]
+
+
+async def test_posts_are_completed_when_they_are_there_already(redis: Redis) -> None:
+    """First they can be read; then author and target are in them, each asked for once by one look-up after another."""
+    async with publisher() as site, world(redis) as it:
+        serve(site, "one", "two", "three")
+        feed = await it.follow(site.url("/", HOST))
+        await it.poll(feed)
+        about, pears = site.url("/about", HOST), site.url("/pears", "bob.test")
+        for post in await posts(it):
+            assert post["author"] == {"type": "card", "url": about}
+            assert "refs" not in post
+        assert site.count("/about") == site.count("/pears") == 0
+
+        await looking_up(it).run_once()
+        found = await posts(it)
+        assert len(found) == 3
+        for post in found:
+            assert post["author"] == {"type": "card", "name": "Ann", "url": about, "photo": site.url("/a.png", HOST)}
+            assert post["refs"][pears]["name"] == "Pears"
+        assert site.count("/about") == 1
+
+
+async def test_a_poll_does_not_undo_look_ups(redis: Redis) -> None:
+    """The same posts in a changed document are no edit, and an edited post is completed again."""
+    async with publisher() as site, world(redis) as it:
+        serve(site, "one", "two")
+        feed = await it.follow(site.url("/", HOST))
+        await it.poll(feed)
+        stages = looking_up(it)
+        await stages.run_once()
+        before = await posts(it)
+        serve(site, "one", "two", "three")
+        result = await it.poller.poll(feed.id)
+        assert (result.new, result.updated) == (1, 0)
+        await stages.run_once()
+        assert [post for post in await posts(it) if post["content"]["text"] != "three"] == before
+
+        serve(site, "one, edited", "two", "three")
+        result = await it.poller.poll(feed.id)
+        assert (result.new, result.updated) == (0, 1)
+        await stages.run_once()
+        edited = next(post for post in await posts(it) if post["content"]["text"] == "one, edited")
+        assert edited["author"]["name"] == "Ann"
+        assert edited["refs"]
+
+
+async def test_look_ups_that_fail_leave_the_posts(redis: Redis) -> None:
+    """Nobody is there, a page that says nothing: the posts stay as they are, and no message is left over."""
+    async with publisher() as site, world(redis) as it:
+        serve(site, "one")
+        site.serve("/about", Answer(status=500))
+        site.serve("/pears", Answer(b"\x00\x01", headers=HTML))
+        feed = await it.follow(site.url("/", HOST))
+        await it.poll(feed)
+        before = await posts(it)
+        stages = looking_up(it)
+        await stages.run_once()
+        assert await posts(it) == before
+        assert await stages.run_once() == 0
