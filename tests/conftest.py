@@ -56,6 +56,15 @@ def redis_url(request: pytest.FixtureRequest) -> str:
     return url
 
 
+@pytest.fixture
+def second_redis_url(redis_url: str) -> str:
+    """The URL of another empty database on the same server, for what comes from elsewhere."""
+    url = f"{redis_url.partition('?')[0]}?db={next(_databases)}"
+    with redis_py.Redis.from_url(url) as client:
+        client.flushdb()
+    return url
+
+
 @pytest.fixture(scope="session")
 def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """The Redis Cluster of three masters of this worker process. Take `cluster_url` instead."""

@@ -77,4 +77,5 @@ class Imported:
         """The channel has these posts."""
         if old:
             pairs = [part for one in old for part in (f"{uid} {one}", 1)]
-            await self._redis.command("HSET", keys.imported(user), *pairs)
+            key = keys.imported(user)
+            await self._redis.pipeline([("HSET", key, *pairs), ("EXPIRE", key, KEPT)])

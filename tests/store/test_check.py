@@ -55,7 +55,7 @@ DAMAGE: dict[str, tuple[list[Command], str, str]] = {
         [("HSET", keys.channel("ann", "home"), "removed", 5)], keys.channel("ann", "home"), "marked as removed",
     ),
     "removed channel unmarked": ([("HDEL", OLD, "removed", "position")], OLD, "couldn't come back"),
-    "settings": ([("HSET", keys.channel("ann", "home"), "settings", "{")], keys.channel("ann", "home"), "can't be read"),
+    "settings": ([("HSET", keys.channel("ann", "home"), "settings", "{")], keys.channel("ann", "home"), "be read"),
     "remains of a channel": (
         [("ZADD", keys.posts("ann", "lost"), 1, "1")], keys.channel("ann", "lost"), "remains of a channel",
     ),

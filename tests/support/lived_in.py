@@ -1,4 +1,4 @@
-"""A store as it is after some use: two users, three feeds, read, muted and removed posts, a removed channel, a token."""
+"""A store as it is after some use: two users, three feeds, read, muted and removed posts, a removed channel."""
 
 from __future__ import annotations
 

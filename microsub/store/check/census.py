@@ -75,8 +75,8 @@ async def _sound(reader: Reader, seen: Seen, found: Findings, batch: Sequence[by
             found.add(AREA, name, "without a time to live, which it needs", remedy)
         elif ttl >= 0 and kind.stays:
             found.add(AREA, name, "ends by itself, though it must stay", Commands((("PERSIST", name),)))
-        if kind.name.startswith("feed_") or kind.name == "feed":
-            seen.feed_keys[values.get("feed_id", "")][kind.name] = ttl
+        if "feed_id" in values:
+            seen.feed_keys[values["feed_id"]][kind.name] = ttl
         good.append((name, kind, values))
     return good
 
