@@ -52,6 +52,25 @@ def from_text(text: object) -> datetime | None:
         return None
 
 
+def as_written(text: str | None) -> str | None:
+    """A date and time in the one form that every program reads (`2024-06-01T19:30+02:00`), as exact as it was written.
+
+    The start of an event may be a day, and a time without a zone is one where the event takes place.
+    """
+    match = (_ISO.match(text) or _COMPACT.match(text)) if text else None
+    if not match:
+        moment = from_text(text)
+        return moment.isoformat() if moment else None
+    try:
+        _from_parts(*match.groups())
+    except (ValueError, OverflowError):
+        return None
+    year, month, day, hour, minute, second, _, zulu, zone_hours, zone_minutes = match.groups()
+    time = f"T{hour:0>2}:{minute}{f':{second}' if second else ''}" if hour else ""
+    zone = "Z" if zulu else f"{zone_hours}:{zone_minutes or '00'}" if zone_hours else ""
+    return f"{year}-{month}-{day}{time}{zone if time else ''}"
+
+
 def plausible(moment: datetime | None) -> datetime | None:
     """`moment`, or None where it only shows that a clock was never set."""
     if moment is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from microsub.formats import mf2
 from microsub.formats.authorship import Page, author_of
-from microsub.formats.dates import from_text
+from microsub.formats.dates import as_written, from_text
 from microsub.formats.normalise import finish
 from microsub.formats.post_types import repeats
 from microsub.formats.raw import RawEntry
@@ -45,8 +45,8 @@ def to_entry(item: mf2.Node, feed: mf2.Node | None, page: Page) -> RawEntry:
         quotation_of=mf2.url(item, "quotation-of", base),
         featured=mf2.url(item, "featured", base),
         rsvp=(mf2.text(item, "rsvp") or "").lower() or None,
-        start=mf2.text(item, "start"),
-        end=mf2.text(item, "end"),
+        start=as_written(mf2.text(item, "start")),
+        end=as_written(mf2.text(item, "end")),
         checkin=_place(item, "checkin", base),
         location=_place(item, "location", base),
         refs=refs | _contexts(item, page),

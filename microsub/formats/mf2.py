@@ -84,16 +84,19 @@ def card(value: Any, base: str) -> Card | None:
         word = plain(value)
         if not word:
             return None
+        if word.startswith("geo:"):
+            return _point(word)
         address = safe_url(word, base) if "://" in word or word.startswith("/") else None
         return Card(url=address) if address else Card(name=word)
+    latitude, longitude = _coordinate(value, "latitude", 90), _coordinate(value, "longitude", 180)
     found = Card(
         type=next((t[2:] for t in value["type"] if t in _PLACES), "card"),
         name=text(value, "name"),
         url=card_url(value, base),
         photo=url(value, "photo", base) or url(value, "logo", base),
         note=text(value, "note"),
-        latitude=_coordinate(value, "latitude"),
-        longitude=_coordinate(value, "longitude"),
+        latitude=latitude if longitude else None,
+        longitude=longitude if latitude else None,
         street_address=_address_part(value, "street-address"),
         locality=_address_part(value, "locality"),
         region=_address_part(value, "region"),
@@ -114,15 +117,28 @@ def card_url(item: Node, base: str) -> str | None:
     return next((address for address in found if host_of(address) == host_of(base)), found[0] if found else None)
 
 
-def _coordinate(item: Node, name: str) -> str | None:
+def _point(uri: str) -> Card | None:
+    """A place from a `geo:` URI (RFC 5870)."""
+    latitude, _, longitude = uri[4:].partition(";")[0].partition(",")
+    latitude, longitude = latitude.strip(), longitude.partition(",")[0].strip()
+    if _is_angle(latitude, 90) and _is_angle(longitude, 180):
+        return Card(type="geo", latitude=latitude, longitude=longitude)
+    return None
+
+
+def _is_angle(word: str, limit: int) -> bool:
+    try:
+        return abs(float(word)) <= limit
+    except ValueError:
+        return False
+
+
+def _coordinate(item: Node, name: str, limit: int) -> str | None:
     """A decimal string, from the item itself or its `geo`."""
     for holder in (item, *(geo for geo in values(item, "geo") if is_item(geo))):
         word = text(holder, name)
-        try:
-            if word and abs(float(word)) <= 180:
-                return word
-        except ValueError:
-            continue
+        if word and _is_angle(word, limit):
+            return word
     return None
 
 
