@@ -24,11 +24,15 @@ from microsub.formats.sites import feeds_by_address, feeds_of_site, wordpress_fe
 from microsub.formats.urls import host_of, normalise_profile, normalise_url, safe_url
 from microsub.model.jf2 import Feed
 
-__all__ = ["FeedLink", "better_feeds", "common_paths", "discover", "feeds_by_address"]
+__all__ = ["FeedLink", "better_feeds", "common_paths", "discover", "feeds_by_address", "forwarded"]
 
 MAX_LINKS = 50
 _MOST_ELEMENTS = 2000
 _MOST_MENTIONED = 10
+_MOST_METAS = 50
+_LONGEST_FORWARD = 32 * 1024
+# Within ten seconds; what takes longer is for people who have read the page.
+_FORWARD = re.compile(r"""(?i)\s*\d(?:\.\d*)?\s*[;,]\s*(?:url\s*=)?\s*(?P<quote>["']?)(?P<url>[^"']+)(?P=quote)\s*""")
 
 _COMMENTS = re.compile(
     r"(?i)comment|kommentar|comentario|comentário|commenti\b|reacties|комментари|コメント|评论|評論|التعليقات|yorum"
@@ -72,7 +76,27 @@ def better_feeds(body: bytes, url: str, content_type: str | None, link_header: s
             return []
         found += _named_on(tree, text, url, near=True)
     here = normalise_profile(url)
-    return [link for link in _distinct(found) if not _is_comments(link) and normalise_profile(link.url) != here]
+    links = [link for link in _distinct(found) if not _is_comments(link) and normalise_profile(link.url) != here]
+    if not links and (there := forwarded(body, url, content_type)):
+        # No feed, but a page that may name one: who follows it follows what that leads to.
+        return [FeedLink(there, "h-feed")]
+    return links
+
+
+def forwarded(body: bytes, url: str, content_type: str | None) -> str | None:
+    """Where a page sends browsers at once by `<meta http-equiv="refresh">`, as pages do that are nothing but a way to
+    the right language or a new address; None for all others. Never raises.
+    """
+    if len(body) > _LONGEST_FORWARD or b"refresh" not in body.lower():
+        return None
+    text = decode(body, content_type)
+    tree = LexborHTMLParser(text if not too_deep(text) else "")
+    for node in tree.css("meta[http-equiv][content]")[:_MOST_METAS]:
+        said = _FORWARD.fullmatch(node.attributes.get("content") or "")
+        if said and (node.attributes.get("http-equiv") or "").strip().lower() == "refresh":
+            there = safe_url(said["url"], _base(tree, url))
+            return there if there and normalise_profile(there) != normalise_profile(url) else None
+    return None
 
 
 def common_paths(url: str) -> list[str]:

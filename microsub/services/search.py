@@ -14,7 +14,7 @@ import structlog
 
 from microsub.errors import InvalidRequest, ParseError, ParsingStopped
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult
-from microsub.formats.discovery import FeedLink, common_paths, feeds_by_address
+from microsub.formats.discovery import FeedLink, common_paths, feeds_by_address, forwarded
 from microsub.formats.identity import identities, mask_credentials
 from microsub.formats.queries import MAX_QUERY, addresses, is_account, is_unusable_url, profile_in
 from microsub.formats.wire import timestamp, to_wire
@@ -97,7 +97,7 @@ class Search:
             raise InvalidRequest(f"'url' can't be read: {error.detail}: {error.url}; expected a feed") from None
 
     async def _preview(self, url: str, now: float) -> list[dict[str, Any]]:
-        document = await self._get(url)
+        document = await self._page(url)
         if isinstance(document, Fetched):
             feed = await self._parsed(document)
             if feed is None or feed.format == "h-feed":
@@ -113,14 +113,20 @@ class Search:
 
     async def _first_of(self, links: list[FeedLink]) -> Feed | None:
         """The first of these feeds that is one; what a page names may be gone or broken."""
+        stopped: ParsingStopped | None = None
         for link in links[:MAX_TRIED]:
             linked = await self._get(link.url)
-            if isinstance(linked, Fetched) and (feed := await self._parsed(linked)) is not None:
-                return feed
+            try:
+                if isinstance(linked, Fetched) and (feed := await self._parsed(linked)) is not None:
+                    return feed
+            except ParsingStopped as error:
+                stopped = error
+        if stopped is not None:
+            raise stopped
         return None
 
     async def _discover(self, url: str, *, account: bool) -> list[FeedLink]:
-        document = await self._get(url)
+        document = await self._page(url)
         if not isinstance(document, Fetched):
             return _known(url, document)
         if account and (profile := profile_in(document.body, url)):
@@ -147,6 +153,17 @@ class Search:
             raise
         except ParseError:
             return None
+
+    async def _page(self, url: str) -> FetchResult:
+        """The document at `url`, or the one to which a page there sends its visitors."""
+        document = await self._get(url)
+        if not isinstance(document, Fetched):
+            return document
+        there = await asyncio.to_thread(forwarded, document.body, document.final_url, document.content_type)
+        if there is None:
+            return document
+        other = await self._get(there)
+        return other if isinstance(other, Fetched) else document
 
     async def _get(self, url: str) -> FetchResult:
         # With one `Accept` for all: what a search has fetched is what a preview and the first poll of a follow get.

@@ -85,6 +85,19 @@ async def test_the_next_follower_of_the_page_asks_nobody(redis: Redis) -> None:
         assert site.count("/") == 1
 
 
+async def test_a_page_that_sends_its_visitors_elsewhere(redis: Redis) -> None:
+    """The feed is that of the page behind; both addresses lead to it."""
+    async with publisher() as site, world(redis) as it:
+        home, feed = site.url("/", "blog.test"), site.url("/feed", "blog.test")
+        site.serve("/", Answer(b'<title>Blog</title><meta http-equiv="refresh" content="0;url=/en/">', headers=HTML))
+        site.serve("/en/", page("/feed"))
+        site.serve_document("/feed", rss(dated(3)))
+        await it.follow(home)
+        await settle(it)
+        await assert_settled(it, site, home, feed)
+        assert await it.feeds.find(site.url("/en/", "blog.test")) == await it.feeds.find(feed)
+
+
 @pytest.mark.parametrize("polled", [True, False])
 async def test_a_page_of_a_known_feed(redis: Redis, polled: bool) -> None:
     """Its followers go over to the feed that others follow, whether that has been polled or not."""

@@ -144,6 +144,18 @@ async def test_the_root_of_a_site_is_tried_for_a_page_deep_inside(server: Instan
     assert await found(server, f"{SITE}2024/05/peas") == [f"{SITE}rss.xml"]
 
 
+async def test_a_page_that_sends_its_visitors_elsewhere(server: Instance) -> None:
+    """The feed is that of the page behind; a page that sends to itself, or nowhere, is what it is."""
+    there = (b'<meta http-equiv="Refresh" content="0; url=\'/en/\'">', "text/html")
+    server.web.documents |= {SITE: there, f"{SITE}en/": PAGE, FEED: DOCUMENT}
+    assert await found(server, SITE) == [FEED]
+    alice = await server.reader("alice")
+    assert len((await alice.get(action="preview", url=SITE))["items"]) == 20
+    for target in ("/", "/nowhere", "javascript:alert(1)"):
+        server.web.documents[SITE] = (f'<meta http-equiv=refresh content="0;{target}">'.encode() + PAGE[0], "text/html")
+        assert await found(server, SITE) == [FEED]
+
+
 async def test_nothing_found_is_no_error(server: Instance) -> None:
     """An empty list, also for hosts that can't be reached."""
     for query in ("https://nowhere.example/", "nowhere.example", "words", "ann@nowhere.example"):
