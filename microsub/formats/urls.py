@@ -25,6 +25,12 @@ _EDGES = "".join(map(chr, range(0x21))) + "\x7f\x85\xa0\u1680\u2028\u2029\u202f\
 _EDGES += "".join(map(chr, range(0x2000, 0x200C)))
 _FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\"<>`\\^{|}\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 _SPACE = re.compile(r"\s")
+# What differs from its comparison form by its scheme and a last slash at most.
+_SIMPLE = re.compile(
+    r"https?://([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::(?!80/|443/)(?:[1-9][0-9]{1,3}|[1-5][0-9]{4}))?)"
+    r"(/[!$&-.0-9@-Z_a-z~/]*)"
+)
+_SHORT = 2048
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # Nothing to repair and nothing to fear: nearly all URLs.
 _PLAIN = re.compile(r"https?://[A-Za-z0-9.-]*[A-Za-z0-9](?::[0-9]{1,4})?[/?][!#-;=?-\[\]_a-z~]*")
@@ -33,8 +39,9 @@ _PLAIN = re.compile(r"https?://[A-Za-z0-9.-]*[A-Za-z0-9](?::[0-9]{1,4})?[/?][!#-
 _PLAIN_PATH = re.compile(
     r"(?:/(?!/)|[A-Za-z0-9_-])[!$-.0-9=@-\[\]_a-z~/]*(?:\?[!$-;=@-\[\]_a-z~]+)?(?:#[!$-;=@-\[\]_a-z~]+)?"
 )
-# What stands in no host, also percent-encoded (https://url.spec.whatwg.org/#forbidden-domain-code-point).
-_NO_HOST = re.compile(r"[\x00-\x20\x7f\"#%/:<>?@\\^`{|}\[\]]")
+# What stands in no host's name, percent-encoded or not; browsers refuse most of it
+# (https://url.spec.whatwg.org/#host-miscellaneous).
+_NO_HOST = re.compile(r"[\x00-,/:-@\[-^`{-\x7f]")
 _BEFORE_QUERY = re.compile(r"\A[^?#]*")  # where browsers take a backslash for a slash
 _TOO_MANY_SLASHES = re.compile(r"(?i)(https?:)/{3,}")
 
@@ -133,6 +140,18 @@ def normalise_url(url: str) -> str:
 
     Text that isn't an http(s) URL comes back stripped and otherwise as it was.
     """
+    return _remembered(url) if len(url) <= _SHORT else _normalised(url)
+
+
+@lru_cache(maxsize=1024)
+def _remembered(url: str) -> str:
+    # A post's URL is its guid, link and permalink, and each is compared more than once.
+    if (simple := _SIMPLE.fullmatch(url)) is not None:
+        return f"https://{simple[1]}{simple[2].rstrip('/') or '/'}"
+    return _normalised(url)
+
+
+def _normalised(url: str) -> str:
     parts = _split(url)
     if parts is None:
         return url.strip(_EDGES)
@@ -211,10 +230,17 @@ def has_credentials(url: str) -> bool:
 
 def host_of(url: str) -> str:
     """The host in comparison form (lower case, punycode, no port), or `""` where there is none."""
+    return _host_remembered(url) if len(url) <= _SHORT else _host(url)
+
+
+def _host(url: str) -> str:
     try:
         return ascii_host(urlsplit(url.strip()).hostname or "")
     except ValueError:
         return ""
+
+
+_host_remembered = lru_cache(maxsize=1024)(_host)
 
 
 @lru_cache(maxsize=4096)

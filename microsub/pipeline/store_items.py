@@ -48,6 +48,8 @@ def settle_dates(entry: Entry, now: float) -> Entry:
     updated = entry.updated
     if updated is not None and updated > discovered:
         updated = discovered
+    if published is entry.published and updated is entry.updated:
+        return entry
     return replace(entry, published=published, updated=updated)
 
 
