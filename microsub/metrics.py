@@ -33,6 +33,13 @@ FETCH_SECONDS = Histogram(
     "Time from the start of a fetch to the last byte or the failure",
     buckets=(0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30),
 )
+FEED_CACHE_ANSWERS = Counter(
+    "microsub_feed_cache_answers",
+    "Answers of the feed cache: nobody was asked (fresh, paused, offline), somebody else's request served (coalesced), "
+    "or the publisher was asked (fetched, revalidated by a 304, stale: in vain, and the copy shown, failed)",
+    ["answer"],
+)
+"""`answer`: see `cache.desk.Answer`."""
 PARSE_SECONDS = Histogram(
     "microsub_parse_seconds",
     "Time to parse one document, waiting for a thread or process included",

@@ -36,10 +36,13 @@ from microsub.cache.storage import Storage, UrlLock
 from microsub.errors import ParseError
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
 from microsub.formats.identity import canonical_feed_url, mask_credentials
+from microsub.metrics import FEED_CACHE_ANSWERS
 
 log = structlog.get_logger(__name__)
 
 Source = Literal["network", "not_modified", "cache"]
+Answer = Literal["fresh", "paused", "coalesced", "revalidated", "fetched", "stale", "failed", "offline"]
+"""How an answer came about, as `metrics.FEED_CACHE_ANSWERS` counts it."""
 
 LOCK_PATIENCE = 60.0
 """Seconds to wait for another process's request; then it counts as hung, and a request of our own is made."""
@@ -94,6 +97,7 @@ class Found:
     document: Document | None
     failure: Failure | None
     source: Source
+    answer: Answer
     reply: FetchResult | None = None
 
 
@@ -129,10 +133,15 @@ class Desk:
 
     async def find(self, ask: Ask, judge: Judge) -> Found:
         """The document at `ask.url`, asked for only where no copy will do. Never raises for what publishers do."""
+        found = await self._find(ask, judge)
+        FEED_CACHE_ANSWERS.labels(found.answer).inc()
+        return found
+
+    async def _find(self, ask: Ask, judge: Judge) -> Found:
         key = canonical_feed_url(ask.url)
         copy = await self._read(key)
         if ask.offline:
-            return Found(self._usable(copy, ask), None, "cache")
+            return Found(self._usable(copy, ask), None, "cache", "offline")
         while (found := self._at_hand(copy, ask)) is None:
             flight = self._flights.board(key)
             if flight is None:
@@ -172,7 +181,7 @@ class Desk:
 
     def _shared(self, copy: Copy, ask: Ask) -> Found:
         """What a request on behalf of somebody else came to."""
-        return Found(self._usable(copy, ask), copy.failure, "cache")
+        return Found(self._usable(copy, ask), copy.failure, "cache", "coalesced")
 
     def _at_hand(self, copy: Copy | None, ask: Ask) -> Found | None:
         """The answer that needs no request, if there is one."""
@@ -182,11 +191,11 @@ class Desk:
         document, failure = self._usable(copy, ask), copy.failure
         news = document is not None and (ask.since is None or document.checked_at > ask.since)
         if document is not None and news and not ask.force and is_fresh(document, ask.ttl, now):
-            return Found(document, None, "cache")
+            return Found(document, None, "cache", "fresh")
         if failure is not None and is_paused(failure, now):
-            return Found(document, failure, "cache")
+            return Found(document, failure, "cache", "paused")
         if failure is not None and failure.reason == GONE and not ask.force:
-            return Found(document, failure, "cache")
+            return Found(document, failure, "cache", "paused")
         return None
 
     # --- with a request
@@ -220,14 +229,17 @@ class Desk:
                 new = refreshed(key, document, reply, now)
             case NotModified():
                 # It refers to what the asker has, and the copy is another one, or there is none.
-                return Found(None, None, "not_modified", reply), None
+                return Found(None, None, "not_modified", "revalidated", reply), None
             case Fetched():
                 new = await self._judged(key, document, reply, judge, now)
         await self._write(new, ask.ttl)
         source: Source = "not_modified" if isinstance(reply, NotModified) else "network"
+        answer: Answer = "revalidated" if isinstance(reply, NotModified) else "fetched"
         if new.failure is not None:
             source = "cache" if document else "network"
-        return Found(new.document, new.failure, source, reply), new
+            # A poller is told of the failure alone.
+            answer = "stale" if document and ask.since is None else "failed"
+        return Found(new.document, new.failure, source, answer, reply), new
 
     async def _judged(self, key: str, old: Document | None, reply: Fetched, judge: Judge, now: float) -> Copy:
         try:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
+from typing import Any
 
 import pytest
 import structlog.testing
 
-from microsub.cache import CachedFeed, FetchError, ParseError
+from microsub.cache import CachedFeed, FeedCache, FetchError, ParseError
 from microsub.fetch import Fetched, FetchRequest, FetchResult, NotModified
 from microsub.formats.parse import parse
+from microsub.metrics import FEED_CACHE_ANSWERS
 from tests.support.feed_cache import NOON, URL, Clock, Place, document, site
 from tests.support.waiting import wait_until
 
@@ -338,6 +341,43 @@ async def test_tasks_share_one_request(place: Place) -> None:
             assert {type(found) for found in results} == {FetchError}
         web.asked.clear()
         await cache.remove(URL)
+
+
+def answers() -> Counter[str]:
+    samples = [sample for family in FEED_CACHE_ANSWERS.collect() for sample in family.samples]
+    return Counter({one.labels["answer"]: int(one.value) for one in samples if one.name.endswith("_total")})
+
+
+async def test_answers_are_counted_by_how_they_came_about(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once: without a request, on behalf of others, and with one that went well or not."""
+    web, clock = site(), Clock()
+    cache = FeedCache(fetcher=web, clock=clock)
+
+    async def answered(url: str = URL, **how: Any) -> dict[str, int]:
+        before = answers()
+        await asyncio.gather(cache.fetch(url, **how), return_exceptions=True)
+        return dict(answers() - before)
+
+    assert await answered() == {"fetched": 1}
+    assert await answered() == {"fresh": 1}
+    assert await answered(offline=True) == {"offline": 1}
+    assert await answered(force=True) == {"revalidated": 1}
+    web.fail("timeout")
+    assert await answered(force=True) == {"stale": 1}
+    web.fail("throttled", status=429, retry_after=60.0)
+    assert await answered("https://elsewhere.example/feed") == {"failed": 1}
+    assert await answered("https://elsewhere.example/feed") == {"paused": 1}
+    web.serve(document(5), etag='"2"')
+    web.gate = asyncio.Event()
+    flights, boarded = cache._desk._flights, list[object]()
+    wait = flights.wait
+    monkeypatch.setattr(flights, "wait", lambda flight: boarded.append(flight) or wait(flight))
+    before = answers()
+    tasks = [asyncio.ensure_future(cache.fetch(URL, force=True)) for _ in range(3)]
+    await wait_until(lambda: len(web.asked) == 5 and len(boarded) == 2)
+    web.gate.set()
+    await asyncio.gather(*tasks)
+    assert answers() - before == Counter(fetched=1, coalesced=2)
 
 
 async def test_who_gives_up_takes_nobody_along(place: Place) -> None:
