@@ -21,7 +21,8 @@ from microsub.model.jf2 import Feed
 _PROMISE = re.compile(
     r"(?i)\bh-(?:feed|entry|event|cite|review|recipe|listing)\b|\bh(?:atom|feed|entry|review)\b|\bvevent\b"
 )
-_XML = re.compile(r"\A\s*<\?xml[^>]*\?>")
+# XML's declaration and stylesheets: comments to an HTML parser, which end at the first `>`.
+_XML = re.compile(r"\A(?:\s*<\?xml[^>]*(?:>|\Z))+")
 MAX_PAGE = 2 * 1024 * 1024
 
 
@@ -52,7 +53,7 @@ def _soup(text: str, url: str) -> bs4.BeautifulSoup:
         raise ParseError(url, f"this page has more than {MOST} tags")
     if too_deep(text):
         raise ParseError(url, "this page nests its elements too deeply to be read")
-    # XHTML is HTML here; its declaration only makes Beautiful Soup warn that it might not be.
+    # XHTML is HTML here; its declarations only make Beautiful Soup warn that it might not be.
     return bs4.BeautifulSoup(_XML.sub("", text[:MAX_PAGE], count=1), "html5lib")
 
 

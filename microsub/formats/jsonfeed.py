@@ -11,6 +11,7 @@ import orjson
 from microsub.errors import ParseError
 from microsub.formats import media
 from microsub.formats.dates import from_text
+from microsub.formats.newest import Newest
 from microsub.formats.raw import RawEntry, RawFeed
 from microsub.formats.urls import safe_url
 from microsub.model.jf2 import Card, Enclosure, Entry, Feed
@@ -19,6 +20,9 @@ Node = dict[str, Any]
 
 MAX_ITEMS = 20_000
 """The first ones count: JSON feeds begin with the newest."""
+
+MAX_OBJECTS = 100_000
+"""Objects and lists in one document, braces in its texts counted along. Each takes two hundred bytes."""
 
 
 def to_jf2(text: str, url: str) -> RawFeed:
@@ -40,11 +44,17 @@ def to_jf2(text: str, url: str) -> RawFeed:
         hub=next((u for hub in _nodes(document, "hubs") if (u := safe_url(_string(hub, "url"), url))), None),
         self_url=safe_url(_string(document, "feed_url"), url),
     )
-    return RawFeed(feed, [_entry(item, base) for item in (items or [])[:MAX_ITEMS] if isinstance(item, dict)])
+    chosen: Newest[RawEntry] = Newest(lambda raw: raw.entry.published)
+    for item in (items or [])[:MAX_ITEMS]:
+        if isinstance(item, dict):
+            chosen.add(_entry(item, base))
+    return RawFeed(feed, chosen.kept())
 
 
 def _load(text: str, url: str) -> Node:
     text = text.lstrip("\ufeff \t\r\n\0")
+    if len(text) > MAX_OBJECTS and text.count("{") + text.count("[") > MAX_OBJECTS:
+        raise ParseError(url, f"the document has more than {MAX_OBJECTS} objects")
     try:
         document = orjson.loads(text)
     except ValueError:
