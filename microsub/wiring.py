@@ -331,6 +331,12 @@ async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> l
         return [report for report in reports if urls or report.outcome not in {"unfollowed", "unknown"}]
 
 
+def rebuilding(stores: Stores) -> Rebuilding:
+    """The service that fills timelines from the store."""
+    stored = Stream(stores.redis, "stored")
+    return Rebuilding(stores.channels, stores.timelines, stores.items, stored, stores.in_force.instance_now)
+
+
 def retention(settings: Settings, stores: Stores) -> Retention:
     """The service that lets read and old items go, and what was removed long ago."""
 

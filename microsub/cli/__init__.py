@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import microsub
-from microsub.cli import accounts, checking, configuration, feeds, importing, serving
+from microsub.cli import accounts, checking, configuration, feeds, importing, pipeline, serving
 from microsub.conformance.command import conformance
 
 
@@ -29,6 +29,9 @@ main.add_command(feeds.fetch)
 main.add_command(feeds.parse)
 main.add_command(feeds.poll)
 main.add_command(feeds.cleanup)
+main.add_command(pipeline.rebuild)
+main.add_command(pipeline.events)
+main.add_command(pipeline.deadletter)
 main.add_command(checking.check)
 main.add_command(importing.import_group)
 main.add_command(conformance)

@@ -93,6 +93,15 @@ class Polling:
 
 
 @dataclass(frozen=True, slots=True)
+class Delivery:
+    """How posts reach timelines (`ingest`, fan-out and warm-up): a number of timelines, and days; 0 is no limit."""
+
+    fan_out_limit: int = 0
+    away_days: float = 0
+    warm_up_days: float = 30
+
+
+@dataclass(frozen=True, slots=True)
 class HostPolicy:
     """Other manners for one host; None means: as `Polling` says."""
 
@@ -121,6 +130,7 @@ class InstanceSettings:
 
     limits: Limits = Limits()
     polling: Polling = Polling()
+    delivery: Delivery = Delivery()
     hosts: Mapping[str, HostPolicy] = field(default_factory=dict)
     feeds: Mapping[str, FeedPolicy] = field(default_factory=dict)
     public_feeds: tuple[FeedConfig, ...] = ()
@@ -153,13 +163,14 @@ def instance_from(part: Mapping[str, Any]) -> InstanceSettings:
     return InstanceSettings(
         limits=limits_from(part),
         polling=Polling(**_known(Polling, part.get("polling", _NOTHING))),
+        delivery=Delivery(**_known(Delivery, part.get("delivery", _NOTHING))),
         hosts={name.lower(): HostPolicy(**_known(HostPolicy, entry)) for name, entry in part.get("hosts", {}).items()},
         feeds={url: FeedPolicy(**_known(FeedPolicy, entry)) for url, entry in part.get("feeds", {}).items()},
         public_feeds=_feeds(part.get("public_feeds", ())),
     )
 
 
-_WHOLE = frozenset({"max_items", "first_fetch_unread", "host_concurrency", "concurrency"})
+_WHOLE = frozenset({"max_items", "first_fetch_unread", "host_concurrency", "concurrency", "fan_out_limit"})
 
 
 def _known(kind: type, part: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,14 +244,18 @@ def _values(entry: Any) -> dict[str, Any]:
 
 def instance_part(settings: InstanceSettings) -> dict[str, Any]:
     """The top-level settings object."""
-    default = _values(Polling())
-    polling = {name: value for name, value in _values(settings.polling).items() if value != default[name]}
     return limits_part(settings.limits) | _filled(
-        polling=polling,
+        polling=_unusual(settings.polling, Polling()),
+        delivery=_unusual(settings.delivery, Delivery()),
         hosts={name: _values(entry) for name, entry in settings.hosts.items()},
         feeds={url: _values(entry) for url, entry in settings.feeds.items()},
         public_feeds=[feed_part(feed) for feed in settings.public_feeds],
     )
+
+
+def _unusual(settings: Any, default: Any) -> dict[str, Any]:
+    usual = _values(default)
+    return {name: value for name, value in _values(settings).items() if value != usual[name]}
 
 
 def _user_part(user: UserConfig) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from microsub.metrics import ITEMS_DELIVERED
-from microsub.pipeline.messages import ItemsStored
+from microsub.store.messages import ItemsStored
 
 if TYPE_CHECKING:
     from microsub.model.reader import TimelineItem

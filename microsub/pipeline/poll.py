@@ -24,13 +24,13 @@ from microsub.formats.feedlinks import looks_like_feed
 from microsub.formats.identity import host_of, mask_credentials
 from microsub.formats.urls import with_credentials_of
 from microsub.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
-from microsub.pipeline.messages import EntriesFound
 from microsub.pipeline.moving import others_of
 from microsub.pipeline.policy import poll_policy
 from microsub.pipeline.record import fields_of, held_until, history_of, last_looked
 from microsub.pipeline.schedule import Answered, Failed, Gone, Outcome, PollPlan, plan_move, plan_next
 from microsub.pipeline.store_items import dates_of, items_to_store
 from microsub.store.events import Event
+from microsub.store.messages import EntriesFound
 
 if TYPE_CHECKING:
     from microsub.model.jf2 import Feed

@@ -14,8 +14,8 @@ import orjson
 
 from microsub.formats.urls import normalise_profile
 from microsub.formats.wire import dump, from_wire, to_wire
-from microsub.pipeline.messages import ItemIncomplete, ItemsStored
 from microsub.store.events import Event
+from microsub.store.messages import ItemIncomplete, ItemsStored
 
 if TYPE_CHECKING:
     from microsub.services.announcing import Announcing

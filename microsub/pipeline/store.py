@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import structlog
 
 from microsub.metrics import ITEMS_NEW, ITEMS_UPDATED
-from microsub.pipeline.messages import EntriesFound, ItemIncomplete, ItemsStored
 from microsub.store.events import Event
+from microsub.store.messages import EntriesFound, ItemIncomplete, ItemsStored
 from microsub.store.streams import Bounds
 
 if TYPE_CHECKING:

@@ -88,11 +88,15 @@ class Items:
             for item_id, (feed, score, author, *_) in found.items()
         ]
 
-    async def newest(self, feed_id: str, limit: int) -> list[str]:
-        """Ids of the feed's latest posts, the latest first (by time of publishing, or of the last edit)."""
+    async def newest(self, feed_id: str, limit: int, since: float = float("-inf")) -> list[str]:
+        """Ids of the feed's latest posts, the latest first (by time of publishing, or of the last edit).
+
+        Those before `since` (Unix time) are left out.
+        """
         if limit < 1:
             return []
-        return _texts(await self._redis.command("ZRANGE", keys.feed_items(feed_id), 0, limit - 1, "REV"))
+        found = ("ZRANGE", keys.feed_items(feed_id), "+inf", since, "BYSCORE", "REV", "LIMIT", 0, limit)
+        return _texts(await self._redis.command(*found))
 
     async def data(self, ids: Sequence[str]) -> list[bytes | None]:
         """The wire JSON of these items, without per-user fields. One round trip."""

@@ -167,7 +167,7 @@ STREAMS = ("entries", "stored", "incomplete", "dead")
 
 
 def stream(name: str) -> str:
-    """Stream: messages from one stage to the next (`pipeline.messages`). Lifetime: permanent; a message leaves when it
+    """Stream: messages from one stage to the next (`store.messages`). Lifetime: permanent; a message leaves when it
     is done. `store.streams`.
     """
     return f"stream:{{{name}}}"

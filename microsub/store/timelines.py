@@ -37,6 +37,8 @@ from microsub.store.scripts import load
 from microsub.store.settling import settle
 from microsub.store.timelinekeys import BATCH, Reason, batches
 
+_UNFILL = load("channel_unfill")
+
 __all__ = ["Added", "OldBatch", "OldItem", "Places", "Reason", "Stock", "Target", "Timelines"]
 
 
@@ -102,6 +104,15 @@ class Timelines:
                 if not reply[0] and reply[6]:
                     fillings[index] = Filling(0, reply[6])
         return [together(parts) if parts else Added() for parts in results]
+
+    async def start_anew(self, user: str, uid: str, now: float) -> bool:
+        """Let what comes next into an empty timeline that never had anything count as its first fill, at `now`.
+
+        False, and nothing done, where anything is or was in it.
+        """
+        own = [keys.channel_feeds(user, uid), keys.channel_unfilled(user, uid)]
+        sets = [keys.posts(user, uid), keys.hidden(user, uid), keys.gone(user, uid)]
+        return bool(await self._redis.script(_UNFILL, own + sets, [f"{now:.6f}"]))
 
     async def put(self, user: str, uid: str, item: TimelineItem, now: float, limit: int = 0) -> Added:
         """Take in an item that comes from no feed; rules, limit and `gone` hold as in `add`. Raises NotFound."""

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 from microsub.config.backend import (
     Backend,
     ChannelConfig,
+    Delivery,
     FeedConfig,
     FeedPolicy,
     HostPolicy,
@@ -76,6 +77,7 @@ def test_the_whole_shape_is_read() -> None:
             "settings": {
                 "max_items": 9,
                 "polling": {"min_interval": 60, "host_concurrency": 2.0},
+                "delivery": {"fan_out_limit": 1000.0, "away_days": 60},
                 "hosts": {"Own.Example": {"interval": 0, "concurrency": 9}},
                 "feeds": {"https://a.example/": {"interval": 5, "ttl": 0}},
                 "public_feeds": ["https://p.example/"],
@@ -113,6 +115,7 @@ def test_the_whole_shape_is_read() -> None:
         settings=InstanceSettings(
             Limits(max_items=9),
             Polling(min_interval=60, host_concurrency=2),
+            Delivery(1000, 60),
             {"own.example": HostPolicy(0, 9)},
             {"https://a.example/": FeedPolicy(5, 0)},
             (FeedConfig("https://p.example/"),),
@@ -292,6 +295,8 @@ def test_the_schema_declares_the_defaults() -> None:
         assert shipped["channelSettings"]["properties"][name]["$ref"].endswith(name)
     for name, rule in shipped["polling"]["properties"].items():
         assert rule["default"] == getattr(Polling(), name)
+    for name, rule in shipped["delivery"]["properties"].items():
+        assert rule["default"] == getattr(Delivery(), name)
 
 
 def test_the_example_and_the_demo_are_valid() -> None:

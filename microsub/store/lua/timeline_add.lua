@@ -104,7 +104,8 @@ local function take(item)
     return
   end
   local muted = #mutes > 0 and ruled(mutes, item.urls)
-  local read_at
+  -- A timeline that was lost may have left its read set behind: what was read once stays read.
+  local read_at = time_of_reading(item.id)
   for _, id in ipairs(over) do read_at = read_at or time_of_reading(id) end
   if not read_at and #over == 0 and read_before and item.place > fresh and tonumber(item.score) < read_before then
     read_at = now

@@ -1,0 +1,217 @@
+"""`microsub rebuild`, `events` and `deadletter`: looking into the pipeline, and starting it by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+import click
+import orjson
+
+from microsub import wiring
+from microsub.cli.options import STORE_FLAGS, counted, fail, print_json, run, settings_flags
+from microsub.config.settings import Settings
+from microsub.store.deadletters import DeadLetter, DeadLetters
+from microsub.store.events import Event, Events
+
+_AT_ONCE = 100
+_LOOK_AGAIN = 0.5
+_SHOWN = 2000
+"""Characters of a field that `deadletter show` prints; `--json` prints all."""
+
+
+@click.command()
+@click.argument("user")
+@click.argument("channel", required=False)
+@settings_flags(*STORE_FLAGS)
+def rebuild(settings: Settings, user: str, channel: str | None) -> None:
+    """Fill the timelines of USER, or that of one CHANNEL, from the posts in the store.
+
+    For timelines that were lost, or that a limit of delivery left alone. What the user has read, removed or moved, and
+    what cleanup took, doesn't come back. Workers do it; setting `delivery.warm_up_days` says how far it goes back.
+
+    Example: microsub rebuild alice home
+    """
+
+    async def work() -> None:
+        async with wiring.open_stores(settings, existing=True) as stores:
+            await wiring.require_user(settings, stores, user)
+            await stores.in_force.instance()
+            for one in await wiring.rebuilding(stores).rebuild(user, channel, time.time()):
+                how = ", which was empty" if one.lost else ""
+                what = f"{counted(one.items, 'post')} of {counted(one.feeds, 'feed')}"
+                click.echo(f"{one.user}/{one.uid}{how}: {what} on the way")
+            if not await stores.presence.alive(time.time()):
+                click.echo("no worker runs; the posts arrive when one does (microsub serve, microsub work)", err=True)
+
+    run(work())
+
+
+@click.command()
+@click.option("--follow", is_flag=True, help="Go on printing events as they come, until interrupted.")
+@click.option("--since", default=None, metavar="ID", help="Begin behind the event of that id; 0: with the oldest kept.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
+@settings_flags(*STORE_FLAGS)
+def events(settings: Settings, follow: bool, since: str | None, as_json: bool) -> None:
+    """Print what happened to feeds and posts: created, or modified with the fields that changed.
+
+    The last 10,000 events are kept. Without --since, the command prints all of them, or with --follow what comes.
+    """
+
+    async def work() -> None:
+        async with wiring.open_stores(settings, existing=True) as stores:
+            async for event in _events(Events(stores.redis), since, follow):
+                click.echo(orjson.dumps(asdict(event)).decode() if as_json else _line(event))
+
+    run(work())
+
+
+async def _events(source: Events, since: str | None, follow: bool) -> AsyncIterator[Event]:
+    after = since or (await source.last() if follow else "0")
+    while True:
+        found = await source.since(after, _AT_ONCE)
+        for event in found:
+            yield event
+        if found:
+            after = found[-1].id
+        elif follow:
+            await asyncio.sleep(_LOOK_AGAIN)
+        else:
+            return
+
+
+def _line(event: Event) -> str:
+    what = event.kind.replace("_", " ")
+    post = f" post {event.post}" if event.post else ""
+    guid = f" {event.guid}" if event.guid else ""
+    changed = f" ({', '.join(event.changed)})" if event.changed else ""
+    return f"{event.id} {_moment(event.at)} {what}: feed {event.feed}{post}{guid}{changed}"
+
+
+@click.group()
+def deadletter() -> None:
+    """See what the pipeline could not handle, and try it again or drop it.
+
+    A message that failed five times is kept here with its reason, so that it holds up nobody and nothing is lost.
+    """
+
+
+@deadletter.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@settings_flags(*STORE_FLAGS)
+def deadletter_list(settings: Settings, as_json: bool) -> None:
+    """List dead letters with stage, time and reason, the oldest first."""
+
+    async def work() -> list[DeadLetter]:
+        async with wiring.open_stores(settings, existing=True) as stores:
+            return await _all(DeadLetters(stores.redis))
+
+    letters = run(work())
+    if as_json:
+        print_json([_head(letter) for letter in letters])
+        return
+    for letter in letters:
+        click.echo(f"{letter.id}  {letter.stage}  {_moment(letter.at)}  {letter.why}")
+    if not letters:
+        click.echo("no dead letters")
+
+
+@deadletter.command("show")
+@click.argument("letter_id", metavar="ID")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, with every field in full.")
+@settings_flags(*STORE_FLAGS)
+def deadletter_show(settings: Settings, letter_id: str, as_json: bool) -> None:
+    """Show one dead letter with all that its message said."""
+
+    async def work() -> DeadLetter:
+        async with wiring.open_stores(settings, existing=True) as stores:
+            return (await _chosen(DeadLetters(stores.redis), (letter_id,), False))[0]
+
+    letter = run(work())
+    fields = {name: value.decode("utf-8", "replace") for name, value in letter.fields.items()}
+    if as_json:
+        print_json(_head(letter) | {"fields": fields})
+        return
+    for name, value in _head(letter).items():
+        click.echo(f"{name}: {value}")
+    for name, value in fields.items():
+        more = f"… ({len(value)} characters)" if len(value) > _SHOWN else ""
+        click.echo(f"  {name}: {value[:_SHOWN]}{more}")
+
+
+@deadletter.command("retry")
+@click.argument("letter_ids", metavar="ID...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All of them.")
+@settings_flags(*STORE_FLAGS)
+def deadletter_retry(settings: Settings, letter_ids: tuple[str, ...], everything: bool) -> None:
+    """Put messages back into the pipeline, for five more attempts.
+
+    Example: microsub deadletter retry --all
+    """
+
+    async def work() -> int:
+        async with wiring.open_stores(settings, existing=True) as stores:
+            dead = DeadLetters(stores.redis)
+            return await dead.retry(await _chosen(dead, letter_ids, everything))
+
+    click.echo(f"{counted(run(work()), 'message')} put back")
+
+
+@deadletter.command("drop")
+@click.argument("letter_ids", metavar="ID...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="All of them.")
+@settings_flags(*STORE_FLAGS)
+def deadletter_drop(settings: Settings, letter_ids: tuple[str, ...], everything: bool) -> None:
+    """Forget dead letters. The posts that they tell of stay out until their feed shows them anew.
+
+    Example: microsub deadletter drop 1795244167090-0
+    """
+
+    async def work() -> int:
+        async with wiring.open_stores(settings, existing=True) as stores:
+            dead = DeadLetters(stores.redis)
+            letters = await _chosen(dead, letter_ids, everything)
+            await dead.drop(letters)
+            return len(letters)
+
+    click.echo(f"{counted(run(work()), 'dead letter')} dropped")
+
+
+async def _chosen(dead: DeadLetters, letter_ids: tuple[str, ...], everything: bool) -> list[DeadLetter]:
+    """The letters that are meant, all or none: an id that isn't there ends the command before anything is done."""
+    if everything == bool(letter_ids):
+        raise click.UsageError("expected either the ids of dead letters (microsub deadletter list) or --all")
+    if everything:
+        return await _all(dead)
+    chosen = []
+    for letter_id in letter_ids:
+        letter = await dead.get(letter_id)
+        if letter is None:
+            fail(f"there is no dead letter '{letter_id}'; see 'microsub deadletter list'")
+        chosen.append(letter)
+    return chosen
+
+
+async def _all(dead: DeadLetters) -> list[DeadLetter]:
+    found: list[DeadLetter] = []
+    while batch := await dead.list(_AT_ONCE, found[-1].id if found else None):
+        found += batch
+    return found
+
+
+def _head(letter: DeadLetter) -> dict[str, object]:
+    return {
+        "id": letter.id,
+        "stage": letter.stage,
+        "why": letter.why,
+        "at": _moment(letter.at),
+        "message": letter.message,
+        "deliveries": letter.deliveries,
+    }
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,80 @@
+"""Timelines from the store: for one that was lost, is new, or was left alone while its reader was away.
+
+What a timeline needs travels through the same stream as new posts, marked for it alone; so any worker does it, and all
+that keeps an item out of a timeline (a rule, a removal, what cleanup took) keeps it out here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from microsub.config.backend import InstanceSettings
+from microsub.errors import NotFound
+from microsub.store.messages import ItemsStored
+
+if TYPE_CHECKING:
+    from microsub.store.channels import Channels
+    from microsub.store.items import Items
+    from microsub.store.streams import Stream
+    from microsub.store.timelines import Timelines
+
+DAY = 86400.0
+_MOST_ITEMS = 300
+"""Newest posts of a feed that are looked at; the store keeps no more of those that nobody reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What was sent on its way to one channel: posts of so many feeds. `lost` says that the timeline was empty, so
+    that what is older than the newest few comes in as read.
+    """
+
+    user: str
+    uid: str
+    feeds: int
+    items: int
+    lost: bool
+
+
+class Rebuilding:
+    """Sends stored posts to timelines again. Doing it twice changes nothing more."""
+
+    def __init__(
+        self,
+        channels: Channels,
+        timelines: Timelines,
+        items: Items,
+        stored: Stream,
+        settings: Callable[[], InstanceSettings] = InstanceSettings,
+    ) -> None:
+        self._channels = channels
+        self._timelines = timelines
+        self._items = items
+        self._stored = stored
+        self._settings = settings
+
+    async def rebuild(self, user: str, uid: str | None, now: float) -> list[Rebuilt]:
+        """Rebuild one channel of a user, or all. Posts arrive as the workers come to them; `now` is Unix time.
+
+        Raises NotFound where the user has no such channel, and StoreError.
+        """
+        followed = await self._channels.all_subscriptions(user)
+        if uid is not None and uid not in followed:
+            known = ", ".join(followed) or "none"
+            raise NotFound(f"{user} has no channel '{uid}'; channels: {known}")
+        wanted = [uid] if uid is not None else list(followed)
+        return [await self._channel(user, one, [sub.feed for sub in followed[one]], now) for one in wanted]
+
+    async def _channel(self, user: str, uid: str, feeds: Sequence[str], now: float) -> Rebuilt:
+        days = self._settings().delivery.warm_up_days
+        since = now - days * DAY if days else float("-inf")
+        lost = await self._timelines.start_anew(user, uid, now)
+        count = 0
+        for feed in feeds:
+            ids = await self._items.newest(feed, _MOST_ITEMS, since)
+            if ids:
+                await self._stored.add([ItemsStored(feed, tuple(ids), target=(user, uid)).to_fields()])
+                count += len(ids)
+        return Rebuilt(user, uid, len(feeds), count, lost)

@@ -1,0 +1,232 @@
+"""The stages behind polling, with real stores: what they tell, what they complete, and timelines from the store."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from microsub.config.backend import Delivery, InstanceSettings
+from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult
+from microsub.pipeline.stage import Patience
+from microsub.pipeline.stages import Stages
+from microsub.services.completing import Completing
+from microsub.services.rebuilding import Rebuilding
+from microsub.store import keys
+from microsub.store.deadletters import DeadLetters
+from microsub.store.events import Event, Events
+from microsub.store.invariants import violations
+from microsub.store.port import Redis
+from tests.support.polling import World, dated, rss, world
+from tests.support.web import Publisher, publisher
+
+AGELESS = InstanceSettings(delivery=Delivery(warm_up_days=0))
+IMPATIENT = Patience(idle=0.0, deliveries=3)
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Publisher]:
+    async with publisher() as found:
+        yield found
+
+
+@pytest.fixture
+async def it(redis: Redis) -> AsyncIterator[World]:
+    async with world(redis) as found:
+        yield found
+
+
+async def told(it: World) -> list[tuple[str, tuple[str, ...]]]:
+    return [(event.kind, event.changed) for event in await Events(it.redis).since("0")]
+
+
+async def test_events_tell_of_feeds_and_posts(it, site):
+    """Created once, modified with the fields that changed, and nothing where nothing did; in process and by stream."""
+    heard: list[Event] = []
+
+    async def listen(event: Event) -> None:
+        heard.append(event)
+
+    it.announcing.listen(listen)
+    site.serve_document("/feed", rss(dated(2)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    assert await told(it) == [("feed_created", ()), ("post_created", ()), ("post_created", ())]
+    about = "<description>About us</description>"
+    site.serve_document("/feed", rss(dated(2), extra=about))
+    await it.poll(feed)
+    edited = dated(2)
+    edited[0] = (edited[0][0], "Edited", edited[0][2])
+    site.serve_document("/feed", rss(edited, extra=about))
+    await it.poll(feed)
+    await it.poll(feed)
+    assert (await told(it))[3:] == [("feed_modified", ("description",)), ("post_modified", ("content", "name"))]
+    assert [(event.kind, event.changed) for event in heard] == await told(it)
+    posts = [event for event in heard if event.post]
+    assert {event.guid for event in posts} == {"post-1", "post-2"}
+    assert all([await it.items.get(event.post) for event in posts])
+
+
+async def test_a_listener_that_fails_harms_nobody(it, site):
+    """The post arrives, and the next listener hears of it."""
+    heard: list[str] = []
+
+    async def broken(_event: Event) -> None:
+        raise RuntimeError("a bug of the listener's")
+
+    async def sound(event: Event) -> None:
+        heard.append(event.kind)
+
+    end = it.announcing.listen(broken)
+    it.announcing.listen(sound)
+    site.serve_document("/feed", rss(dated(1)))
+    await it.poll(await it.follow(site.url("/feed", "blog.test")))
+    assert heard == ["feed_created", "post_created"]
+    assert len(await it.rows()) == 1
+    end()
+
+
+class Pages:
+    """Pages that look-ups find."""
+
+    def __init__(self, pages: dict[str, bytes]) -> None:
+        self.pages = pages
+        self.asked: list[str] = []
+
+    async def fetch(self, request: FetchRequest) -> FetchResult:
+        self.asked.append(request.url)
+        body = self.pages.get(request.url)
+        if body is None:
+            return FetchFailed(request.url, "http", "404", 404)
+        return Fetched(request.url, request.url, 200, {}, body, "text/html", None, None, None, None)
+
+
+REPLY = b"""<!doctype html><div class=h-feed><div class=h-entry><a class=u-url href=/1></a>
+<a class=u-in-reply-to href=http://other.test/post></a><p class=e-content>I agree.</p>
+<a class='p-author h-card' href=http://ann.test/></a></div></div>"""
+TARGET = b"""<!doctype html><article class=h-entry><h1 class=p-name>The post</h1><p class=e-content>What it says.</p>
+<a class='p-author h-card' href=http://other.test/>Olga</a></article>"""
+ANN = b"""<!doctype html><div class=h-card><a class='p-name u-url' rel=me href=http://ann.test/>Ann</a>
+<img src=/ann.png class=u-photo alt=''></div>"""
+
+
+def completing_stages(it: World, pages: Pages) -> Stages:
+    completing = Completing(pages)
+    return Stages(
+        it.redis, it.feeds, it.items, it.fan_out, it.announcing, completing, consumer="completer", clock=it.clock
+    )
+
+
+async def test_a_post_is_readable_at_once_and_completed_later(it, site):
+    """First without, then with the author's name and photo and what it replies to; place and read state stay."""
+    pages = Pages({"http://other.test/post": TARGET, "http://ann.test/": ANN})
+    site.serve_document("/feed", REPLY, content_type="text/html")
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    (before,) = await it.texts()
+    assert "I agree." in before
+    assert "What it says." not in before
+    (row,) = await it.rows()
+    await it.timelines.mark_read("alice", "home", [row.id], it.clock())
+    assert await completing_stages(it, pages).run_once() == 1
+    (after,) = await it.texts()
+    for found in ("What it says.", '"name":"Ann"', "ann.png", "Olga"):
+        assert found in after
+    (again,) = await it.rows()
+    assert (again.id, again.score, again.is_read) == (row.id, row.score, True)
+    assert ("post_modified", ("author", "refs")) in await told(it)
+    await it.poll(feed)
+    assert await completing_stages(it, pages).run_once() == 0
+    assert await it.texts() == [after]
+
+
+async def test_look_ups_that_fail_change_nothing(it, site):
+    """Every page is gone: the post stays as it was, and nobody asks again for it."""
+    pages = Pages({})
+    site.serve_document("/feed", REPLY, content_type="text/html")
+    await it.poll(await it.follow(site.url("/feed", "blog.test")))
+    before = await it.texts()
+    stages = completing_stages(it, pages)
+    assert await stages.run_once() == 1
+    assert await it.texts() == before
+    assert sorted(pages.asked) == ["http://ann.test/", "http://other.test/post"]
+    assert await stages.run_once() == 0
+
+
+async def test_what_is_edited_meanwhile_is_left_to_the_edit(it, site):
+    """A look-up for an old version writes nothing over the new one."""
+    pages = Pages({"http://other.test/post": TARGET})
+    site.serve_document("/feed", REPLY, content_type="text/html")
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    site.serve_document("/feed", REPLY.replace(b"I agree", b"I disagree"), content_type="text/html")
+    await it.poll(feed)
+    assert await completing_stages(it, pages).run_once() == 2
+    (text,) = await it.texts()
+    assert "I disagree." in text
+    assert "What it says." in text
+
+
+async def test_a_lost_timeline_comes_back_from_the_store(it, site):
+    """Deleted by hand: rebuilt without the publisher, newest few unread, the rest read, twice the same."""
+    site.serve_document("/feed", rss(dated(15)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    ids = [row.id for row in await it.rows()]
+    await it.redis.command("DEL", *(key("alice", "home") for key in (keys.posts, keys.unread, keys.read)))
+    service = Rebuilding(it.channels, it.timelines, it.items, it.stages.stored, lambda: AGELESS)
+    for _ in range(2):
+        (report,) = await service.rebuild("alice", "home", it.clock())
+        assert (report.feeds, report.items) == (1, 15)
+        await it.stages.run_once()
+        rows = await it.rows()
+        assert [row.id for row in rows] == ids
+        assert [row.is_read for row in rows] == [False] * 10 + [True] * 5
+        assert await violations(it.redis, "alice", "home") == []
+
+
+async def test_a_rebuild_brings_nothing_back(it, site):
+    """What was read, removed or unfollowed stays so, and another user's timelines aren't touched."""
+    site.serve_document("/feed", rss(dated(6)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.follow(site.url("/feed", "blog.test"), "bob")
+    await it.poll(feed)
+    first, second, third = [row.id for row in await it.rows()][:3]
+    await it.timelines.mark_read("alice", "home", [first], it.clock())
+    await it.timelines.remove("alice", "home", [second], it.clock())
+    await it.redis.command("ZREM", keys.posts("alice", "home"), third)
+    await it.redis.command("ZREM", keys.unread("alice", "home"), third)
+    await it.timelines.remove("bob", "home", [third], it.clock())
+    service = Rebuilding(it.channels, it.timelines, it.items, it.stages.stored, lambda: AGELESS)
+    await service.rebuild("alice", None, it.clock())
+    await it.stages.run_once()
+    rows = {row.id: row.is_read for row in await it.rows()}
+    assert second not in rows
+    assert (rows[first], rows[third]) == (True, False)
+    assert third not in {row.id for row in await it.rows("bob")}
+
+
+async def test_a_read_set_that_outlived_its_timeline_counts(it, site):
+    """Only `posts` and `unread` were lost: what the reader had read comes back as read."""
+    site.serve_document("/feed", rss(dated(3)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    ids = [row.id for row in await it.rows()]
+    await it.timelines.mark_read("alice", "home", ids[:1], it.clock())
+    await it.redis.command("DEL", keys.posts("alice", "home"), keys.unread("alice", "home"))
+    service = Rebuilding(it.channels, it.timelines, it.items, it.stages.stored, lambda: AGELESS)
+    await service.rebuild("alice", "home", it.clock())
+    await it.stages.run_once()
+    assert [(row.id, row.is_read) for row in await it.rows()] == [(ids[0], True), (ids[1], False), (ids[2], False)]
+
+
+async def test_a_message_that_is_none_goes_to_the_dead_letters(it):
+    """Whoever writes nonsense into a stream holds up nobody."""
+    it.patience = IMPATIENT
+    stages = it.make_stages()
+    await stages.entries.add([{"what": b"ever"}])
+    for _ in range(IMPATIENT.deliveries + 1):
+        await stages.run_once()
+    (letter,) = await DeadLetters(it.redis).list()
+    assert letter.stage == "entries"
+    assert "KeyError" in letter.why
