@@ -128,7 +128,7 @@ async def test_a_post_is_readable_at_once_and_completed_later(it, site):
     assert "What it says." not in before
     (row,) = await it.rows()
     await it.timelines.mark_read("alice", "home", [row.id], it.clock())
-    assert await completing_stages(it, pages).run_once() == 1
+    assert await completing_stages(it, pages).run_once() == 2  # the look-ups, and the timelines' rules for the author
     (after,) = await it.texts()
     for found in ("What it says.", '"name":"Ann"', "ann.png", "Olga"):
         assert found in after
