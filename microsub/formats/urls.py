@@ -33,7 +33,7 @@ _SIMPLE = re.compile(
 _SHORT = 2048
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # Nothing to repair and nothing to fear: nearly all URLs.
-_PLAIN = re.compile(r"https?://[A-Za-z0-9.-]*[A-Za-z0-9](?::[0-9]{1,4})?[/?][!#-;=?-\[\]_a-z~]*")
+_PLAIN = re.compile(r"https?://[A-Za-z0-9.-]*[A-Za-z0-9](?::(?:[0-9]{1,4}|[1-5][0-9]{4}))?[/?][!#-;=?-\[\]_a-z~]*")
 # The same for a path from the root of the site or beside the page. What `urljoin` would do more than append for isn't
 # plain: dots that mean another folder, parameters, empty queries.
 _PLAIN_PATH = re.compile(
