@@ -56,8 +56,9 @@ from microsub.store.accounts import Accounts
 from microsub.store.applied import Applied
 from microsub.store.channels import Channels
 from microsub.store.connect import connect, doubts
+from microsub.store.datafolder import has_data
 from microsub.store.ekster import OldDatabase
-from microsub.store.embedded import has_data, start_embedded
+from microsub.store.embedded import start_embedded
 from microsub.store.events import Events
 from microsub.store.feedcopies import FeedCopies
 from microsub.store.feeds import Feeds

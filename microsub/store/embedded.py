@@ -1,15 +1,6 @@
 """The embedded default: a `redis-server` child for the data folder, shared by all processes that work on it.
 
-What lies in the folder:
-
-- `redis.lock`: held while somebody starts or stops the server, so that only one does;
-- `redis.running`: held by the server itself, through an inherited descriptor, until it exits. It outlives a `kill -9`
-  of the process that started it, and its end can't be missed, whatever becomes of pids and sockets;
-- `redis.users`: held, shared, by every attached process until it stops or dies;
-- `redis.json`: pid, version and socket of the server that was started last. The version is the record that an older
-  server is refused by: Redis 6.2 on a folder written by 7.0 would come up empty;
-- `redis.sock`, unless the path is too long for a socket; then it stands in a private temporary folder;
-- `redis.log`, and the data as Redis writes it.
+What lies in the folder says `store.datafolder`.
 
 **Who stops the server:** the last one to leave. `stop()` detaches; where no other process is attached and the server
 was started by one of ours, it is shut down cleanly. So a command never takes the server away from a running `web`, and
@@ -19,19 +10,13 @@ a server whose starter was killed doesn't stay behind for ever once somebody ado
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import signal
-import socket
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
-from urllib.parse import quote
 
 import redis
 from redis.backoff import NoBackoff
@@ -39,25 +24,14 @@ from redis.exceptions import BusyLoadingError, RedisError
 from redis.retry import Retry
 
 from microsub.errors import ConfigError, StoreUnavailable
+from microsub.store.datafolder import Folder, Record, prepared, try_lock
 from microsub.store.program import choose, programs, text_of
-
-SOCKET_PATH_LIMIT = 107
-"""Bytes that fit into `sun_path` besides its final NUL (unix(7), Linux)."""
+from microsub.store.unixsocket import remove_socket, socket_path, socket_url
 
 START_TIMEOUT = 30.0
 STOP_TIMEOUT = 60.0
 _POLL = 0.01
-_TEMPORARY = "microsub-"
 _NO_RETRY = Retry(NoBackoff(), 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Record:
-    """What `redis.json` holds: the server that was started last on this folder."""
-
-    pid: int
-    version: str
-    socket: str
 
 
 class EmbeddedRedis:
@@ -79,9 +53,9 @@ class EmbeddedRedis:
         users, self._users = self._users, None
         if users is None:
             return False
-        folder = _Folder(self.data_dir)
+        folder = Folder(self.data_dir)
         with users, folder.starting():
-            if not _try_lock(users) or not folder.is_running():
+            if not try_lock(users) or not folder.is_running():
                 # Others are attached, or somebody started that server by hand: not ours to stop.
                 return False
             pid = _pid(folder) or self.pid
@@ -89,7 +63,7 @@ class EmbeddedRedis:
             _wait(lambda: not folder.is_running(), STOP_TIMEOUT, f"redis-server (pid {pid}) does not stop")
             if (child := _children.pop(pid, None)) is not None:
                 child.wait()
-            _remove_socket(folder.record(), folder.path)
+            remove_socket(folder.record(), folder.path)
             return True
 
     def revive(self) -> bool:
@@ -120,7 +94,7 @@ def start_embedded(data_dir: Path) -> EmbeddedRedis:
     Raises ConfigError where no usable redis-server exists or the folder can't be used, SchemaMismatch where the data
     was written by a newer Redis than the one at hand, StoreUnavailable where the server doesn't come up.
     """
-    folder = _Folder(_prepared(data_dir))
+    folder = Folder(prepared(data_dir))
     try:
         return _attached(folder)
     except OSError as error:
@@ -132,7 +106,7 @@ def start_embedded(data_dir: Path) -> EmbeddedRedis:
         ) from error
 
 
-def _attached(folder: _Folder) -> EmbeddedRedis:
+def _attached(folder: Folder) -> EmbeddedRedis:
     with folder.starting():
         running = _running(folder)
         adopted = running is not None
@@ -144,86 +118,6 @@ def _attached(folder: _Folder) -> EmbeddedRedis:
     return EmbeddedRedis(
         socket_url(running.socket), folder.path, adopted=adopted, version=running.version, pid=running.pid, users=users
     )
-
-
-def has_data(data_dir: Path) -> bool:
-    """Whether a server has worked on that folder. Changes nothing."""
-    return any((data_dir / name).exists() for name in ("redis.json", "appendonlydir", "appendonly.aof"))
-
-
-def socket_url(path: str) -> str:
-    """The URL of a unix socket."""
-    return f"unix://{quote(path)}"
-
-
-# --- the folder --------------------------------------------------------------------------------------------------
-
-
-class _Folder:
-    """The data folder and its lock files."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.users = path / "redis.users"
-        self.running = path / "redis.running"
-        self.log = path / "redis.log"
-        self._record = path / "redis.json"
-
-    @contextmanager
-    def starting(self) -> Iterator[None]:
-        """Hold the right to start and stop the server."""
-        with open(self.path / "redis.lock", "ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
-    def is_running(self) -> bool:
-        """Whether a server that one of ours started is alive, answering or not."""
-        with open(self.running, "ab") as lock:
-            return not _try_lock(lock)
-
-    def record(self) -> Record | None:
-        """The server that was started last, if any."""
-        try:
-            return Record(**json.loads(self._record.read_text()))
-        except FileNotFoundError:
-            return None
-        except (TypeError, ValueError) as error:
-            raise ConfigError(
-                file=str(self._record), path="", found="no record of ours", expected="pid, version and socket"
-            ) from error
-
-    def written_by(self, record: Record | None) -> str | None:
-        """The version that wrote the data; also for a folder that was restored without our record."""
-        if record is not None:
-            return record.version
-        return "7.0" if (self.path / "appendonlydir").is_dir() else None
-
-    def write_record(self, record: Record) -> None:
-        """Replace the record as a whole."""
-        new = self._record.with_suffix(".new")
-        new.write_text(json.dumps(asdict(record)))
-        new.replace(self._record)
-
-
-def _prepared(data_dir: Path) -> Path:
-    path = data_dir.resolve()
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(
-            file="MICROSUB_DATA_DIR", path="", found=f"'{path}' ({error.strerror})", expected="a folder of ours"
-        ) from error
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise ConfigError(file="MICROSUB_DATA_DIR", path="", found=f"'{path}'", expected="a folder we may write to")
-    return path
-
-
-def _try_lock(file: IO[bytes]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 # --- a running server --------------------------------------------------------------------------------------------
@@ -249,7 +143,7 @@ def _answer(address: str, data_dir: Path) -> Record | None:
         return Record(pid=int(info["process_id"]), version=str(info["redis_version"]), socket=address)
 
 
-def _running(folder: _Folder) -> Record | None:
+def _running(folder: Folder) -> Record | None:
     """The server of this folder, however it was started; None where none lives.
 
     A server of ours that lives but doesn't answer is on its way up or down, or has lost its socket.
@@ -274,7 +168,7 @@ def _running(folder: _Folder) -> Record | None:
     )
 
 
-def _pid(folder: _Folder) -> int | None:
+def _pid(folder: Folder) -> int | None:
     """The process that serves the folder now: another one than at first where the server was killed and replaced."""
     record = folder.record()
     for address in {str(folder.path / "redis.sock"), *([record.socket] if record else [])}:
@@ -301,12 +195,12 @@ def _wait(condition: Callable[[], bool], seconds: float, failure: str) -> None:
 # --- starting one ------------------------------------------------------------------------------------------------
 
 
-def _start(folder: _Folder) -> Record:
+def _start(folder: Folder) -> Record:
     before = folder.record()
     program = choose(programs(), folder.written_by(before), folder.path)
-    _remove_socket(before, folder.path)
+    remove_socket(before, folder.path)
     _reap()
-    address = _socket_path(folder.path, before)
+    address = socket_path(folder.path, before)
     with open(folder.running, "ab") as running, open(folder.log, "ab") as log:
         fcntl.flock(running, fcntl.LOCK_EX)
         child = subprocess.Popen(  # noqa: S603 - the program was found by us, the arguments are ours
@@ -360,57 +254,6 @@ def _arguments(data_dir: Path, address: str) -> list[str]:
         *("--save", ""),  # the append-only file holds everything already
         *("--daemonize", "no"),
     ]
-
-
-def _socket_path(data_dir: Path, before: Record | None) -> str:
-    """In the folder where that fits, else in a private folder with a short name: that of the last time if possible."""
-    path = str(data_dir / "redis.sock")
-    if len(os.fsencode(path)) <= SOCKET_PATH_LIMIT:
-        return path
-    if before is not None and _is_made_again(Path(before.socket).parent):
-        return before.socket
-    for parent in (tempfile.gettempdir(), "/tmp"):  # noqa: S108 - mkdtemp makes it ours alone
-        if len(os.fsencode(parent)) <= SOCKET_PATH_LIMIT - 32:
-            return os.path.join(tempfile.mkdtemp(prefix=_TEMPORARY, dir=parent), "redis.sock")
-    raise ConfigError(file="TMPDIR", path="", found=tempfile.gettempdir(), expected="a folder with a short path")
-
-
-def _is_made_again(folder: Path) -> bool:
-    """Whether the private folder of a server that has ended could be made anew; False when anybody has one there."""
-    if not folder.name.startswith(_TEMPORARY):
-        return False
-    try:
-        folder.mkdir(mode=0o700)
-    except OSError:
-        return False
-    return True
-
-
-def _remove_socket(record: Record | None, data_dir: Path) -> None:
-    """Clear away what a server that has ended left, with its temporary folder if it had one.
-
-    A folder that was copied brings the record of the original's socket along: one that is in use stays.
-    """
-    if record is None:
-        return
-    path = Path(record.socket)
-    if path.parent != data_dir and _is_listening(record.socket):
-        return
-    path.unlink(missing_ok=True)
-    if path.parent != data_dir and path.parent.name.startswith(_TEMPORARY):
-        try:
-            path.parent.rmdir()
-        except OSError:
-            return
-
-
-def _is_listening(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as client:
-        try:
-            client.connect(path)
-        except OSError:
-            return False
-    return True
 
 
 def _last_words(log: Path) -> str:

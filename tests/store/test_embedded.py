@@ -16,6 +16,7 @@ import redis as redis_py
 
 from microsub.errors import ConfigError, SchemaMismatch, StoreUnavailable
 from microsub.store import embedded, program
+from microsub.store.datafolder import Folder
 from microsub.store.embedded import start_embedded
 from microsub.store.multiplexer import Multiplexed
 from microsub.store.program import ServerProgram, choose
@@ -31,7 +32,7 @@ def data_dir(tmp_path):
     yield folder
     record = folder / "redis.json"
     if record.exists():
-        server = embedded._Folder(folder)
+        server = Folder(folder)
         while server.is_running():
             embedded._terminate(json.loads(record.read_text())["pid"])
 
@@ -184,7 +185,7 @@ def test_whoever_was_there_before_stops_the_server_that_replaced_theirs(data_dir
     monkeypatch.setattr(embedded, "_terminate", lambda pid: (ended.append(pid), terminate(pid)))
     assert first.stop()
     assert ended == [second.pid]
-    assert not embedded._Folder(data_dir).is_running()
+    assert not Folder(data_dir).is_running()
 
 
 async def test_clients_reconnect_to_a_replaced_server(data_dir):
@@ -215,7 +216,7 @@ def test_a_server_whose_socket_was_deleted_is_not_doubled(data_dir, monkeypatch)
 def test_a_server_that_is_reading_its_data_is_waited_for(data_dir, monkeypatch):
     """A held lock without an answer means a server on its way up or down."""
     data_dir.mkdir()
-    folder = embedded._Folder(data_dir)
+    folder = Folder(data_dir)
     (data_dir / "redis.sock").touch()
     with open(folder.running, "ab") as ending:
         fcntl.flock(ending, fcntl.LOCK_EX)
@@ -301,7 +302,7 @@ def test_data_of_a_newer_redis_is_refused(data_dir, monkeypatch):
     (data_dir / "redis.json").write_text(json.dumps({**record, "version": "99.1.0"}))
     with pytest.raises(SchemaMismatch, match=r"written by Redis 99\.1\.0.*install Redis 99\.1 or newer"):
         start_embedded(data_dir)
-    assert not embedded._Folder(data_dir).is_running()
+    assert not Folder(data_dir).is_running()
 
 
 def test_restored_data_of_redis_7_is_known_without_our_record(data_dir, monkeypatch):
@@ -400,7 +401,7 @@ def test_a_server_that_does_not_come_up_says_why(data_dir):
     with pytest.raises((StoreUnavailable, SchemaMismatch)) as error:
         start_embedded(data_dir)
     assert str(data_dir) in str(error.value)
-    assert not embedded._Folder(data_dir).is_running()
+    assert not Folder(data_dir).is_running()
 
 
 def test_a_folder_that_cannot_be_used_is_an_error_of_the_setting(tmp_path):
@@ -431,7 +432,7 @@ def test_a_full_disk_at_start_leaves_no_server_behind(data_dir, monkeypatch):
     def full(folder, record):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(embedded._Folder, "write_record", full)
+    monkeypatch.setattr(Folder, "write_record", full)
     with pytest.raises(ConfigError, match="No space left on device"):
         start_embedded(data_dir)
-    assert not embedded._Folder(data_dir).is_running()
+    assert not Folder(data_dir).is_running()

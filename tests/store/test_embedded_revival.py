@@ -17,6 +17,7 @@ from microsub.config.settings import Settings
 from microsub.errors import StoreError
 from microsub.services.health import Health
 from microsub.store import embedded, revival
+from microsub.store.datafolder import Folder
 from microsub.store.embedded import start_embedded
 from tests.support.process import installation
 from tests.support.waiting import wait_until
@@ -35,7 +36,7 @@ def data_dir(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """A folder, once with a path too long for a socket; whatever server is left on it is ended."""
     folder = tmp_path / "data" if request.param == "short" else tmp_path / ("ä" * 50) / ("x" * 100)
     yield folder
-    server = embedded._Folder(folder)
+    server = Folder(folder)
     while server.is_running():
         embedded._terminate(json.loads((folder / "redis.json").read_text())["pid"])
 
@@ -43,7 +44,7 @@ def data_dir(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
 async def killed(data_dir: Path, pid: int) -> None:
     """The server is gone when this returns."""
     os.kill(pid, signal.SIGKILL)
-    await wait_until(lambda: not embedded._Folder(data_dir).is_running())
+    await wait_until(lambda: not Folder(data_dir).is_running())
 
 
 async def test_a_killed_server_is_revived_once(data_dir: Path) -> None:
@@ -79,7 +80,7 @@ async def test_a_process_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
         await wait_until(works, timeout=20)
         assert json.loads((data_dir / "redis.json").read_text())["pid"] != before
-    assert not embedded._Folder(data_dir).is_running()
+    assert not Folder(data_dir).is_running()
 
 
 def spoil(data_dir: Path) -> int:
