@@ -33,6 +33,7 @@ from microsub.errors import ConfigError, RequestError, StoreError
 from microsub.formats.identity import normalise_profile
 from microsub.services.applying import Applier
 from microsub.services.backend_file import BackendFile, FileState
+from microsub.services.notices import Notices, Status
 from microsub.services.waits import Waits, first, pause
 from microsub.store.applied import AppliedFile
 
@@ -70,15 +71,6 @@ class Timing:
     after_bug: float = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Status:
-    """For `/health` and the admin page: when something was last applied (Unix seconds), and what is wrong now."""
-
-    applied_at: float | None = None
-    problems: tuple[ConfigError, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
 class _LeaseLostError(Exception):
     """The lease has passed to another process, which will do the rest."""
 
@@ -109,16 +101,19 @@ class Configuration:
         self._token = secrets.token_hex(8)
         self._step = asyncio.Lock()
         self._touched = asyncio.Event()
-        self._reported = ""
-        self._told = ""
         self._waits = Waits()
         self._done: tuple[str, float] | None = None
-        self.status = Status()
+        self._notices = Notices(path, applied.last)
 
     @property
     def path(self) -> Path:
         """The file as it was named."""
         return self._file.path
+
+    @property
+    def status(self) -> Status:
+        """What is known of the file now."""
+        return self._notices.status
 
     def touched(self) -> None:
         """Tell that something was changed through the API, so that it is soon written back. Never blocks."""
@@ -153,7 +148,8 @@ class Configuration:
             try:
                 state = await asyncio.to_thread(self._file.read)
             except OSError as error:
-                await self._refuse(unreadable(self.path, error), key=str(error))
+                self._done = None
+                await self._notices.refused(unreadable(self.path, error), key=str(error))
                 return None, None
             report = None
             if state is not None:
@@ -166,59 +162,20 @@ class Configuration:
             before = seen
             await asyncio.sleep(self._timing.settle)
         if state is None or report is None:
-            await self._missing()
+            self._done = None
+            await self._notices.missing()
             return None, None
         if report.problems:
-            await self._refuse(*report.problems, key=state.digest)
+            self._done = None
+            await self._notices.refused(*report.problems, key=state.digest)
         else:
-            self._accept(report, state.digest)
+            self._notices.accepted(report, state.digest)
         return state, report
-
-    async def _missing(self) -> None:
-        self._done = None
-        if self._reported != "missing":
-            self._reported = "missing"
-            if await self._in_force():
-                log.warning("no backend.json; what was applied last stays active", file=str(self.path))
-            else:
-                log.warning(
-                    "no backend.json, and none was applied before; write one, or make users with 'microsub user add'",
-                    file=str(self.path),
-                )
-
-    async def _refuse(self, *problems: ConfigError, key: str) -> None:
-        self._done = None
-        self.status = Status(self.status.applied_at, problems)
-        if self._reported == key:
-            return
-        self._reported = key
-        more = len(problems) - 1
-        stays = "the last good configuration stays active"
-        log.error(
-            f"backend.json refused; {stays if await self._in_force() else 'none is active until it is mended'}",
-            problem=str(problems[0]),
-            **({"more": f"{more} more, see 'microsub config check {self.path}'"} if more else {}),
-        )
-
-    async def _in_force(self) -> bool:
-        """Whether a file was ever applied; taken for granted while Redis is away."""
-        try:
-            return await self._applied.last() is not None
-        except StoreError:
-            return True
-
-    def _accept(self, report: Report, key: str) -> None:
-        self.status = Status(self.status.applied_at, (), report.warnings)
-        if self._reported == key:
-            return
-        self._reported = key
-        for warning in report.warnings:
-            log.warning("backend.json", warning=warning)
 
     async def _apply(self, document: Document, state: FileState) -> Outcome:
         last = await self._applied.last()
         if last is not None and last.digest == state.digest and last.backend == document.backend:
-            self.status = Status(last.at, (), self.status.warnings)
+            self._notices.applied(last.at)
             return "unchanged"
         if last is not None and state.edited_at < last.edited_at:
             log.warning(
@@ -237,7 +194,7 @@ class Configuration:
         record = AppliedFile(document.backend, state.digest, state.edited_at, now, str(self.path.absolute()))
         if not await self._applied.remember(record, instead_of=last.digest if last is not None else ""):
             return "busy"
-        self.status = Status(now, (), self.status.warnings)
+        self._notices.applied(now)
         log.info("backend.json applied", changes=len(merged.changes), conflicts=len(merged.conflicts))
         return "applied"
 
@@ -282,7 +239,7 @@ class Configuration:
             if state is None or report is None or report.document is None:
                 return False
             if report.document.legacy:
-                self._once("legacy", "backend.json has the old form, into which nothing is written back; "
+                self._notices.once("legacy", "backend.json has the old form, into which nothing is written back; "
                            "'microsub config upgrade' brings it up to date")  # fmt: skip
                 return False
             async with self._lease() as held:
@@ -302,25 +259,22 @@ class Configuration:
             new = await asyncio.to_thread(parse, body, str(self.path), self._environ)
             written = await asyncio.to_thread(self._file.replace, body, state.digest, self._clock())
         except OSError as error:
-            self._once("unwritable", f"can't write backend.json: {(error.strerror or str(error)).lower()}")
+            self._notices.once("unwritable", f"can't write backend.json: {(error.strerror or str(error)).lower()}")
             return False
         except ConfigError as error:
             # What the API allows and the file doesn't, such as a name of 300 characters: the file stays as it is.
-            self._once(str(error), f"what was changed through the API can't be written into backend.json: {error}")
+            self._notices.once(
+                str(error), f"what was changed through the API can't be written into backend.json: {error}"
+            )
             return False
         if written is None or written.digest != new.digest:
             return False  # somebody saves it right now
         record = AppliedFile(new.backend, written.digest, written.edited_at, self._clock(), str(self.path.absolute()))
         if await self._applied.remember(record, instead_of=last.digest):
             self._done = (written.digest, written.edited_at)
-        self._reported = written.digest
+        self._notices.written(written.digest)
         log.info("changes made through the API written into backend.json", file=str(self.path))
         return True
-
-    def _once(self, key: str, sentence: str) -> None:
-        if self._told != key:
-            self._told = key
-            log.warning(sentence, file=str(self.path))
 
     @contextlib.asynccontextmanager
     async def _lease(self) -> AsyncIterator[bool]:
