@@ -49,8 +49,6 @@ class Case:
     paths: dict[str, Act] = field(default_factory=dict)
     path: str = "/feed"
     check: Check | None = None
-    heavy: bool = False
-    """Whether its parser may take more than 40 MiB before it is ended or done."""
 
 
 Follow = Callable[[World], Awaitable[None]]

@@ -6,7 +6,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 
 import redis as redis_py
@@ -24,15 +24,12 @@ GROWTH = 40 * MIB
 GROWTH_OF_ALL = 80 * MIB
 """What all cases of one process may leave behind, in what the allocator keeps for later."""
 
-HEAVY = 128 * MIB
-"""What a parser may take for a document that is as large as documents may be. It gives all of it back."""
-
 
 @dataclass
 class Machine:
     """The worker's process and the Redis that it works on.
 
-    `rest` is what the worker holds after ordinary work, `parser` what an idle parser does, in bytes.
+    `rest` is what the worker holds after ordinary work, `parser` what an idle parser of its does, in bytes.
     """
 
     url: str
@@ -44,8 +41,8 @@ class Machine:
     def pid(self) -> int:
         return self.process.pid
 
-    def parsers(self) -> int:
-        return sum(resident(child) for child in children(self.pid))
+    def parser_at_rest(self) -> int:
+        return max(map(resident, children(self.pid)), default=0)
 
 
 @contextmanager
@@ -69,7 +66,7 @@ async def _warm_up(machine: Machine) -> None:
     async with publisher({}, good=large) as site, stores(machine) as it:
         feeds = [await it.follow(f"http://warm{n}.test:{site.port}/good{n}", uid="warm") for n in range(3)]
         await wait_until(lambda: polled(it, feeds, 0.0), timeout=30)
-        machine.rest, machine.parser = resident(machine.pid), machine.parsers()
+        machine.rest, machine.parser = resident(machine.pid), machine.parser_at_rest()
         assert machine.parser
 
 
@@ -97,27 +94,38 @@ class Watch:
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
         self._before = 0
-        self._parsers = 0
+        self._parsers_before: dict[int, int] = {}
+        self._parsers: dict[int, int] = {}
 
     async def __aenter__(self) -> Watch:
         self._before = max(resident(self._machine.pid), self._machine.rest)
-        self._parsers_before = max(self._machine.parser, self._machine.parsers())
         forget_peak(self._machine.pid)
+        for parser in children(self._machine.pid):
+            self._parsers_before[parser] = resident(parser)
+            with suppress(OSError):
+                forget_peak(parser)
         self._looking = asyncio.create_task(self._look())
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._looking.cancel()
+        self._see()
 
     async def _look(self) -> None:
         while True:
-            self._parsers = max(self._parsers, self._machine.parsers())
-            await asyncio.sleep(0.02)
+            self._see()
+            await asyncio.sleep(0.01)
 
-    def check(self, heavy: bool) -> None:
+    def _see(self) -> None:
+        for parser in children(self._machine.pid):
+            self._parsers[parser] = max(peak(parser), self._parsers.get(parser, 0))
+
+    def check(self) -> None:
+        """Worker and parsers together have grown by less than `GROWTH`, each from where it is when idle."""
         most = peak(self._machine.pid)
-        grown, more = most - self._before, self._parsers - self._parsers_before
+        grown = max(0, most - self._before)
+        idle = self._machine.parser
+        more = sum(max(0, seen - max(idle, self._parsers_before.get(p, 0))) for p, seen in self._parsers.items())
         print(f"worker {grown / MIB:+.1f} MiB, parsers {more / MIB:+.1f} MiB")
-        assert grown < GROWTH, f"the worker grew by {grown / MIB:.0f} MiB"
+        assert grown + more < GROWTH, f"the worker grew by {grown / MIB:.0f} MiB, its parsers by {more / MIB:.0f} MiB"
         assert most - self._machine.rest < GROWTH_OF_ALL
-        assert more < (HEAVY if heavy else GROWTH), f"its parsers grew by {more / MIB:.0f} MiB"

@@ -40,4 +40,4 @@ async def test_a_crowd_of_large_bodies(machine: Machine) -> None:
         await wait_until(lambda: polled(it, feeds, 0.0), timeout=40)
         for feed in feeds:
             assert ((await it.record(feed)).last_error or "").startswith("timeout")
-    watch.check(heavy=False)
+    watch.check()
