@@ -48,6 +48,7 @@ from microsub.services.health import Health
 from microsub.services.in_force import SettingsInForce
 from microsub.services.mending import Mending
 from microsub.services.reading import Reading
+from microsub.services.rebuilding import Rebuilding
 from microsub.services.retention import Retention
 from microsub.services.rules import RuleBook
 from microsub.services.search import PARSE_SECONDS, Search
@@ -71,6 +72,7 @@ from microsub.store.presence import Presence
 from microsub.store.revival import Watch, kept_alive
 from microsub.store.rules import Rules
 from microsub.store.schedule import Schedule
+from microsub.store.streams import Stream
 from microsub.store.timelines import Timelines
 from microsub.store.tracking import Tracker
 
