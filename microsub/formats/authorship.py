@@ -1,6 +1,7 @@
 """Who wrote a post: the authorship algorithm (https://indieweb.org/authorship-spec), as far as one page answers it.
 
-Where the algorithm would fetch the author's page, the card keeps the address alone, and a later stage may look it up.
+Where the algorithm would fetch the author's page, the card keeps the address alone: `lookups` says that it is wanted,
+and `references` reads it, with `representative`.
 """
 
 from __future__ import annotations
