@@ -36,8 +36,12 @@ backend.json:
 demo: $(VENV)/.runtime ## the same, following invented blogs that post all the time
 	@$(BIN)/microsub demo $(ARGS)
 
-test: $(VENV)/.dev ## run all tests
+test: $(VENV)/.dev browser ## run all tests
 	@$(BIN)/python -m pytest $(ARGS)
+
+.PHONY: browser
+browser: # a Chromium for the tests that need one
+	@scripts/browser
 
 check: $(VENV)/.dev ## format, lint, types, layers, tests with coverage: what CI runs
 	@scripts/check

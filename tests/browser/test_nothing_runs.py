@@ -1,0 +1,90 @@
+"""Nothing that a feed carries runs, asks or leads away in a reader app, whatever trick of `tests/data/xss` it plays."""
+
+from __future__ import annotations
+
+import html
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+
+import pytest
+from playwright.async_api import Browser
+
+from tests.browser.carriers import Field, bodies, documents, fields
+from tests.browser.techniques import as_markup, techniques
+from tests.browser.watched import watched
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+
+AT_ONCE = {"html": 100, "address": 100, "path": 300, "loose": 1000, "text": 1000}
+"""Fields in one page. `path`: addresses that HTML came to, of which there are thousands and all on the feed's host."""
+
+WRITTEN: dict[str, Callable[[str], str]] = {
+    "html": lambda value: f"<article>{value}</article>",
+    "address": lambda value: f'<a href="{value}">x</a><img src="{value}">',
+    "path": lambda value: f'<a href="{value}">x</a>',
+    "text": lambda value: f'<p title="{html.escape(value)}">{html.escape(value)}</p>',
+}
+"""How a server writes a kind of field into a page."""
+
+Origins = dict[Field, set[str]]
+
+
+@pytest.fixture(scope="module")
+def results() -> Origins:
+    """Every distinct field that the techniques come to in all formats, with the techniques behind it."""
+    found: Origins = defaultdict(set)
+    for technique in techniques():
+        published = list(documents(technique.payload, attributes=technique.address))
+        if technique.address:
+            published += [document for markup in as_markup(technique) for document in bodies(markup)]
+        for way, document in published:
+            for kind, value in fields(document):
+                named = "path" if kind == "address" and not technique.address else kind
+                found[named, value].add(f"{technique} ({way})")
+    return found
+
+
+@pytest.mark.parametrize("kind", AT_ONCE)
+async def test_nothing_runs_as_a_reader_shows_it(browser: Browser, results: Origins, kind: str) -> None:
+    """Put into a page by script, no field runs anything, asks for anything but pictures and media, or leads away."""
+    async with watched(browser) as tab:
+
+        async def shown(values: list[str]) -> list[str]:
+            return await tab.told(tab.put(kind, values))
+
+        await assert_quiet(shown, results, kind)
+
+
+@pytest.mark.parametrize("kind", WRITTEN)
+async def test_nothing_runs_in_a_page_that_a_server_wrote(browser: Browser, results: Origins, kind: str) -> None:
+    """Written into a page: HTML as it is, addresses as they are between double quotes, text escaped."""
+    async with watched(browser) as tab:
+
+        async def shown(values: list[str]) -> list[str]:
+            return await tab.told(tab.touch("".join(WRITTEN[kind](value) for value in values)))
+
+        await assert_quiet(shown, results, kind)
+
+
+async def assert_quiet(shown: Callable[[list[str]], Awaitable[list[str]]], results: Origins, kind: str) -> None:
+    """Nothing is reported of any field of `kind`; if something is, each of its page is shown alone to find it."""
+    values = sorted(value for k, value in results if k == kind)
+    assert len(values) > 200
+    guilty: dict[str, list[str]] = {}
+    for first in range(0, len(values), AT_ONCE[kind]):
+        some = values[first : first + AT_ONCE[kind]]
+        if reports := await shown(some):
+            guilty |= await alone(shown, some) or {"several together": reports}
+    for value, reports in guilty.items():
+        print(f"{value!r}\n    {sorted(set(reports))[:5]}\n    {sorted(results.get((kind, value), set()))[:5]}")
+    assert not guilty
+
+
+async def alone(shown: Callable[[list[str]], Awaitable[list[str]]], values: list[str]) -> dict[str, list[str]]:
+    """Which of `values` are reported by themselves, found by halving."""
+    if not (reports := await shown(values)):
+        return {}
+    if len(values) == 1:
+        return {values[0]: reports}
+    half = len(values) // 2
+    return await alone(shown, values[:half]) | await alone(shown, values[half:])
