@@ -9,10 +9,11 @@ import platform
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import load, report
+from benchmarks import against_feedparser, load, report
 from benchmarks.cases import Case, ask, cases, write_marks
 from benchmarks.load import Load, Target
 from benchmarks.parsing import parse_costs
@@ -50,6 +51,13 @@ def main() -> int:
     parser.add_argument("--parts", default=",".join(PARTS), help="what to measure (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="few short rounds")
     parser.add_argument("--items", default="1000,100000,1000000", help="lengths of timelines (default: %(default)s)")
+    parser.add_argument(
+        "--corpus",
+        type=Path,
+        metavar="FOLDER",
+        default=against_feedparser.CORPUS,
+        help="real feeds to parse beside feedparser (default: %(default)s)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE too")
     parser.add_argument(
         "--update", type=Path, nargs="+", default=[], metavar="PAGE", help="write the tables between the marks of PAGE"
@@ -63,7 +71,7 @@ def main() -> int:
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     acts: dict[str, Callable[[], Part]] = {
         "pages": lambda: pages(sizes, quick=options.quick),
-        "parsing": lambda: parsing(quick=options.quick),
+        "parsing": lambda: parsing(options.corpus, quick=options.quick),
         "refresh": lambda: refreshing(quick=options.quick),
     }
     measured: dict[str, Part] = {}
@@ -97,14 +105,27 @@ def pages(sizes: Sequence[int], *, quick: bool) -> Part:
     )
 
 
-def parsing(*, quick: bool) -> Part:
-    """What one parse costs."""
+def parsing(corpus: Path, *, quick: bool) -> Part:
+    """What one parse costs, and parsing beside feedparser."""
     costs = parse_costs(20 if quick else 100)
     lines = [
         f"one parse: {name}, {size:,} bytes, {entries} entries: {milliseconds:.1f} ms"
         for name, (size, entries, milliseconds) in costs.items()
     ]
-    return Part("\n".join(lines), {"parse_milliseconds": {name: cost[2] for name, cost in costs.items()}})
+    found = against_feedparser.compare(corpus, 3 if quick else 15)
+    figures = f"{_this_machine()}, feedparser {version('feedparser')}\n\n{against_feedparser.table(found)}"
+    if why := against_feedparser.left_out(corpus):
+        figures += f"\n\n{why}"
+    return Part(
+        text="\n".join([*lines, "", figures]),
+        data={
+            "parse_milliseconds": {name: cost[2] for name, cost in costs.items()},
+            "beside_feedparser": against_feedparser.document(found),
+        },
+        met=all(one.met for one in found),
+        mark="bench parsing",
+        figures=figures,
+    )
 
 
 def refreshing(*, quick: bool) -> Part:
