@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install setup serve demo test check fuzz bench simulate docs lock clean
+.PHONY: help install setup serve demo test test-cluster check fuzz bench simulate docs lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -42,6 +42,9 @@ test: $(VENV)/.dev browser ## run all tests
 .PHONY: browser
 browser: # a Chromium for the tests that need one
 	@scripts/browser
+
+test-cluster: $(VENV)/.dev ## the same, with everything that can on a Redis Cluster too
+	@TEST_CLUSTER=1 $(BIN)/python -m pytest $(ARGS)
 
 check: $(VENV)/.dev ## format, lint, types, layers, tests with coverage: what CI runs
 	@scripts/check
