@@ -13,11 +13,17 @@ from microsub.model.jf2 import Card, Entry
 
 TYPES = ("h-entry", "h-event", "h-cite", "h-review", "h-recipe", "h-listing")
 _TARGETS = ("in-reply-to", "like-of", "repost-of", "bookmark-of", "quotation-of")
+MAX_CONTEXTS = 3
+"""Posts inside each other that go to `refs`: an answer, what it answers, and what that one quotes."""
+
 _BODIES = ("content", "description", "instructions")
 
 
-def to_entry(item: mf2.Node, feed: mf2.Node | None, page: Page) -> RawEntry:
-    """`item` as it stands in `feed` (None: on the page itself). `refs` are finished, the body isn't cleaned yet."""
+def to_entry(item: mf2.Node, feed: mf2.Node | None, page: Page, depth: int = 0) -> RawEntry:
+    """`item` as it stands in `feed` (None: on the page itself). `refs` are finished, the body isn't cleaned yet.
+
+    `depth` counts the posts around it that quote it or answer it.
+    """
     base = page.base
     url = permalink(item, page)
     published, updated = from_text(mf2.text(item, "published")), from_text(mf2.text(item, "updated"))
@@ -49,7 +55,7 @@ def to_entry(item: mf2.Node, feed: mf2.Node | None, page: Page) -> RawEntry:
         end=as_written(mf2.text(item, "end")),
         checkin=_place(item, "checkin", base),
         location=_place(item, "location", base),
-        refs=refs | _contexts(item, page),
+        refs=refs | (_contexts(item, page, depth) if depth < MAX_CONTEXTS else {}),
     )
     raw = RawEntry(entry, base, photos_in_body=True)
     raw.html, raw.text = _body(item)
@@ -109,7 +115,7 @@ def _categories(item: mf2.Node, base: str) -> tuple[tuple[str, ...], dict[str, E
     return tuple(tags), refs
 
 
-def _contexts(item: mf2.Node, page: Page) -> dict[str, Entry | Card]:
+def _contexts(item: mf2.Node, page: Page, depth: int) -> dict[str, Entry | Card]:
     """Posts that are quoted, liked or replied to and stand in the page themselves."""
     found: dict[str, Entry | Card] = {}
     for name in _TARGETS:
@@ -121,7 +127,7 @@ def _contexts(item: mf2.Node, page: Page) -> dict[str, Entry | Card]:
                     found[target] = person
             else:
                 alone = Page(page.url, page.base, page.items, page.people)
-                found[target] = finish(to_entry(value, None, alone))
+                found[target] = finish(to_entry(value, None, alone, depth + 1))
     return found
 
 

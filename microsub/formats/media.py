@@ -27,17 +27,14 @@ Node = dict[str, Any]
 
 
 def kind_of(enclosure: Enclosure) -> str | None:
-    """`photo`, `video`, `audio` or None: by media type, else by the file name's ending."""
+    """`photo`, `video`, `audio` or None: by media type, else by the ending of the name of the file. `url` is safe."""
     if enclosure.type:
         main = enclosure.type.partition("/")[0].strip().lower()
         if main in _KIND_OF_TYPE:
             return _KIND_OF_TYPE[main]
         if enclosure.type.strip().lower() not in {"application/octet-stream", "binary/octet-stream", "text/html"}:
             return None
-    try:
-        ending = urlsplit(enclosure.url).path.rpartition(".")[2].lower()
-    except ValueError:
-        return None
+    ending = urlsplit(enclosure.url).path.rpartition(".")[2].lower()
     return _KIND_OF_EXTENSION.get(ending)
 
 

@@ -39,7 +39,7 @@ def text(item: Node, name: str) -> str | None:
 
 def urls(item: Node, name: str, base: str) -> list[str]:
     """The members of property `name` that are web addresses, absolute; nested items by their `url`."""
-    found = (safe_url(_address(value), base) for value in values(item, name))
+    found = (safe_url(_address(value, base), base) for value in values(item, name))
     return list(dict.fromkeys(url for url in found if url))
 
 
@@ -48,10 +48,12 @@ def url(item: Node, name: str, base: str) -> str | None:
     return next(iter(urls(item, name, base)), None)
 
 
-def _address(value: Any) -> str:
-    if is_item(value):
-        return next((plain(v) for v in values(value, "url") if plain(v)), "") or plain(value)
-    return plain(value)
+def _address(value: Any, base: str) -> str:
+    if not is_item(value):
+        return plain(value)
+    own = next((plain(v) for v in values(value, "url") if plain(v)), "")
+    # The parser makes the page's own address of an item without any.
+    return own or (plain(value) if plain(value) != base.partition("#")[0] else "")
 
 
 def is_item(value: Any) -> bool:

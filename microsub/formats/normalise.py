@@ -14,7 +14,7 @@ from microsub.formats.post_types import fold, post_type, repeats
 from microsub.formats.raw import RawEntry, RawFeed
 from microsub.formats.sanitise import clean_html, text_to_html, without_images
 from microsub.formats.text import html_to_text
-from microsub.formats.urls import EXECUTABLE, safe_url
+from microsub.formats.urls import EXECUTABLE, safe_url, without_tracking
 from microsub.model.jf2 import Card, Content, Entry, Feed
 
 MAX_LIST = 100
@@ -118,6 +118,7 @@ def finish(raw: RawEntry, author: Card | None = None) -> Entry:
     }
     for field in _URLS:
         changes[field] = safe_url(getattr(entry, field))
+    changes["url"] = changes["url"] and without_tracking(changes["url"])
     for field in _URL_LISTS:
         if urls := getattr(entry, field):
             changes.setdefault(field, _safe_urls(urls))
@@ -155,7 +156,9 @@ def _feed_author(feed: Feed) -> Card:
     home, url = feed.home or None, safe_url(author.url)
     # As in `_author`: who has an address elsewhere isn't called by the feed's title.
     title = feed.name if url in {None, home} else None
-    return Card(name=author.name or title, url=url or home, photo=safe_url(author.photo) or None)
+    # A feed that names nobody is its own author, with its own picture.
+    photo = author.photo if feed.author else feed.photo
+    return Card(name=author.name or title, url=url or home, photo=safe_url(photo))
 
 
 def _author(author: Card | None, fallback: Card, alone: bool, writer: str | None) -> Card:

@@ -182,7 +182,8 @@ def _entry(node: Node, version: str, feed_base: str) -> RawEntry:
         in_reply_to=tuple(target for target in replies if target),
         location=_location(node),
     )
-    plain = kind == "text/plain"
+    # Short messages have no titles, and their lines are lines.
+    plain = kind == "text/plain" or not (atom or entry.name or "<" in body or _MARKUP.search(body))
     return RawEntry(
         entry,
         base,

@@ -24,7 +24,7 @@ from feedparser.urls import make_safe_absolute_uri
 from microsub.formats.elements import Elements
 from microsub.formats.newest import Newest
 
-MAX_SHORT = 4000
+MAX_SHORT = 5000  # more than an address may have: none is cut to another one
 MAX_LONG = 500_000
 """Characters of one text: bodies may be long; in anything else a megabyte is an attack on the patterns that look for
 dates and addresses."""
