@@ -30,6 +30,7 @@ _SIMPLE = re.compile(
     r"https?://([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::(?!80/|443/)(?:[1-9][0-9]{1,3}|[1-5][0-9]{4}))?)"
     r"(/[!$&-.0-9@-Z_a-z~/]*)"
 )
+_SIMPLE_HOST = re.compile(r"https?://([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::[0-9]{1,5})?(?=[/?#]|\Z)")
 _SHORT = 2048
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # Nothing to repair and nothing to fear: nearly all URLs.
@@ -230,7 +231,9 @@ def has_credentials(url: str) -> bool:
 
 def host_of(url: str) -> str:
     """The host in comparison form (lower case, punycode, no port), or `""` where there is none."""
-    return _host_remembered(url) if len(url) <= _SHORT else _host(url)
+    if (simple := _SIMPLE_HOST.match(url)) is not None:
+        return simple[1]
+    return _host(url)
 
 
 def _host(url: str) -> str:
@@ -238,9 +241,6 @@ def _host(url: str) -> str:
         return ascii_host(urlsplit(url.strip()).hostname or "")
     except ValueError:
         return ""
-
-
-_host_remembered = lru_cache(maxsize=1024)(_host)
 
 
 @lru_cache(maxsize=4096)
