@@ -49,10 +49,12 @@ def identities(entries: Sequence[Entry]) -> list[str]:
     their text where links are missing too; what agrees in both is one post that is listed twice.
     """
     found = [identity(entry) for entry in entries]
-    links: dict[str, set[str]] = {}
+    repeated = {guid for guid, count in Counter(found).items() if count > 1}
+    links: dict[str, set[str]] = {guid: set() for guid in repeated}
     for entry, guid in zip(entries, found, strict=True):
-        links.setdefault(guid, set()).add(_second_look(entry))
-    shared = {guid for guid, count in Counter(found).items() if count > 1 and len(links[guid]) > 1}
+        if guid in repeated:
+            links[guid].add(_second_look(entry))
+    shared = {guid for guid, looks in links.items() if len(looks) > 1}
     return [
         _bounded(f"{guid} {_second_look(entry)}") if guid in shared else guid
         for entry, guid in zip(entries, found, strict=True)

@@ -167,12 +167,20 @@ def _normalised(url: str) -> str:
 
 def normalise_profile(url: str) -> str:
     """The comparison form of a profile or feed URL in mutes and blocks; `www.`, query and fragment count."""
+    return _profile_remembered(url) if len(url) <= _SHORT else _profile(url)
+
+
+def _profile(url: str) -> str:
     parts = _split(url)
     if parts is None:
         return url.strip(_EDGES)
     netloc = _netloc(parts, "http", "https")
     path = parts.path.rstrip("/" + _EDGES) or "/"
     return urlunsplit(("https", netloc, path, parts.query.rstrip(_EDGES), parts.fragment.rstrip(_EDGES)))
+
+
+_profile_remembered = lru_cache(maxsize=1024)(_profile)
+"""All posts of most feeds have one author."""
 
 
 def canonical_feed_url(url: str) -> str:
