@@ -10,6 +10,9 @@ from feedparser.mixin import _FeedParserMixin
 
 Attributes = dict[str, str]
 
+TRIPS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""What feedparser's handlers raise where elements stand in an order, or hold values, that they don't expect."""
+
 _NAMESPACES = {
     # RFC 4685; feedparser knows the module of RSS 1.0 that has the same prefix.
     "http://purl.org/syndication/thread/1.0": "thr",
@@ -164,7 +167,7 @@ def _end_ignored(self: Elements) -> None:
 
 
 # An unknown element is kept under its own name, where it would displace what goes by that name here.
-for _name in ("authors", "links", "tags", "replies", "item_image", "itunes_image"):
+for _name in ("authors", "contributors", "links", "tags", "replies", "item_image", "itunes_image"):
     if not hasattr(Elements, f"_start_{_name}"):
         setattr(Elements, f"_start_{_name}", _ignore)
         setattr(Elements, f"_end_{_name}", _end_ignored)

@@ -21,7 +21,7 @@ from xml.sax.saxutils import escape as escaped
 from feedparser.api import StrictFeedParser
 from feedparser.urls import make_safe_absolute_uri
 
-from microsub.formats.elements import Elements
+from microsub.formats.elements import TRIPS, Elements
 from microsub.formats.newest import Newest
 
 MAX_SHORT = 5000  # more than an address may have: none is cut to another one
@@ -157,7 +157,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         if name.start is not None:
             try:
                 name.start(attrs)
-            except AttributeError:  # feedparser takes an element that its handler trips over for an unknown one
+            except TRIPS:  # an element that its handler trips over is taken for an unknown one
                 pass
             else:
                 return
@@ -188,7 +188,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         else:
             try:
                 name.end()
-            except AttributeError:
+            except TRIPS:
                 self.pop(name.plain)
         if not self._close_inside(name.tag):
             return

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import datetime
 from html.entities import html5
 from itertools import chain
@@ -17,7 +18,7 @@ from typing import Any
 
 from feedparser.api import LooseFeedParser
 
-from microsub.formats.elements import Elements
+from microsub.formats.elements import TRIPS, Elements
 from microsub.formats.wellformed import LONG, MAX_ELEMENTS, MAX_SHORT, TooMuch, WellFormed
 
 Node = dict[str, Any]
@@ -107,7 +108,12 @@ class _Loose(Elements, LooseFeedParser):  # type: ignore[misc]
         self._elements += 1
         if self._elements > MAX_ELEMENTS:
             raise TooMuch(f"the document has more than {MAX_ELEMENTS} elements")
-        return super().unknown_starttag(tag, attrs)
+        with suppress(*TRIPS):
+            super().unknown_starttag(tag, attrs)
+
+    def unknown_endtag(self, tag: str) -> Any:
+        with suppress(*TRIPS):
+            super().unknown_endtag(tag)
 
     def pop(self, element: str, strip_whitespace: int = 1) -> Any:
         if element not in LONG and self.elementstack and self.elementstack[-1][0] == element:
