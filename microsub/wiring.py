@@ -58,7 +58,7 @@ from microsub.store.applied import Applied
 from microsub.store.channels import Channels
 from microsub.store.connect import connect, doubts
 from microsub.store.datafolder import has_data
-from microsub.store.ekster import OldDatabase
+from microsub.store.ekster import open_old
 from microsub.store.embedded import start_embedded
 from microsub.store.events import Events
 from microsub.store.feedcopies import FeedCopies
@@ -358,14 +358,11 @@ def _mending(stores: Stores) -> Mending:
 
 
 async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, dry_run: bool) -> ImportReport:
-    """Take over the older Go server's file and its Redis at `url` for a user. Raises what `connect` raises."""
-    source = await connect(url)
-    try:
-        importing = Importing(stores.accounts, stores.channels, stores.feeds, stores.items, stores.timelines,
-                              stores.schedule, Imported(stores.redis), _TimelineLimits(stores))  # fmt: skip
-        return await importing.run(user, file, OldDatabase(source), time.time(), dry_run=dry_run)
-    finally:
-        await source.aclose()
+    """Take over the older Go server's file and its Redis at `url` for a user. Raises what `open_old` raises."""
+    importing = Importing(stores.accounts, stores.channels, stores.feeds, stores.items, stores.timelines,
+                          stores.schedule, Imported(stores.redis), _TimelineLimits(stores))  # fmt: skip
+    async with open_old(url, stores.redis) as source:
+        return await importing.run(user, file, source, time.time(), dry_run=dry_run)
 
 
 def checking(stores: Stores) -> Checking:

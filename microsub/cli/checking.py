@@ -18,7 +18,7 @@ from microsub.services.checking import CheckReport
 def check(context: click.Context, settings: Settings, repair: bool, as_json: bool) -> None:
     """Examine everything in Redis: users, channels, timelines, items, feeds, schedule, and every key.
 
-    The server may run meanwhile; what is found counts when a second look finds it again. Nothing is changed without
+    The server may run meanwhile; what is found counts when two further looks find it again. Nothing is changed without
     --repair. A repair loses nothing that a reader can see: in doubt an item is read rather than unread, and a key of a
     wrong type is put aside for 30 days as aside:…
     Exit code 1 when something is wrong (and, with --repair, still is).

@@ -1,8 +1,9 @@
 """`microsub check`: every invariant of the store, examined while it is in use, and mended where somebody asks for it.
 
 Between two commands of a poll or a follow the store is in a state that no reader ever sees but a check may. So what one
-look finds counts when a second look, a moment later, finds it again. Mending repeats look and remedy, because what is
-mended may show what it had hidden (a key of a wrong type hides everything in it).
+look finds counts when later looks find it again: two of them, since a store may be busy with the same thing twice.
+Mending repeats look and remedy, because what is mended may show what it had hidden (a key of a wrong type hides
+everything in it).
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from dataclasses import asdict, dataclass, field
 
 from microsub.services.mending import Mending
 from microsub.store.check import repair
-from microsub.store.check.findings import Finding, Findings, Follow
+from microsub.store.check.findings import Finding, Follow
 from microsub.store.check.look import look
 from microsub.store.port import Redis
 
 BETWEEN_LOOKS = 1.0
-"""Seconds between a look that has found something and the one that must find it again."""
+"""Seconds between a look that has found something and the next, which must find it again."""
+
+_AGAIN = 2
 
 _ROUNDS = 4
 
@@ -91,23 +94,22 @@ class Checking:
         return CheckReport(tuple(found), tuple(one for one in first if one not in left), examined)
 
     async def _look(self) -> tuple[Sequence[Finding], Mapping[str, int]]:
-        """What two looks have found alike, each finding once."""
-        first = await look(self._redis, self._clock())
-        if not first.found:
-            return [], first.examined
-        await asyncio.sleep(self._pause)
-        second = await look(self._redis, self._clock())
-        return _again(first, second), second.examined
+        """What all looks have found alike, each finding once; where the first finds nothing, there is no other."""
+        latest = await look(self._redis, self._clock())
+        found = list(dict.fromkeys(latest.found))
+        for _ in range(_AGAIN):
+            if not found:
+                break
+            await asyncio.sleep(self._pause)
+            latest = await look(self._redis, self._clock())
+            before = set(found)
+            found = list(dict.fromkeys(one for one in latest.found if one in before))
+        return found, latest.examined
 
     async def _mend(self, findings: Sequence[Finding]) -> None:
         await repair.apply(self._redis, findings, self._clock())
         if any(isinstance(one.remedy, Follow) for one in findings):
             await self._mending.run(self._clock())
-
-
-def _again(first: Findings, second: Findings) -> list[Finding]:
-    before = set(first.found)
-    return list(dict.fromkeys(one for one in second.found if one in before))
 
 
 def _as_dict(finding: Finding, *, mended: bool) -> dict[str, object]:

@@ -9,11 +9,17 @@ in Postgres, which is of no concern here.
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from redis.exceptions import RedisError
+
+from microsub.errors import InvalidRequest, StoreError
 from microsub.store import keys
+from microsub.store.connect import connect
 from microsub.store.port import Redis
 
 BATCH = 500
@@ -91,6 +97,31 @@ class OldDatabase:
 
     async def _type(self, key: str) -> str:
         return _decoded(await self._redis.command("TYPE", key))
+
+
+@contextlib.asynccontextmanager
+async def open_old(url: str, own: Redis) -> AsyncIterator[OldDatabase]:
+    """The database at `url`. `own` is that of this server, which must be another one: both call their items `item:…`.
+
+    Raises what `connect` raises, and InvalidRequest where both are one (as far as Redis tells).
+    """
+    redis = await connect(url)
+    try:
+        place = await _place(redis)
+        if place is not None and place == await _place(own):
+            raise InvalidRequest("both servers in one database: items would overwrite each other; use another for this")
+        yield OldDatabase(redis)
+    finally:
+        await redis.aclose()
+
+
+async def _place(redis: Redis) -> tuple[str, str] | None:
+    try:
+        server, client = await redis.pipeline([("INFO", "server"), ("CLIENT", "INFO")])
+        run, number = re.search(r"run_id:(\w+)", _decoded(server)), re.search(r"\bdb=(\d+)", _decoded(client))
+    except (StoreError, RedisError):  # a rented one may forbid it
+        return None
+    return (run[1], number[1]) if run and number else None
 
 
 def _item(item_id: str, row: Sequence[bytes | None] | None) -> OldItem:

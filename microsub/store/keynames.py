@@ -73,7 +73,7 @@ def kinds() -> tuple[Kind, ...]:
         for name, literal in zip(parameters, literals[1:], strict=True):
             value = ".+" if name == "name" and function is keys.worker else _VALUES.get(name, ".+")
             pattern += f"(?P<{name}>{value})" + re.escape(literal)
-        text = function.__doc__ or ""
+        text = " ".join((function.__doc__ or "").split())
         typed = _TYPE.match(text)
         kind = Kind(
             function.__name__,

@@ -41,6 +41,10 @@ DAMAGE: dict[str, tuple[list[Command], str, str]] = {
     "user not listed": ([("SREM", keys.users(), "ann")], keys.user("ann"), "isn't listed"),
     "user without record": ([("DEL", keys.user("ann"))], keys.user("ann"), "without their user's record"),
     "listed nobody": ([("SADD", keys.users(), "eve")], keys.user("eve"), "without a record"),
+    "remains of nobody": (
+        [("HSET", keys.token("eve", "0" * 64), "scope", "read"), ("SADD", keys.tokens("eve"), "0" * 64)],
+        keys.user("eve"), "remains of a user",
+    ),
     "no notifications": (
         [("ZREM", keys.channels("ann"), "notifications"), ("DEL", keys.channel("ann", "notifications"))],
         keys.channel("ann", "notifications"), "everybody has it",

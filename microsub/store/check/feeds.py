@@ -16,7 +16,6 @@ from microsub.store.twins import Copy
 
 AREA = "feeds"
 _AT_ONCE = 100
-_OWNED = (keys.feed_subscribers, keys.feed, keys.feed_items, keys.feed_guids, keys.feed_pending)
 
 
 async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
@@ -108,17 +107,14 @@ def _followers(seen: Seen, found: Findings, feed: str, members: Sequence[bytes])
 def _lifetimes(seen: Seen, found: Findings, feed: str, has_followers: bool) -> None:
     """A feed's keys end together, thirty days after its last follower."""
     for kind, ttl in seen.feed_keys.get(feed, {}).items():
-        key = next(name(feed) for name in _OWNED if name.__name__ == kind) if kind in _KINDS else None
-        if key is None or key in seen.wrong:
+        key = getattr(keys, kind)(feed)
+        if key in seen.wrong:
             continue
         if has_followers and feed in seen.followed and ttl >= 0:
             found.add(AREA, key, "ends by itself, though the feed is followed", Commands((("PERSIST", key),)))
         elif not has_followers and feed not in seen.followed and ttl == -1:
             remedy = Commands((("EXPIRE", key, KEEP_UNFOLLOWED),))
             found.add(AREA, key, "stays for ever, though nobody follows the feed", remedy)
-
-
-_KINDS = frozenset(key.__name__ for key in _OWNED)
 
 
 def _unreadable(name: str, text: str) -> bool:

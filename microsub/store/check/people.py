@@ -38,11 +38,11 @@ async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
             record, active, removed, tokens = replies[4 * place : 4 * place + 4]
             found.examined["users"] += 1
             _user(seen, found, user, user in listed, record)
-            uids = _channels(seen, found, user, _texts(active), _texts(removed))
+            disabled = bool(record and record[2] is not None)
+            uids = _channels(seen, found, user, _texts(active), _texts(removed), disabled)
             seen.channels[user] = uids
             _tokens(seen, found, user, set(_texts(tokens)))
             await _tokens_whole(reader, seen, found, user)
-            disabled = bool(record and record[2] is not None)
             await _each_channel(reader, seen, found, user, uids, set() if disabled else set(_texts(active)))
 
 
@@ -58,12 +58,23 @@ def _user(seen: Seen, found: Findings, user: str, listed: bool, record: Sequence
         return
     if "channel" in seen.users.get(user, ()) or "channels" in seen.users.get(user, ()):
         found.add(AREA, key, "channels without their user's record", Adopt(user))
-    elif listed:
+        return
+    if listed:
         found.add(AREA, key, "a listed user without a record", Commands((("SREM", keys.users(), user),)))
+    remains = [name(user) for name in keys.USER_KEYS if name.__name__ in seen.users.get(user, ())]
+    remains += [keys.token(user, digest) for digest in seen.tokens.pop(user, ())]
+    if remains:
+        remedy = Commands(tuple(("DEL", name) for name in remains))
+        found.add(AREA, key, "remains of a user who is gone", remedy)
 
 
-def _channels(seen: Seen, found: Findings, user: str, active: Sequence[str], removed: Sequence[str]) -> list[str]:
-    """Hold the lists of channels against the channels' keys; all uids that are a channel, or will be."""
+def _channels(
+    seen: Seen, found: Findings, user: str, active: Sequence[str], removed: Sequence[str], is_leaving: bool
+) -> list[str]:
+    """Hold the lists of channels against the channels' keys; all uids that are a channel, or will be.
+
+    A disabled user may be leaving, channel by channel.
+    """
     kinds = seen.channel_keys.get(user, {})
     registered = {*active, *removed}
     for uid in sorted(registered | kinds.keys() - {GLOBAL}):
@@ -81,7 +92,7 @@ def _channels(seen: Seen, found: Findings, user: str, active: Sequence[str], rem
             names = [key(user, uid) for key in keys.CHANNEL_KEYS]
             remedy = Call("channel_remains", (keys.channels(user), keys.removed_channels(user), *names), (uid,))
             found.add(AREA, keys.channel(user, uid), "remains of a channel that is gone", remedy)
-    if "user" in seen.users.get(user, ()) and NOTIFICATIONS not in registered:
+    if "user" in seen.users.get(user, ()) and NOTIFICATIONS not in registered and not is_leaving:
         found.add(AREA, keys.channel(user, NOTIFICATIONS), "missing, though everybody has it", Adopt(user))
     found.examined["channels"] += len(registered)
     return sorted(registered | {uid for uid in kinds if uid != GLOBAL and "channel" in kinds[uid]})

@@ -1,0 +1,118 @@
+"""`microsub check` on a store that is in use."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from microsub.pipeline.fan_out import default_limits
+from microsub.services.checking import Checking
+from microsub.services.following import Following
+from microsub.services.mending import Mending
+from microsub.store import keys
+from microsub.store.multiplexer import Multiplexed
+from microsub.store.port import Redis
+from tests.support.polling import World, dated, rss, world
+from tests.support.process import installation
+from tests.support.web import Answer, Publisher, publisher
+
+
+def checking(here: World, redis: Redis) -> Checking:
+    following = Following(here.channels, here.feeds, here.items, here.timelines, here.schedule, default_limits)
+    mending = Mending(here.accounts, here.channels, here.feeds, here.schedule, following)
+    return Checking(redis, mending, clock=here.clock, pause=0.05)
+
+
+_ROUNDS = 40
+"""How often every feed is polled while the check looks."""
+
+
+async def _publish(site: Publisher, here: World, names: list[str]) -> None:
+    """Feeds that post and edit all the time, polled all the time."""
+    for rounds in range(1, _ROUNDS):
+        entries = [(guid, f"{title} {rounds // 3}", date) for guid, title, date in dated(10, start=rounds)]
+        for name in names:
+            site.serve(f"/{name}", Answer(rss([(f"{name} {guid}", title, date) for guid, title, date in entries])))
+        ids = await here.feeds.all_ids()
+        await asyncio.gather(*(here.poller.poll(feed) for feed in ids))
+        await here.stages.run_once()
+
+
+async def _read(here: World, user: str, urls: list[str], stop: asyncio.Event, chance: random.Random) -> None:
+    """A reader who marks, removes, moves, mutes, follows and unfollows all the time."""
+    following = Following(here.channels, here.feeds, here.items, here.timelines, here.schedule, default_limits)
+    while not stop.is_set():
+        ids = [row.id for row in await here.rows(user, "home")]
+        some = chance.sample(ids, min(4, len(ids)))
+        match chance.randrange(5):
+            case 0:
+                await here.timelines.mark_read(user, "home", some, here.clock())
+            case 1:
+                await here.timelines.remove(user, "home", some[:1], here.clock())
+            case 2:
+                await here.timelines.move(user, "other", some[:1], here.clock())
+            case 3:
+                await following.unfollow(user, "home", chance.choice(urls), here.clock())
+            case _:
+                await following.follow(user, "home", chance.choice(urls), here.clock())
+        await asyncio.sleep(0)
+
+
+async def test_nothing_is_found_wrong_while_all_is_busy(real_redis: Redis, redis_url: str) -> None:
+    """Polls, edits, marks, moves and follows under way are no findings, whenever the check looks."""
+    async with publisher() as site, world(real_redis) as here:
+        names = [f"feed{n}" for n in range(6)]
+        urls = [site.url(f"/{name}", f"{name}.test") for name in names]
+        for name in names:
+            site.serve(f"/{name}", Answer(rss(dated(3))))
+        for user in ("ann", "bob"):
+            for url in urls:
+                await here.follow(url, user, "home")
+            await here.channels.create(user, "other", here.clock(), "other")
+        stop = asyncio.Event()
+        chance = random.Random(7)
+        polling = asyncio.create_task(_publish(site, here, names))
+        reading = [asyncio.create_task(_read(here, user, urls, stop, chance)) for user in ("ann", "bob")]
+        connection = Multiplexed(redis_url)
+        looks = 0
+        try:
+            while not polling.done():
+                report = await checking(here, connection).run()
+                assert report.left == (), report.as_text()
+                looks += 1
+        finally:
+            stop.set()
+            await asyncio.gather(polling, *reading)
+            await connection.aclose()
+        assert looks > 5
+        here.clock.advance(1000)
+        assert (await checking(here, real_redis).run()).left == ()
+
+
+@pytest.mark.timeout(180)
+async def test_the_command_on_a_running_server(tmp_path: Path) -> None:
+    """Exit code 0 and figures where all is well, 1 and names where it isn't, 0 again after --repair."""
+    async with publisher() as site:
+        site.serve_document("/feed", rss(dated(5)))
+        document = {"users": {"alice": {"channels": [{"uid": "home", "name": "Home", "feeds": [site.url("/feed")]}]}}}
+        async with installation(tmp_path, document) as made:
+            nothing = await made.run("check")
+            assert nothing[0] == 1
+            assert "there is no data" in nothing[2]
+            await made.serve()
+            code, out, err = await made.run("check", "--json")
+            assert (code, json.loads(out)["clean"]) == (0, True), out + err
+            redis = Multiplexed(f"unix://{tmp_path}/data/redis.sock")
+            await redis.command("SADD", keys.users(), "eve")
+            code, out, _ = await made.run("check")
+            assert (code, "found   users: user:{eve}: a listed user without a record" in out) == (1, True), out
+            assert "1 finding, 1 of which --repair can mend" in out
+            code, out, _ = await made.run("check", "--repair", "--json")
+            assert (code, [one["subject"] for one in json.loads(out)["mended"]]) == (0, ["user:{eve}"])
+            code, out, _ = await made.run("check")
+            assert (code, out.endswith("all is well\n")) == (0, True)
+            await redis.aclose()
