@@ -98,7 +98,7 @@ async def everything_goes_on(installed: Installation, alice: Reader, promises: P
 
 
 async def fall_behind(master: Node, replica: Node, key: str, promises: Promises) -> None:
-    """The replica hears nothing for a while, of changes that are made meanwhile, and what it missed dies with its master.
+    """The replica hears nothing for a while in which changes are made, and what it has missed dies with its master.
 
     On one machine the kernel would hand it over even then; so the connection is stuffed first.
     """
@@ -110,13 +110,14 @@ async def fall_behind(master: Node, replica: Node, key: str, promises: Promises)
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("key", ["user:{alice}", "stream:{entries}"])
-async def test_a_replica_takes_over_from_a_master_that_is_killed(tmp_path: Path, key: str) -> None:
+@pytest.mark.parametrize("failure", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+async def test_a_replica_takes_over_from_a_master_that_fails(tmp_path: Path, failure: signal.Signals) -> None:
     """Marks, follows and channels that were acknowledged before, while and after it happened are all there.
 
     Once the reader's own master dies, which is also the only node that the processes were told of; once the one through
-    which new posts go. The processes stay, also when the one that was killed comes back.
+    which new posts go falls silent, without closing a connection. The processes stay, also when it comes back.
     """
+    key = "user:{alice}" if failure == signal.SIGKILL else "stream:{entries}"
     with running_cluster(tmp_path / "redis", replicas=1, cluster_node_timeout=1500) as cluster:
         victim = cluster.first_master_of(key)
         successor = cluster.replica_of(victim)
@@ -131,7 +132,10 @@ async def test_a_replica_takes_over_from_a_master_that_is_killed(tmp_path: Path,
             ),
         ):
             await fall_behind(victim, successor, key, promises)
-            victim.stop(signal.SIGKILL)
+            if failure == signal.SIGKILL:
+                victim.stop(failure)
+            else:
+                victim.send(failure)
             successor.send(signal.SIGCONT)
 
             def taken_over() -> bool:
@@ -140,10 +144,13 @@ async def test_a_replica_takes_over_from_a_master_that_is_killed(tmp_path: Path,
 
             await wait_until(taken_over, timeout=60)
             await reached(promises, task, ENOUGH)
-            victim.start()
+            if failure == signal.SIGKILL:
+                victim.start()
+            else:
+                victim.send(signal.SIGCONT)
             await reached(promises, task, ENOUGH)
             await ended(task)
-            if key == "user:{alice}":
+            if failure == signal.SIGKILL:
                 assert promises.refused
             await everything_goes_on(installed, alice, promises, site)
 
