@@ -8,11 +8,8 @@ to do. Results are the same, but for the languages of texts, which nobody asks f
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 from xml.parsers import expat
@@ -22,6 +19,7 @@ from feedparser.api import StrictFeedParser
 from feedparser.urls import make_safe_absolute_uri
 
 from microsub.formats.elements import TRIPS, Elements
+from microsub.formats.feedtexts import from_base64, may_be_html, mended, unwrapped
 from microsub.formats.newest import Newest
 
 MAX_SHORT = 5000  # more than an address may have: none is cut to another one
@@ -48,9 +46,6 @@ _OWN_NAMESPACES = frozenset(
     {("math", "http://www.w3.org/1998/Math/MathML"), ("svg", "http://www.w3.org/2000/svg")}
 )  # fmt: skip
 _USERLAND = "http://backend.userland.com/rss"
-# What windows-1252 has where Unicode has controls that nobody means. Five of its places are empty.
-_CONTROLS = re.compile("[\x80-\x9f]")
-_MEANT = {code: bytes([code]).decode("cp1252") for code in range(0x80, 0xA0) if code not in b"\x81\x8d\x8f\x90\x9d"}
 _BROKEN_REFERENCE = re.compile(r"&(\w+);", re.A)
 
 
@@ -81,7 +76,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
 
     def __init__(self, published: Callable[[dict[str, Any]], datetime | None]) -> None:
         super().__init__("", None, "utf-8")
-        self._newest: Newest[dict[str, Any]] = Newest(published)
+        self._newest: Newest[dict[str, Any]] = Newest(lambda node: published(dict(node)))  # without feedparser's aliases
         self._nesting = 0
         self.contentparams = {}
         self._names: dict[str, _Name] = {}
@@ -301,24 +296,24 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         self._room = MAX_SHORT
         params = self.contentparams
         if params and self.version == "atom10" and params.get("type", "text") == _XHTML:
-            pieces = _unwrapped(pieces)
+            pieces = unwrapped(pieces)
         output = "".join(pieces)
         if strip_whitespace:
             output = output.strip()
         if not expecting_text:
             return output
         if params.get("base64"):
-            output = _from_base64(output)
+            output = from_base64(output)
         if output and element in self.can_be_relative_uri and (element != "id" or self.guidislink):
             output = self.resolve_uri(output)
         if params:
-            if params.get("type") == "text/plain" and not self.version.startswith("atom") and _may_be_html(output):
+            if params.get("type") == "text/plain" and not self.version.startswith("atom") and may_be_html(output):
                 # RSS has no types, so feedparser looks.
                 params["type"] = "text/html" if self.looks_like_html(output) else "text/plain"
             params.pop("mode", None)
             params.pop("base64", None)
         if not output.isascii():
-            output = _mended(output)
+            output = mended(output)
         if element not in {"category", "tags", "itunes_keywords"} and not (
             element == "title" and -1 < self.title_depth <= self.depth
         ):
@@ -373,43 +368,3 @@ class _Refused(Exception):
 
 def _refuse(*_: object) -> None:
     raise _Refused
-
-
-def _unwrapped(pieces: list[str]) -> list[str]:
-    """XHTML content without the one `div` that RFC 4287, 3.1.1.3, wants around all of it."""
-    first, last = 0, len(pieces)
-    while last - first > 1 and not pieces[last - 1].strip():
-        last -= 1
-    while last - first > 1 and not pieces[first].strip():
-        first += 1
-    pieces = pieces[first:last]
-    if not pieces or not pieces[0].startswith(("<div>", "<div ")) or pieces[-1] != "</div>":
-        return pieces
-    depth = 0
-    for piece in pieces[:-1]:
-        if piece.startswith("</"):
-            depth -= 1
-            if depth == 0:
-                return pieces  # the first `div` ends before the last piece does
-        elif piece.startswith("<"):
-            depth += 1
-    return pieces[1:-1]
-
-
-def _may_be_html(text: str) -> bool:
-    """Whether feedparser should look: it wants an end tag or a reference."""
-    return "</" in text or "&" in text
-
-
-def _from_base64(text: str) -> str:
-    try:
-        return base64.decodebytes(text.encode()).decode()
-    except (binascii.Error, ValueError):
-        return text
-
-
-def _mended(text: str) -> str:
-    """Text with what was UTF-8 and has been read as ISO-8859-1, or windows-1252 as controls, put right."""
-    with suppress(ValueError):
-        text = text.encode("iso-8859-1").decode("utf-8")
-    return text.translate(_MEANT) if _CONTROLS.search(text) else text
