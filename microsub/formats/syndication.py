@@ -196,7 +196,9 @@ def _entry(node: Node, version: str, feed_base: str) -> RawEntry:
 
 def _dates(node: Node) -> tuple[datetime | None, datetime | None]:
     """When the entry was published, and when it was changed."""
-    return from_text(node.get("published")) or from_text(node.get("created")), from_text(node.get("updated"))
+    # As a plain dictionary: feedparser's own answers with the other date where one is missing, and warns of it.
+    published, created, updated = (from_text(dict.get(node, name)) for name in ("published", "created", "updated"))
+    return published or created, updated
 
 
 def _published(node: Node) -> datetime | None:
