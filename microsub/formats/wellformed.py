@@ -76,7 +76,8 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
 
     def __init__(self, published: Callable[[dict[str, Any]], datetime | None]) -> None:
         super().__init__("", None, "utf-8")
-        self._newest: Newest[dict[str, Any]] = Newest(lambda node: published(dict(node)))  # without feedparser's aliases
+        # A plain dictionary has no aliases: feedparser's takes `published` for a missing `updated`, with a warning.
+        self._newest: Newest[dict[str, Any]] = Newest(lambda node: published(dict(node)))
         self._nesting = 0
         self.contentparams = {}
         self._names: dict[str, _Name] = {}

@@ -21,7 +21,7 @@ from microsub.formats.elements import Elements
 from microsub.formats.encoding import Document
 from microsub.formats.newest import Newest
 from microsub.formats.parse import parse
-from microsub.formats.wellformed import MAX_DEPTH, TooMuch, WellFormed
+from microsub.formats.wellformed import MAX_DEPTH, MAX_SHORT, TooMuch, WellFormed
 from microsub.model.jf2 import Feed
 from tests.formats.test_cases import CASES
 
@@ -54,7 +54,9 @@ def by_the_long_way(text: str) -> LongWay | None:
 
 
 def plain(value: Any) -> Any:
-    """What is compared: everything but languages and the mark of base64, which are left in nothing but details."""
+    """What is compared: all but languages and marks of base64, and long texts as far as both have them."""
+    if isinstance(value, str):
+        return value[:MAX_SHORT]
     if isinstance(value, time.struct_time):
         return tuple(value)
     if isinstance(value, dict):
