@@ -20,8 +20,9 @@ from microsub.store import keys
 from microsub.store.accounts import Accounts
 from microsub.store.channels import Channels
 from microsub.store.feeds import Feeds
-from microsub.store.intake import ItemToStore, score_text
+from microsub.store.intake import ItemToStore
 from microsub.store.items import Items
+from microsub.store.places import score_text
 from microsub.store.port import Command, Redis
 
 HOME = "home"

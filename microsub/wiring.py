@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -52,6 +53,7 @@ from microsub.services.rebuilding import Rebuilding
 from microsub.services.retention import Retention
 from microsub.services.rules import RuleBook
 from microsub.services.search import PARSE_SECONDS, Search
+from microsub.services.sweeping import SWEEPS, Sweeping
 from microsub.store import keys
 from microsub.store.accounts import Accounts
 from microsub.store.applied import Applied
@@ -66,6 +68,7 @@ from microsub.store.feeds import Feeds
 from microsub.store.imported import Imported
 from microsub.store.itemcache import ItemCache
 from microsub.store.items import Items
+from microsub.store.lease import leased
 from microsub.store.migrations import migrate
 from microsub.store.port import Redis
 from microsub.store.presence import Presence
@@ -287,16 +290,19 @@ async def running_worker(settings: Settings, stores: Stores, *, grace: float) ->
     async with open_worker(settings, stores) as worker:
         polling = asyncio.create_task(worker.run(grace), name="worker")
         cleaning = asyncio.create_task(retention(settings, stores).run_for_ever(), name="retention")
+        sweep = functools.partial(leased, stores.redis, keys.sweep_lease())
+        swept = asyncio.create_task(sweeping(stores).run_for_ever(sweep, SWEEPS), name="sweep")
         mending = asyncio.create_task(_mending(stores).run_for_ever(), name="mending")
-        for task in (polling, cleaning, mending):
+        for task in (polling, cleaning, swept, mending):
             task.add_done_callback(_tell_failure)
         try:
             yield worker
         finally:
             cleaning.cancel()
+            swept.cancel()
             mending.cancel()
             worker.stop()
-            await asyncio.gather(polling, cleaning, mending, return_exceptions=True)
+            await asyncio.gather(polling, cleaning, swept, mending, return_exceptions=True)
 
 
 def _tell_failure(task: asyncio.Task[None]) -> None:
@@ -338,6 +344,11 @@ def rebuilding(stores: Stores) -> Rebuilding:
     """The service that fills timelines from the store."""
     stored = Stream(stores.redis, "stored")
     return Rebuilding(stores.channels, stores.timelines, stores.items, stored, stores.in_force.instance_now)
+
+
+def sweeping(stores: Stores) -> Sweeping:
+    """The service that lets items go which nobody refers to."""
+    return Sweeping(stores.redis, stores.accounts, stores.feeds)
 
 
 def retention(settings: Settings, stores: Stores) -> Retention:

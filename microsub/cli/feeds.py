@@ -24,6 +24,7 @@ from microsub.formats.wire import feed_to_wire
 from microsub.model.jf2 import Feed
 from microsub.pipeline.on_demand import PollReport
 from microsub.services.retention import RetentionReport
+from microsub.services.sweeping import SweepReport
 
 _TITLE = 90
 _COMPLETED = 20
@@ -246,18 +247,21 @@ def _found(report: PollReport) -> str:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @settings_flags(*STORE_FLAGS)
 def cleanup(settings: Settings, dry_run: bool, as_json: bool) -> None:
-    """Remove read items, old unread ones and what is over the limit of each timeline, as the settings say; and the
-    channels and users that were removed more than 30 days ago.
+    """Remove read items, old unread ones and what is over the limit of each timeline, as the settings say; the
+    channels and users that were removed more than 30 days ago; and posts that nobody refers to any more.
 
-    The server does this by itself all the time; the command does it now and says what it did.
+    Such posts leave in two steps: one cleanup marks them, another one that begins an hour later or more deletes them.
+    The server does all this by itself all the time; the command does it now and says what it did.
     """
 
-    async def work() -> RetentionReport:
+    async def work() -> tuple[RetentionReport, SweepReport]:
         async with wiring.open_stores(settings, existing=True) as stores:
-            return await wiring.retention(settings, stores).run(time.time(), dry_run=dry_run)
+            timelines = await wiring.retention(settings, stores).run(time.time(), dry_run=dry_run)
+            return timelines, await wiring.sweeping(stores).run(time.time(), dry_run=dry_run)
 
-    report = run(work())
+    timelines, posts = run(work())
     if as_json:
-        print_json(report.as_dict())
+        print_json(timelines.as_dict() | {"store": posts.as_dict()})
         return
-    click.echo(report.as_text())
+    click.echo(timelines.as_text())
+    click.echo(posts.as_text())

@@ -155,6 +155,12 @@ class Feeds:
         """How many distinct users follow the feed."""
         return len({user for user, _ in await self.subscribers(feed_id)})
 
+    async def item_ids(self, feed_id: str, beyond: int = 0) -> list[str]:
+        """Ids of the feed's posts but for the `beyond` newest, the latest first."""
+        return [
+            item.decode() for item in await self._redis.command("ZRANGE", keys.feed_items(feed_id), beyond, -1, "REV")
+        ]
+
     async def all_ids(self) -> list[str]:
         """The ids of all feeds that a URL leads to, read in batches."""
         found: set[str] = set()
@@ -171,7 +177,14 @@ class Feeds:
 
 def _slot(feed_id: str) -> list[str]:
     """All keys of a feed; the subscribers first."""
-    key_functions = (keys.feed_subscribers, keys.feed, keys.feed_items, keys.feed_guids, keys.feed_pending)
+    key_functions = (
+        keys.feed_subscribers,
+        keys.feed,
+        keys.feed_items,
+        keys.feed_guids,
+        keys.feed_pending,
+        keys.feed_tombstones,
+    )
     return [key(feed_id) for key in key_functions]
 
 

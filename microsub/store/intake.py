@@ -18,8 +18,10 @@ from microsub.formats.identity import host_of
 from microsub.formats.wire import identified, redated
 from microsub.store import keys, twins
 from microsub.store.feeds import KEEP_UNFOLLOWED, FeedRecord
+from microsub.store.places import score_text
 from microsub.store.port import Arg, Command, Redis
 from microsub.store.scripts import load
+from microsub.store.shedding import listed_again
 
 _CLAIM = load("item_claim")
 _UPDATE = load("item_update")
@@ -124,6 +126,10 @@ class _Compared:
         return [candidate for guid, candidate in self.listed.items() if guid not in self.ids]
 
     @property
+    def tombstones(self) -> dict[str, str]:
+        return {guid: item_id for guid, item_id in self.ids.items() if guid not in self.known}
+
+    @property
     def again(self) -> list[tuple[_Known, ItemToStore]]:
         return [(self.known[guid], candidate) for guid, candidate in self.listed.items() if guid in self.known]
 
@@ -141,6 +147,7 @@ class Intake:
     async def sift(self, feed: FeedRecord, candidates: Sequence[ItemToStore], now: float) -> Sifted:
         """What of a document is news. The copies of the rest stay known of each other for as long as it is listed."""
         compared = await self._compare(feed, candidates)
+        await listed_again(self._redis, feed.id, compared.tombstones, now)
         await self._prolong_twins(feed, compared.again, now)
         return Sifted(tuple(compared.new), tuple(candidate for _, candidate in compared.edited))
 
@@ -264,11 +271,6 @@ class Intake:
         if commands:
             await self._redis.pipeline(commands)
             await self._redis.scripts(calls)
-
-
-def score_text(seconds: float) -> str:
-    """Unix seconds as decimal text with microseconds, in the shortest form."""
-    return f"{seconds:.6f}".rstrip("0").rstrip(".")
 
 
 def _changing(

@@ -12,10 +12,11 @@ from microsub.store.feeds import FeedRecord
 from microsub.store.intake import ANY, Intake, ItemToStore, Sifted, Stored
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
+from microsub.store.shedding import spare
 
 _COMPLETE = load("item_complete")
 
-_TIMELINE = ("feed", "score", "author", "twin", "link")
+_TIMELINE = ("feed", "score", "author", "twin", "link", "condemned")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +74,18 @@ class Items:
     # --- reading ---------------------------------------------------------------------------------------------------
 
     async def timeline_items(self, ids: Sequence[str]) -> list[TimelineItem]:
-        """What timelines need to know of these items, in their order; those that are gone are left out."""
+        """What timelines need to know of these items, in their order; those that are gone are left out.
+
+        The sweep spares them from now on, for whoever asks is about to put them into timelines.
+        """
         rows = dict(zip(ids, await self.fields(ids, _TIMELINE), strict=True))
-        found = {item_id: _texts(row) for item_id, row in rows.items() if row[1] is not None}
+        if condemned := [item_id for item_id, row in rows.items() if row[5] is not None]:
+            await spare(self._redis, condemned)
+            # One that was deleted in this moment is missing now.
+            alive = await self._redis.pipeline([("EXISTS", keys.item(item_id)) for item_id in condemned])
+            dead = {item_id for item_id, exists in zip(condemned, alive, strict=True) if not exists}
+            rows = {item_id: row for item_id, row in rows.items() if item_id not in dead}
+        found = {item_id: _texts(row[:5]) for item_id, row in rows.items() if row[1] is not None}
         sources = await self._sources(feed for feed, *_ in found.values())
         asking = (
             (twin, twins.Copy(item_id, feed, sources[feed].host, host_of(link)))

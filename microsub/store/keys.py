@@ -55,6 +55,11 @@ def config_lease() -> str:
     return "config:lease"
 
 
+def sweep_lease() -> str:
+    """String: token of the process that sweeps the store. Lifetime: the lease. `store.lease`."""
+    return "sweep:lease"
+
+
 def settings() -> str:
     """Hash: settings in force as JSON: `instance`, and `user:<name>` for the limits of all of a user's channels.
     Permanent. `store.applied`; read by services.
@@ -93,8 +98,8 @@ ITEM_PREFIX = "item:"
 
 def item(item_id: str) -> str:
     """Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `hash`, `version`, `score`, `updated`, `discovered`,
-    `author`, `link`, `twin`, `incomplete` and whatever a post was saved with. Lifetime: as long as a timeline refers to
-    it. `store.items`.
+    `author`, `link`, `twin`, `incomplete`, `condemned` and whatever a post was saved with.
+    Lifetime: as long as a timeline refers to it. `store.items`.
     """
     return f"{ITEM_PREFIX}{item_id}"
 
@@ -136,6 +141,13 @@ def feed_pending(feed_id: str) -> str:
     Written with the guid claim, emptied after fan-out: what makes a crash between the two harmless. `store.items`.
     """
     return f"feed:{{{feed_id}}}:pending"
+
+
+def feed_tombstones(feed_id: str) -> str:
+    """Sorted set: guid of a deleted post by the Unix time when the feed last listed it. Lifetime: as `feed`, trimmed.
+    `store.shedding`.
+    """
+    return f"feed:{{{feed_id}}}:tombstones"
 
 
 def feed_subscribers(feed_id: str) -> str:

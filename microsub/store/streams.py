@@ -140,6 +140,11 @@ class Stream:
         rows = await self._redis.command("XREVRANGE", self._key, "+", "-", "COUNT", 1)
         return rows[0][0].decode() if rows else None
 
+    async def oldest_time(self) -> float | None:
+        """When the oldest message that isn't done was added, by the clock of Redis (Unix time); None without any."""
+        rows = await self._redis.command("XRANGE", self._key, "-", "+", "COUNT", 1)
+        return int(rows[0][0].decode().partition("-")[0]) / 1000 if rows else None
+
     async def done_until(self, message_id: str) -> bool:
         """Whether that message and all before it are done."""
         return not await self._redis.command("XRANGE", self._key, "-", message_id, "COUNT", 1)

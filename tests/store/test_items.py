@@ -7,8 +7,9 @@ import pytest
 
 from microsub.store import keys
 from microsub.store.feeds import FeedRecord, Feeds
-from microsub.store.intake import ItemToStore, score_text
+from microsub.store.intake import ItemToStore
 from microsub.store.items import Items
+from microsub.store.places import score_text
 from tests.support.posts import NOON, candidate
 from tests.support.stray_keys import all_keys
 

@@ -1,0 +1,213 @@
+"""The sweep: items that no timeline of any user refers to leave the store, but for the newest of each feed.
+
+Who refers to what is written into a bitmap by id; a walk over all timelines fills it, a walk over all items asks it.
+Ids that are given out after the beginning are exempt. What nobody refers to is condemned by one sweep and deleted by a
+later one, that was begun an hour after, so that nothing which happens meanwhile is lost (`store.shedding`).
+
+Any number of processes may offer to sweep; one does at a time, in small batches with pauses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict, dataclass, replace
+
+import structlog
+
+from microsub.services.rounds import Pace, for_ever
+from microsub.store import shedding
+from microsub.store.accounts import Accounts
+from microsub.store.feeds import Feeds
+from microsub.store.port import Redis
+from microsub.store.reach import references
+from microsub.store.shedding import Candidate
+from microsub.store.streams import Stream
+
+GRACE = 3600.0
+"""Seconds between the condemnation of an item and the beginning of the sweep that may delete it."""
+
+KEPT_PER_FEED = 300
+"""Newest posts of a feed that stay though nobody refers to them: who follows it tomorrow begins with them."""
+
+SWEEPS = Pace(between=3600.0)
+_PAUSE = 0.005
+"""Seconds after each batch, so that Redis has time for readers."""
+
+_BATCH = 500
+
+log = structlog.get_logger(__name__)
+
+Elsewhere = Callable[[], AsyncIterator[Sequence[str]]]
+"""Ids that must stay for other reasons than a timeline, in batches: output feeds, what users have saved."""
+
+
+async def nothing_else() -> AsyncIterator[Sequence[str]]:
+    """Timelines are all there is."""
+    empty: tuple[Sequence[str], ...] = ()
+    for ids in empty:
+        yield ids
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep saw and did, in numbers of items: `reached` by somebody, `examined` in the store, `condemned` (all
+    that carry the mark now), `deleted`, and `tombstones` that were forgotten. With `dry_run` nothing was changed, and
+    the last three tell what would be.
+    """
+
+    dry_run: bool = False
+    reached: int = 0
+    examined: int = 0
+    condemned: int = 0
+    deleted: int = 0
+    tombstones: int = 0
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return asdict(self)
+
+    def as_text(self) -> str:
+        """For people."""
+        would = "would leave" if self.dry_run else "left"
+        return (
+            f"{self.deleted} of {self.examined} items {would} the store; {self.condemned} more belong to no timeline "
+            "and follow later"
+        )
+
+
+class Sweeping:
+    """Sweeps the post store. `kept` is asked for the newest posts of a feed that stay in any case."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        accounts: Accounts,
+        feeds: Feeds,
+        *,
+        elsewhere: Elsewhere = nothing_else,
+        kept: Callable[[], int] = lambda: KEPT_PER_FEED,
+        grace: float = GRACE,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._redis = redis
+        self._accounts = accounts
+        self._feeds = feeds
+        self._elsewhere = elsewhere
+        self._kept = kept
+        self._grace = grace
+        self._pause = pause
+
+    async def run(self, now: float, dry_run: bool = False) -> SweepReport:
+        """Sweep once; `now` is Unix time. Raises StoreError; a sweep that broke off is simply done again."""
+        if await self._is_behind(now):
+            return SweepReport(dry_run)
+        mark = await shedding.newest_id(self._redis)
+        reached = await self._reached(mark)
+        report = SweepReport(dry_run, reached=reached.count())
+        async for ids in shedding.stored_ids(self._redis):
+            old = [item for item in ids if item <= mark]
+            report = replace(report, examined=report.examined + len(old))
+            unwanted = [str(item) for item in dict.fromkeys(old) if item not in reached]
+            for start in range(0, len(unwanted), _BATCH):
+                found = await shedding.candidates(self._redis, unwanted[start : start + _BATCH])
+                report = await self._decide([one for one in found if not self._stays(one)], now, report)
+                await self._pause(_PAUSE)
+        if not dry_run:
+            report = replace(report, tombstones=await self._forget(now))
+        return report
+
+    async def run_for_ever(self, lease: Callable[[], AbstractAsyncContextManager[bool]], pace: Pace) -> None:
+        """Sweep again and again, while no other process does (`lease` says so), until cancelled."""
+
+        async def one_round(now: float) -> None:
+            async with lease() as mine:
+                if mine:
+                    report = await self.run(now)
+                    if report.deleted:
+                        log.info("swept", **report.as_dict())
+
+        await for_ever(one_round, "sweep", pace)
+
+    async def expire(self, feed_id: str, limit: int, now: float) -> int:
+        """Let the posts of one feed go at once, but for its `limit` newest and those that somebody can still reach.
+
+        Returns how many left. Takes two walks over all timelines: a post that is taken in meanwhile stays.
+        """
+        ids: Sequence[str] = await self._feeds.item_ids(feed_id, limit)
+        for turn in range(2):
+            mark = max(map(int, ids), default=0)
+            reached = await self._reached(mark, only={int(item) for item in ids})
+            ids = [item for item in ids if int(item) not in reached]
+            if turn == 0:
+                await shedding.condemn(self._redis, ids, now)
+        doomed = [one for one in await shedding.candidates(self._redis, ids) if one.condemned]
+        return await shedding.delete(self._redis, doomed, now)
+
+    async def _is_behind(self, now: float) -> bool:
+        """Whether messages have waited so long that what they carry could look like nobody's."""
+        for name in ("entries", "stored"):
+            oldest = await Stream(self._redis, name).oldest_time()
+            if oldest is not None and oldest < now - self._grace / 2:
+                log.warning("the pipeline is behind; nothing is swept", stage=name, seconds=round(now - oldest))
+                return True
+        return False
+
+    def _stays(self, one: Candidate) -> bool:
+        return one.rank is not None and one.rank < self._kept()
+
+    async def _decide(self, unwanted: Sequence[Candidate], now: float, report: SweepReport) -> SweepReport:
+        ripe = [one for one in unwanted if one.condemned and float(one.condemned) <= now - self._grace]
+        green = [one for one in unwanted if one not in ripe]
+        deleted = len(ripe)
+        if not report.dry_run:
+            await shedding.condemn(self._redis, [one.id for one in green], now)
+            deleted = await shedding.delete(self._redis, ripe, now)
+        return replace(report, condemned=report.condemned + len(green), deleted=report.deleted + deleted)
+
+    async def _reached(self, mark: int, only: Collection[int] | None = None) -> Bitmap:
+        """The ids up to `mark` that somebody refers to.
+
+        Each user's timelines are walked twice: an id that moves from one set to the other behind the walk's back is
+        met in the second round.
+        """
+        found = Bitmap(mark)
+        for user in await self._accounts.users():
+            for _ in range(2):
+                async for batch in references(self._redis, user.name):
+                    found.add(batch, only)
+                await self._pause(0)
+        async for ids in self._elsewhere():
+            found.add(list(ids), only)
+        return found
+
+    async def _forget(self, now: float) -> int:
+        forgotten = 0
+        ids = await self._feeds.all_ids()
+        for start in range(0, len(ids), _BATCH):
+            forgotten += await shedding.forget_tombstones(self._redis, ids[start : start + _BATCH], now)
+        return forgotten
+
+
+class Bitmap:
+    """A set of ids from 0 to `most`, at a bit each."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._bits = bytearray((most >> 3) + 1)
+
+    def add(self, ids: Sequence[str], only: Collection[int] | None = None) -> None:
+        """Take in ids; those above the limit, and those that aren't among `only`, are left out."""
+        bits, most = self._bits, self._most
+        for text in ids:
+            number = int(text)
+            if number <= most and (only is None or number in only):
+                bits[number >> 3] |= 1 << (number & 7)
+
+    def __contains__(self, number: int) -> bool:
+        return bool(self._bits[number >> 3] & (1 << (number & 7)))
+
+    def count(self) -> int:
+        """How many ids are in it."""
+        return int.from_bytes(self._bits).bit_count()

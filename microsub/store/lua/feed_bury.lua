@@ -1,0 +1,20 @@
+-- Takes items out of a feed's order, and notes their guids as tombstones.
+--
+-- Atomic: a guid that stands for another item by now is left alone.
+--
+-- KEYS  1 feed  2 guids  3 items  4 tombstones  5 pending
+-- ARGV  1 now  2 time to live where the feed has gone altogether  3.. per item: id, guid
+-- reply how many left the order
+local left = 0
+for at = 3, #ARGV, 2 do
+  local id, guid = ARGV[at], ARGV[at + 1]
+  left = left + redis.call('ZREM', KEYS[3], id)
+  redis.call('SREM', KEYS[5], id)
+  if guid ~= '' and redis.call('HGET', KEYS[2], guid) == id then redis.call('ZADD', KEYS[4], ARGV[1], guid) end
+end
+local ttl = redis.call('TTL', KEYS[1])
+if ttl ~= -1 and redis.call('EXISTS', KEYS[4]) == 1 then
+  if ttl < 1 then ttl = ARGV[2] end
+  redis.call('EXPIRE', KEYS[4], ttl)
+end
+return left

@@ -1,0 +1,13 @@
+-- Forgets the tombstones of posts that the feed hasn't listed for long.
+--
+-- Atomic: a guid that is listed again in this moment keeps its tombstone.
+--
+-- KEYS  1 guids  2 tombstones
+-- ARGV  1 last listed before  2 how many at most
+-- reply how many were forgotten
+local old = redis.call('ZRANGE', KEYS[2], '-inf', '(' .. ARGV[1], 'BYSCORE', 'LIMIT', 0, ARGV[2])
+for _, guid in ipairs(old) do
+  redis.call('HDEL', KEYS[1], guid)
+  redis.call('ZREM', KEYS[2], guid)
+end
+return #old

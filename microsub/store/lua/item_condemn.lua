@@ -1,0 +1,10 @@
+-- Marks an item that nobody refers to, so that the next sweep may delete it.
+--
+-- Atomic: only an item that exists; the time of the first marking stays.
+--
+-- KEYS  1 item
+-- ARGV  1 now
+-- reply the time since which it is marked, or '' where it doesn't exist
+if redis.call('EXISTS', KEYS[1]) == 0 then return '' end
+redis.call('HSETNX', KEYS[1], 'condemned', ARGV[1])
+return redis.call('HGET', KEYS[1], 'condemned')

@@ -1,0 +1,10 @@
+-- Deletes an item that was marked, unless somebody has taken the mark away.
+--
+-- Atomic: whoever is about to put the item into a timeline takes its mark away first, and finds it alive or gone.
+--
+-- KEYS  1 item
+-- ARGV  1 the mark, as the sweep saw it
+-- reply 1 where the item is gone now, else 0
+if redis.call('EXISTS', KEYS[1]) == 0 then return 1 end
+if redis.call('HGET', KEYS[1], 'condemned') ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])

@@ -1,0 +1,214 @@
+"""The sweep: what nobody refers to leaves the store in time, what anybody refers to never does, nothing comes back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from microsub.services.sweeping import GRACE, Bitmap, Sweeping, SweepReport
+from microsub.store import keys, shedding
+from microsub.store.lease import leased
+from microsub.store.port import Redis
+from microsub.store.streams import Stream
+from tests.support.polling import World, dated, rss, world
+from tests.support.web import Publisher, publisher
+
+LATER = GRACE + 60
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Publisher]:
+    async with publisher() as found:
+        yield found
+
+
+@pytest.fixture
+async def it(redis: Redis) -> AsyncIterator[World]:
+    async with world(redis) as found:
+        yield found
+
+
+def sweeping(it: World, kept: int = 0) -> Sweeping:
+    async def no_pause(_seconds: float) -> None:
+        return None
+
+    return Sweeping(it.redis, it.accounts, it.feeds, kept=lambda: kept, pause=no_pause)
+
+
+async def ids_of(it: World) -> list[str]:
+    return [row.id for row in await it.rows()]
+
+
+async def stored(it: World) -> set[str]:
+    return {str(item) async for batch in shedding.stored_ids(it.redis) for item in batch}
+
+
+async def test_only_what_nobody_refers_to_leaves_and_only_an_hour_later(it, site):
+    """Alice removes two posts, Bob still has one of them: one post goes, with the second sweep."""
+    site.serve_document("/feed", rss(dated(4)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.follow(site.url("/feed", "blog.test"), "bob")
+    await it.poll(feed)
+    first, second, *rest = await ids_of(it)
+    await it.timelines.remove("alice", "home", [first, second], it.clock())
+    await it.timelines.remove("bob", "home", [first], it.clock())
+    now = it.clock()
+    assert await sweeping(it).run(now, dry_run=True) == SweepReport(True, reached=3, examined=4, condemned=1)
+    assert await sweeping(it).run(now) == SweepReport(reached=3, examined=4, condemned=1)
+    assert (await sweeping(it).run(now + 60)).deleted == 0
+    assert (await sweeping(it).run(now + LATER, dry_run=True)).deleted == 1
+    assert (await sweeping(it).run(now + LATER)).deleted == 1
+    assert await stored(it) == {second, *rest}
+    assert first not in await it.items.newest(feed.id, 10)
+    assert (await sweeping(it).run(now + 2 * LATER)).deleted == 0
+
+
+async def test_a_deleted_post_never_comes_back_while_its_feed_lists_it(it, site):
+    """Polls, edits, a rebuilt document and a new follower: the tombstone holds."""
+    site.serve_document("/feed", rss(dated(3)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    (gone, *_) = await ids_of(it)
+    await it.timelines.remove("alice", "home", [gone], it.clock())
+    for hours in (0, 1):
+        await sweeping(it).run(it.clock() + hours * LATER)
+    edited = [(guid, f"{name} edited", date) for guid, name, date in dated(3)]
+    site.serve_document("/feed", rss(edited))
+    await it.follow(site.url("/feed", "blog.test"), "carol")
+    await it.poll(feed)
+    posts = await it.items.timeline_items(await it.items.newest(feed.id, 10))
+    await it.fan_out.deliver_to("carol", "home", feed.id, posts, it.clock())
+    assert len(await it.rows()) == len(await it.rows("carol")) == 2
+    assert gone not in await stored(it)
+
+
+async def test_tombstones_end_when_the_feed_has_not_listed_the_post_for_more_than_a_year(it, site):
+    """Every document that lists it prolongs that."""
+    site.serve_document("/feed", rss(dated(3)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    (gone, *_) = await ids_of(it)
+    await it.timelines.remove("alice", "home", [gone], it.clock())
+    for hours in (0, 1):
+        await sweeping(it).run(it.clock() + hours * LATER)
+    it.clock.advance(300 * 86400)
+    site.serve_document("/feed", rss(dated(3), extra="<description>news</description>"))
+    await it.poll(feed)
+    assert (await sweeping(it).run(it.clock() + 300 * 86400)).tombstones == 0
+    assert await it.redis.command("HEXISTS", keys.feed_guids(feed.id), "post-3") == 1
+    assert (await sweeping(it).run(it.clock() + 401 * 86400)).tombstones == 1
+    assert await it.redis.command("HEXISTS", keys.feed_guids(feed.id), "post-3") == 0
+
+
+async def test_the_newest_of_each_feed_stay_for_new_followers(it, site):
+    """Nobody refers to any of them any more; two are kept."""
+    site.serve_document("/feed", rss(dated(5)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    ids = await ids_of(it)
+    await it.timelines.remove("alice", "home", ids, it.clock())
+    for hours in (0, 1):
+        await sweeping(it, kept=2).run(it.clock() + hours * LATER)
+    assert await stored(it) == set(ids[:2])
+    assert await it.items.newest(feed.id, 10) == ids[:2]
+
+
+async def test_who_takes_an_item_in_between_two_sweeps_keeps_it(it, site):
+    """Condemned, then delivered to a new follower: the second sweep leaves it alone."""
+    site.serve_document("/feed", rss(dated(2)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    ids = await ids_of(it)
+    await it.timelines.remove("alice", "home", ids, it.clock())
+    now = it.clock()
+    assert (await sweeping(it).run(now)).condemned == 2
+    await it.follow(site.url("/feed", "blog.test"), "bob")
+    await it.fan_out.deliver_to("bob", "home", feed.id, await it.items.timeline_items(ids), now)
+    assert (await sweeping(it).run(now + LATER)).deleted == 0
+    assert await stored(it) == set(ids)
+
+
+async def test_an_item_that_is_spared_while_it_is_being_deleted_stays_whole(it, site):
+    """The mark is gone when the deletion asks for it: the item keeps its place in the feed."""
+    site.serve_document("/feed", rss(dated(1)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    (item,) = await ids_of(it)
+    await shedding.condemn(it.redis, [item], 5.0)
+    doomed = await shedding.candidates(it.redis, [item])
+    await it.items.timeline_items([item])
+    assert await shedding.delete(it.redis, doomed, 6.0) == 0
+    assert await it.items.newest(feed.id, 10) == [item]
+    assert await it.items.get(item)
+
+
+async def test_items_that_no_feed_lists_leave_too(it):
+    """What a crash left behind before its guid was claimed."""
+    await it.redis.command("SET", keys.item_ids(), 7)
+    await it.redis.command("HSET", keys.item("7"), "ID", "7", "feed", "99", "score", "1")
+    now = it.clock()
+    await sweeping(it, kept=300).run(now)
+    assert (await sweeping(it, kept=300).run(now + LATER)).deleted == 1
+    assert await stored(it) == set()
+
+
+async def test_ids_given_out_after_the_beginning_are_exempt(it, site):
+    """What is stored while the sweep walks isn't looked at, though no walk has met it."""
+    sweep = sweeping(it)
+    original = shedding.newest_id
+
+    site.serve_document("/feed", rss(dated(2)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+
+    async def newest_id(redis: Redis) -> int:
+        found = await original(redis)
+        await it.poll(feed)
+        await it.timelines.remove("alice", "home", await ids_of(it), it.clock())
+        return found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shedding, "newest_id", newest_id)
+        assert await sweep.run(it.clock()) == SweepReport()
+    assert (await sweep.run(it.clock())).condemned == 2
+
+
+async def test_nothing_is_swept_while_the_pipeline_is_behind(it, site):
+    """What waits in a stream belongs to timelines that don't know it yet."""
+    site.serve_document("/feed", rss(dated(2)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    await it.timelines.remove("alice", "home", await ids_of(it), it.clock())
+    await Stream(it.redis, "stored").add([{"feed": b"1", "new": b"", "edited": b""}])
+    assert await sweeping(it).run(it.clock() + GRACE) == SweepReport()
+    await it.stages.run_once()
+    assert (await sweeping(it).run(it.clock() + GRACE)).condemned == 2
+
+
+async def test_expire_keeps_the_newest_and_what_somebody_has(it, site):
+    """At once, for one feed: of five posts the newest, and the one that Alice still has."""
+    site.serve_document("/feed", rss(dated(5)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    ids = await ids_of(it)
+    await it.timelines.remove("alice", "home", [ids[0], ids[1], ids[2], ids[4]], it.clock())
+    assert await sweeping(it).expire(feed.id, 1, it.clock()) == 3
+    assert await it.items.newest(feed.id, 10) == [ids[0], ids[3]]
+    assert await sweeping(it).expire(feed.id, 1, it.clock()) == 0
+
+
+async def test_one_process_sweeps_at_a_time(redis):
+    """The second one finds the lease taken, and gets it when the first has done."""
+    async with leased(redis, keys.sweep_lease()) as mine, leased(redis, keys.sweep_lease()) as theirs:
+        assert (mine, theirs) == (True, False)
+    async with leased(redis, keys.sweep_lease()) as again:
+        assert again
+
+
+def test_a_bitmap_is_a_set_of_numbers():
+    """Numbers beyond its end, or not asked for, are left out."""
+    found = Bitmap(20)
+    found.add(["0", "7", "8", "20", "21", "1000"])
+    found.add(["3", "4"], only={4})
+    assert [number for number in range(21) if number in found] == [0, 4, 7, 8, 20]
+    assert found.count() == 5
