@@ -43,10 +43,10 @@ BACKEND = Backend(
     },
     settings=InstanceSettings(
         Limits(first_fetch_unread=3),
-        Polling(min_interval=600),
-        {"own.example": HostPolicy(0, 4)},
-        {"https://a.example/": FeedPolicy(60, None)},
-        (FeedConfig("https://p.example/", "P"),),
+        polling=Polling(min_interval=600),
+        hosts={"own.example": HostPolicy(0, 4)},
+        feeds={"https://a.example/": FeedPolicy(60, None)},
+        public_feeds=(FeedConfig("https://p.example/", "P"),),
     ),
 )
 FILE = AppliedFile(BACKEND, "d1", 1_700_000_000.123456, 1_700_000_001.5, "/etc/backend.json")
