@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zlib
 from typing import Protocol
 
@@ -18,13 +19,13 @@ _MOST_MEMBERS = 1000
 
 
 class _Decoder(Protocol):
-    def feed(self, data: bytes, room: int) -> bytes: ...
+    def feed(self, data: bytes, room: int, sink: io.BytesIO) -> None: ...
     def finish(self) -> None: ...
 
 
 class _Identity:
-    def feed(self, data: bytes, room: int) -> bytes:
-        return data[:room]
+    def feed(self, data: bytes, room: int, sink: io.BytesIO) -> None:
+        sink.write(data[:room])
 
     def finish(self) -> None:
         return
@@ -44,16 +45,17 @@ class _Inflate:
         self._plain = False
         self._members = 1
 
-    def feed(self, data: bytes, room: int) -> bytes:
+    def feed(self, data: bytes, room: int, sink: io.BytesIO) -> None:
         if self._zlib is None and not self._plain:
             self._start += data
             if len(self._start) < 2:
-                return b""
+                return
             data, self._start = self._start, b""
             self._sniff(data)
         if self._plain:
-            return data[:room]
-        return self._inflate(data, room)
+            sink.write(data[:room])
+        else:
+            self._inflate(data, room, sink)
 
     def finish(self) -> None:
         if self._plain or (self._zlib is not None and self._zlib.eof):
@@ -71,9 +73,8 @@ class _Inflate:
         else:
             self._zlib = zlib.decompressobj(wbits=-15)
 
-    def _inflate(self, data: bytes, room: int) -> bytes:
+    def _inflate(self, data: bytes, room: int, sink: io.BytesIO) -> None:
         assert self._zlib is not None
-        pieces: list[bytes] = []
         while room > 0:
             if self._zlib.eof:
                 data, self._start = self._start + data, b""
@@ -91,12 +92,11 @@ class _Inflate:
                 piece = self._zlib.decompress(data, want)
             except zlib.error as error:
                 raise HopError("encoding", f"the {self._coding} body is broken: {error}") from None
-            pieces.append(piece)
+            sink.write(piece)
             room -= len(piece)
             data = self._zlib.unused_data if self._zlib.eof else self._zlib.unconsumed_tail
             if not data and len(piece) < want:
                 break  # a full piece may have more behind it without any input left
-        return b"".join(pieces)
 
 
 class Body:
@@ -105,15 +105,14 @@ class Body:
     def __init__(self, content_encoding: str | None, limit: int) -> None:
         self._limit = limit
         self._received = 0
-        self._length = 0
         self._parts = 0
-        self._pieces: list[bytes] = []
+        self._whole = io.BytesIO()  # grows in place, and gives its bytes away without a copy
         self._decoder = _decoder(content_encoding)
 
     @property
     def length(self) -> int:
         """Bytes so far, decompressed."""
-        return self._length
+        return self._whole.tell()
 
     @property
     def parts(self) -> int:
@@ -126,17 +125,15 @@ class Body:
         self._parts += 1
         if self._parts > _MANY_CRUMBS and self._received < _CRUMB * self._parts:
             raise HopError("protocol", f"the body comes in crumbs: {self._received} bytes in {self._parts} chunks")
-        piece = self._decoder.feed(data, self._limit + 1 - self._length)
-        self._length += len(piece)
-        if self._length > self._limit or self._received > self._limit:
+        self._decoder.feed(data, self._limit + 1 - self.length, self._whole)
+        if self.length > self._limit or self._received > self._limit:
             raise HopError("too_large", f"the document is larger than {self._limit} bytes")
-        self._pieces.append(piece)
 
     def finish(self) -> bytes:
         """The whole body. Raises HopError when the compressed stream isn't complete."""
         if self._received:
             self._decoder.finish()
-        return b"".join(self._pieces)
+        return self._whole.getvalue()
 
 
 def _decoder(content_encoding: str | None) -> _Decoder:
