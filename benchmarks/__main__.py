@@ -131,7 +131,7 @@ def parsing(corpus: Path, *, quick: bool) -> Part:
 def refreshing(*, quick: bool) -> Part:
     """200 feeds, with our worker and with `reader`."""
     if not compare.can_compare():
-        return Part("refresh: left out, as `reader` isn't there; `make bench` installs it", {})
+        return Part("refresh: left out; it needs Linux, and `reader`, which `make bench` installs", {})
     found = compare.compare(1 if quick else 5)
     figures = f"{_this_machine()}, reader {found.reader}\n\n{refresh_report.table(found.lines)}\n\n"
     figures += refresh_report.memory_line(found.memory)
