@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from microsub.errors import ParseError
+from microsub.formats.encoding import decode
 from microsub.formats.identity import identities
 from microsub.formats.parse import parse
 from microsub.formats.wire import card_to_wire, to_wire
@@ -55,6 +56,13 @@ def test_a_document_becomes_the_jf2_beside_it(path: Path) -> None:
         beside.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n")
         expected = json.loads(beside.read_text())
     assert result == expected
+
+
+@pytest.mark.parametrize("path", [path for path in CASES if path.suffix != ".txt"], ids=lambda path: path.name)
+def test_every_document_says_what_it_shows(path: Path) -> None:
+    """In a comment, or in a field of that name where the format has no comments."""
+    text = decode(path.read_bytes(), None)
+    assert "<!-- " in text or '"comment": "' in text
 
 
 def test_every_expectation_has_its_document() -> None:
