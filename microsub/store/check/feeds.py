@@ -186,16 +186,17 @@ def _stray(seen: Seen, item: str) -> bool:
 
 
 async def _strays(reader: Reader, seen: Seen, found: Findings, ids: Sequence[str]) -> None:
-    fields = ("guid", "updated", "discovered", "twin", "link")
+    fields = ("guid", "updated", "discovered", "twin", "link", "condemned")
     rows = await reader.ask([("HMGET", keys.item(item), *fields) for item in ids])
-    known = [(item, row) for item, row in zip(ids, rows, strict=True) if row is not None and row[0] is not None]
+    # A sweep takes what it will delete out of the index first.
+    known = [(item, row) for item, row in zip(ids, rows, strict=True) if row is not None and row[0] and not row[5]]
     owners = await reader.ask([("HGET", keys.feed_guids(str(seen.places.feed(item))), row[0]) for item, row in known])
     for (item, row), owner in zip(known, owners, strict=True):
         _stray_item(seen, found, item, row, owner.decode() if owner is not None else None)
 
 
 def _stray_item(seen: Seen, found: Findings, item: str, row: Sequence[Any], owner: str | None) -> None:
-    guid, updated, discovered, twin, link = (value.decode("utf-8", "replace") if value else "" for value in row)
+    guid, updated, discovered, twin, link = (value.decode("utf-8", "replace") if value else "" for value in row[:5])
     feed = str(seen.places.feed(item))
     key = keys.item(item)
     if (number(discovered) or 0.0) < seen.records[feed].created:

@@ -22,7 +22,12 @@ _SETTLING = 300.0
 
 
 async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
-    """All users, listed or not."""
+    """The settings in force, and all users, listed or not."""
+    for name, text in pairs((await reader.walk("HSCAN", [keys.settings()]))[keys.settings()]).items():
+        if not _is_object(text):
+            # Every worker asks for them; without, the defaults hold.
+            remedy = Commands((("HDEL", keys.settings(), name),))
+            found.add(AREA, f"{keys.settings()} {name}", "can't be read; edit backend.json to set it anew", remedy)
     listed = {name.decode("utf-8", "replace") async for names in reader.stream("SSCAN", keys.users()) for name in names}
     for batch in batched(sorted(listed | seen.users.keys()), _AT_ONCE):
         commands: list[Command] = []
@@ -203,6 +208,13 @@ def _subscriptions(seen: Seen, found: Findings, user: str, uid: str, feeds: Mapp
             seen.followed[feed][user, uid] = at
             if seen.now - _SETTLING < at <= seen.now:
                 seen.fresh.add((feed, user, uid))
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(orjson.loads(text), dict)
+    except ValueError:
+        return False
 
 
 def _read(text: str) -> dict[str, Any] | None:

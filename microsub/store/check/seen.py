@@ -13,6 +13,9 @@ from microsub.store.port import Command, Redis
 BATCH = 500
 """Most commands of one round trip."""
 
+COUNT = 200
+"""Members that one step of a walk through a long key takes."""
+
 _Part = TypeVar("_Part")
 
 
@@ -76,7 +79,7 @@ class Reader:
         cursors: dict[str, bytes] = dict.fromkeys(keys, b"0")
         while cursors:
             asked = list(cursors)
-            replies = await self.ask([(verb, key, cursors[key], "COUNT", BATCH) for key in asked])
+            replies = await self.ask([(verb, key, cursors[key], "COUNT", COUNT) for key in asked])
             for key, reply in zip(asked, replies, strict=True):
                 if reply is None or int(reply[0]) == 0:
                     del cursors[key]
@@ -89,7 +92,7 @@ class Reader:
         """The content of one long key, batch by batch, flat."""
         cursor: Any = b"0"
         while key not in self._wrong:
-            cursor, found = await self.redis.command(verb, key, cursor, "COUNT", BATCH)
+            cursor, found = await self.redis.command(verb, key, cursor, "COUNT", COUNT)
             if found:
                 yield found
             if int(cursor) == 0:
