@@ -1,4 +1,4 @@
-"""The same operations by many actors at once, over several connections to a real Redis: what must hold in the end."""
+"""The same operations by many actors at once, each with a connection to a real Redis or a cluster: what must hold."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 
 from microsub.model.reader import Cursor, PageQuery, TimelineItem
 from microsub.store import keys
+from microsub.store.cluster import ClusterRedis
 from microsub.store.invariants import violations
 from microsub.store.multiplexer import Multiplexed
+from microsub.store.port import Redis
 from microsub.store.rules import Rules
 from microsub.store.timelines import Reason
 from tests.support.one_reader import ANN, NOW, OneReader
@@ -24,8 +26,8 @@ ITEMS = 120
 class Actor(OneReader):
     """One process: a connection of its own, and everything that a reader, a worker or a cleanup may do."""
 
-    def __init__(self, url: str, number: int) -> None:
-        super().__init__(Multiplexed(url))
+    def __init__(self, redis: Redis, number: int) -> None:
+        super().__init__(redis)
         self.rules = Rules(self.redis, self.items)
         self.chance = random.Random(number)
         for one in range(1, ITEMS + 1):
@@ -77,9 +79,11 @@ class Actor(OneReader):
         )
 
 
-@pytest.fixture
-async def actors(redis_url: str) -> AsyncIterator[list[Actor]]:
-    actors = [Actor(redis_url, number) for number in range(6)]
+@pytest.fixture(params=["real", "cluster"])
+async def actors(request: pytest.FixtureRequest) -> AsyncIterator[list[Actor]]:
+    on_cluster = request.param == "cluster"
+    url = request.getfixturevalue("cluster_url" if on_cluster else "redis_url")
+    actors = [Actor(ClusterRedis(url) if on_cluster else Multiplexed(url), number) for number in range(6)]
     await actors[0].accounts.add_user(ANN, "", NOW)
     for uid in UIDS[1:]:
         await actors[0].channels.create(ANN, uid, NOW, uid)
