@@ -3,8 +3,9 @@
 A thread can't be ended, and ten megabytes of empty elements keep one busy for minutes and take a gigabyte. A process
 can be, and gives all its memory back. It knows nothing but the documents: no settings, no Redis, no environment.
 
-Parent and child exchange pickles, each behind its length: (task, arguments, length of the body) and the bare body one
-way; the result, why there is none, and the bytes that the child holds, the other.
+The child says with one byte that it is ready. Then they exchange pickles, each behind its length: (task, arguments,
+length of the body) and the bare body one way; the result, why there is none, and the bytes that the child holds, the
+other.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ MEMORY = 512 * 1024 * 1024
 TASKS: Mapping[str, Callable[..., Any]] = {"parse": parse, "discover": discover, "better_feeds": better_feeds}
 """What can be done with a document: functions of its body, its address, and what else they ask for."""
 
+_READY = b"\n"
 _LENGTH = struct.Struct(">Q")
 _LARGEST_REPLY = 64 * 1024 * 1024
 _ROOT = Path(__file__).resolve().parents[2]
@@ -41,7 +43,8 @@ class ProcessEnded(Exception):
 
 
 class ParserProcess:
-    """The parent's hold on one such process; calls block, so they are made in threads.
+    """The parent's hold on one such process; calls block, so they are made in threads. So does beginning one, until the
+    process is ready: no document pays for that with its time. Raises ProcessEnded when it never is.
 
     `resident` is how many bytes it held after its last document; `answered` is false while it is busy, and after a
     document that it never answered.
@@ -58,6 +61,12 @@ class ParserProcess:
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # Ctrl-C at a terminal is the parent's to handle
         )
+        assert self._process.stdout is not None
+        try:
+            _exactly(self._process.stdout, len(_READY))
+        except ProcessEnded:
+            self.close()
+            raise
 
     @property
     def pid(self) -> int:
@@ -155,6 +164,8 @@ def main() -> None:
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing that a library prints gets between the replies
     _limit_memory(int(sys.argv[1]))
+    sink.write(_READY)
+    sink.flush()
     with suppress(BrokenPipeError, KeyboardInterrupt):
         serve(io.BufferedReader(io.FileIO(0)), sink)
 

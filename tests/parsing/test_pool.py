@@ -78,7 +78,7 @@ async def test_documents_are_heavy_by_their_tags_too() -> None:
 
 async def test_a_process_is_ended_when_it_takes_too_long() -> None:
     """Its document has failed, and the next one gets a new process."""
-    pool = ParsePool(seconds=1.5)
+    pool = ParsePool(seconds=2.5)
     with pytest.raises(ParseError, match="could not be parsed in"):
         await pool.parse(document(b"<rss><channel><title>t</title>" + b"<" * 5_000_000))
     assert not pool.processes
