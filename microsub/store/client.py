@@ -15,8 +15,8 @@ _FAILURES = (RedisError, OSError)
 
 
 class ClientRedis:
-    """Takes over `client` (`redis.asyncio.Redis`, RESP2, not decoding): its reply parsing is
-    switched off, and `aclose` closes it.
+    """Takes over `client` (`redis.asyncio.Redis`, RESP2, not decoding): its reply parsing is switched off, and
+    `aclose` closes it.
     """
 
     def __init__(self, client: Any) -> None:
@@ -53,18 +53,13 @@ class ClientRedis:
 
     async def scan(self, count: int = 1000) -> AsyncIterator[list[bytes]]:
         """See `port.Redis.scan`."""
-        masters = self._client.get_primaries() if hasattr(self._client, "get_primaries") else [self._client]
-        for master in masters:
-            cursor: Any = b"0"
-            while True:
-                try:
-                    cursor, found = await master.execute_command("SCAN", cursor, "COUNT", count)
-                except _FAILURES as error:
-                    raise translate(error) from error
-                if found:
-                    yield found
-                if int(cursor) == 0:
-                    break
+        cursor: Any = b"0"
+        while True:
+            cursor, found = await self.command("SCAN", cursor, "COUNT", count)
+            if found:
+                yield found
+            if int(cursor) == 0:
+                return
 
     async def _run(self, commands: Sequence[Command]) -> list[Any]:
         """The replies in order, errors among them as values."""
