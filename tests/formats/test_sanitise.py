@@ -38,7 +38,8 @@ BASE = "https://s.example/posts/1"
         ('<code class="lang-py">x</code>', '<code class="language-py">x</code>'),
         ('<ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp></ruby>', '<ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp></ruby>'),
         ('<table><caption>a</caption><tr><th scope="row" colspan="2">b</th><td rowspan="3">c</td></tr></table>',
-         '<table><caption>a</caption><tbody><tr><th scope="row" colspan="2">b</th><td rowspan="3">c</td></tr></tbody></table>'),
+         '<table><caption>a</caption>'
+         '<tbody><tr><th scope="row" colspan="2">b</th><td rowspan="3">c</td></tr></tbody></table>'),
         ('<ol start="3" reversed type="a"><li value="7">x</li></ol>',
          '<ol start="3" reversed="" type="a"><li value="7">x</li></ol>'),
         ('<q cite="/a">x</q><blockquote cite="b">y</blockquote>',
@@ -51,7 +52,8 @@ BASE = "https://s.example/posts/1"
          '<picture><source srcset="https://s.example/posts/a.webp 2x" media="(min-width: 9px)" type="image/webp">'
          '<img src="https://s.example/posts/a.png"></picture>'),
         ('<video poster="/p.png"><source src="v.mp4" type="video/mp4"></video>',
-         '<video poster="https://s.example/p.png" controls=""><source src="https://s.example/posts/v.mp4" type="video/mp4"></video>'),
+         '<video poster="https://s.example/p.png" controls="">'
+         '<source src="https://s.example/posts/v.mp4" type="video/mp4"></video>'),
         ('<video src="javascript:x"></video><audio></audio>y', "y"),
         ('<a href="/x?a=1&amp;utm_source=rss&amp;fbclid=z#s">x</a>',
          '<a href="https://s.example/x?a=1#s" rel="noopener noreferrer">x</a>'),
