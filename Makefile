@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install setup serve demo test test-cluster check fuzz bench simulate docs lock clean
+.PHONY: help install setup serve demo test test-cluster check fuzz chaos bench simulate docs lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -56,6 +56,9 @@ $(VENV)-bench/.done: requirements-bench.lock | $(BIN)/python
 	$(BIN)/python -m venv $(VENV)-bench
 	$(VENV)-bench/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-bench.lock
 	@touch $@
+
+chaos: $(VENV)/.dev ## kill processes at random, KILLS=300 of them, and see that nothing is lost, doubled or forgotten
+	@CHAOS_KILLS=$(or $(KILLS),300) CHAOS_PACE=$(or $(PACE),0.2) $(BIN)/python -m pytest -n 0 -s tests/chaos
 
 bench: $(VENV)/.dev $(VENV)-bench/.done ## measure: against static bytes, feedparser, and lemon24's reader
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -22,6 +22,7 @@ from microsub.pipeline.stage import Patience
 from microsub.pipeline.stages import Stages
 from microsub.pipeline.turn import Turn
 from microsub.services.announcing import Announcing
+from microsub.services.completing import Completing
 from microsub.store.accounts import Accounts
 from microsub.store.channels import Channels
 from microsub.store.events import Events
@@ -62,6 +63,7 @@ class World:
     limits: FetchLimits = field(default_factory=FetchLimits)
     clock: Clock = field(default_factory=Clock)
     patience: Patience = field(default_factory=Patience)
+    completing: Completing | None = None
 
     def __post_init__(self) -> None:
         self.accounts = Accounts(self.redis)
@@ -101,14 +103,14 @@ class World:
         )
 
     def make_stages(self) -> Stages:
-        """The stages of one worker; nothing is looked up."""
+        """The stages of one worker; nothing is looked up unless `completing` is there."""
         return Stages(
             self.redis,
             self.feeds,
             self.items,
             self.fan_out,
             self.announcing,
-            None,
+            self.completing,
             consumer=worker_name(),
             patience=self.patience,
             clock=self.clock,

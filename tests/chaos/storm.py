@@ -1,0 +1,306 @@
+"""A storm: publishers publish, readers mark, and the processes in between are killed at random; then it is calm.
+
+`Storm.rage` runs it for some seconds; `Storm.verdict` lists everything that is wrong afterwards. The same seed makes
+the same publications and marks; where the kills fall is up to the machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import re
+import signal
+import sys
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from email.utils import formatdate
+from pathlib import Path
+
+import httpx
+import orjson
+
+from microsub.formats.identity import host_of
+from microsub.store import keys
+from microsub.store.connect import connect
+from microsub.store.deadletters import DeadLetters
+from microsub.store.streams import Stream, backlogs
+from tests.support.polling import World, world
+from tests.support.process import Installation
+from tests.support.waiting import wait_until
+from tests.support.web import Publisher, publisher
+
+WORKERS = 2
+FEEDS = 10
+MOST_POSTS = 1800
+"""In all: fewer than a timeline holds, so that none is evicted."""
+
+CALM_SECONDS = 90.0
+MARKS = 20
+"""Acknowledged marks that a storm has at least."""
+
+POISON = 4
+
+
+@dataclass
+class Blog:
+    """A feed that grows. Each post has a number of its own in the whole storm."""
+
+    path: str
+    posts: list[tuple[int, float]] = field(default_factory=list)
+
+    def document(self) -> bytes:
+        items = "".join(
+            f"<item><guid isPermaLink='false'>post-{number}</guid><title>Post {number}</title>"
+            f"<link>http://posts.test/{number}</link><description>Number {number}.</description>"
+            f"<pubDate>{formatdate(at, usegmt=True)}</pubDate></item>"
+            for number, at in reversed(self.posts[-290:])
+        )
+        return f"<rss version='2.0'><channel><title>{self.path}</title>{items}</channel></rss>".encode()
+
+
+@dataclass
+class Storm:
+    """The state of one storm; see the module."""
+
+    redis_url: str
+    folder: Path
+    it: World
+    site: Publisher
+    chance: random.Random
+    blogs: list[Blog] = field(default_factory=list)
+    places: dict[tuple[str, str], set[int]] = field(default_factory=dict)
+    workers: list[asyncio.subprocess.Process] = field(default_factory=list)
+    marked: dict[str, bool] = field(default_factory=dict)
+    posts: int = 0
+    reading: bool = False
+    kills: Counter[str] = field(default_factory=Counter)
+    token: str = ""
+
+    async def prepare(self) -> None:
+        """Three readers follow the blogs: all of them in one channel, half of them in two, a third."""
+        for number in range(FEEDS):
+            blog = Blog(f"/blog{number}")
+            self.blogs.append(blog)
+            self._publish(blog)
+        for user, uid, numbers in (
+            ("alice", "even", range(0, FEEDS, 2)),
+            ("alice", "odd", range(1, FEEDS, 2)),
+            ("bob", "all", range(FEEDS)),
+            ("carol", "some", range(0, FEEDS, 3)),
+        ):
+            self.places[user, uid] = set(numbers)
+            for number in numbers:
+                await self.it.follow(self._url(number), user, uid)
+        self.token = await self.it.accounts.create_token("bob", ["read", "channels"], "storm", self.it.clock())
+
+    async def rage(self, kills: int, pace: float) -> None:
+        """Publish, every `pace` seconds or so, and mark, and kill until that many processes have died."""
+        installed = Installation(self.folder, {"MICROSUB_REDIS_URL": self.redis_url})
+        installed.write({"users": {}})
+        marking = asyncio.create_task(self._marking(installed))
+        await wait_until(lambda: self.reading or marking.done(), timeout=60)
+        parts = [
+            self._publishing(pace),
+            self._making_due(),
+            self._poisoning(kills),
+            *(self._killing(number) for number in range(WORKERS)),
+        ]
+        tasks = [marking, *(asyncio.create_task(part) for part in parts)]
+        tasks.append(asyncio.create_task(wait_until(lambda: self._has_raged(kills), timeout=3600)))
+        await asyncio.wait(tasks, return_when="FIRST_COMPLETED")
+        failed = [task.exception() for task in tasks if task.done()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await installed.stop()
+        for process in self.workers:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        assert not any(failed), failed
+
+    async def calm(self) -> None:
+        """Let one worker that nobody kills finish, until everything published has arrived or time is up."""
+        worker = await self._start(0)
+
+        async def settled() -> bool:
+            await self._all_due()
+            waiting = await backlogs(self.it.redis, keys.STREAMS[:3])
+            return not any(one.messages for one in waiting.values()) and not await self._missing()
+
+        try:
+            with contextlib.suppress(AssertionError):  # the verdict says what is missing
+                await wait_until(settled, timeout=CALM_SECONDS)
+        finally:
+            worker.send_signal(signal.SIGTERM)
+            await worker.wait()
+
+    async def verdict(self) -> list[str]:
+        """All that is wrong, in sentences; empty when all is well."""
+        wrong = [*await self._missing(), *await self._doubles(), *await self._forgotten_marks()]
+        letters = await self._letters()
+        wrong += [
+            f"a dead letter that is no poison: {letter}" for letter in letters if not letter.startswith("poison ")
+        ]
+        wrong += [f"poison that is no dead letter: {n}" for n in range(POISON) if f"poison {n}" not in letters]
+        return wrong
+
+    # --- what goes on ------------------------------------------------------------------------------------------------
+
+    def _url(self, number: int) -> str:
+        return self.site.url(self.blogs[number].path, f"blog{number}.test")
+
+    def _publish(self, blog: Blog) -> None:
+        self.posts += 1
+        blog.posts.append((self.posts, self.it.clock() - self.chance.random()))
+        self.site.serve_document(blog.path, blog.document())
+
+    async def _publishing(self, pace: float) -> None:
+        while True:
+            if self.posts < MOST_POSTS:
+                self._publish(self.chance.choice(self.blogs))
+            await asyncio.sleep(self.chance.random() * 2 * pace)
+
+    async def _all_due(self) -> None:
+        feeds = await self.it.feeds.get_many(await self.it.feeds.all_ids())
+        await self.it.schedule.bump([(one.id, host_of(one.url)) for one in feeds.values()], self.it.clock())
+
+    async def _making_due(self) -> None:
+        while True:
+            await self._all_due()
+            await asyncio.sleep(0.2)
+
+    def _has_raged(self, kills: int) -> bool:
+        return self.kills.total() >= kills and len(self.marked) >= MARKS
+
+    async def _poisoning(self, kills: int) -> None:
+        for number in range(POISON):
+            await wait_until(lambda n=number: self.kills.total() > n * kills / POISON, timeout=3600)
+            stream = Stream(self.it.redis, keys.STREAMS[number % 3])
+            await stream.add([{"poison": str(number).encode()}])
+        await asyncio.Event().wait()
+
+    async def _killing(self, number: int) -> None:
+        while True:
+            # Most die between two commands of their own, some from outside, early or late.
+            process = await self._start(self.chance.choice([0, self.chance.randrange(3, 1000)]))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(3 * self.chance.random()):
+                    await process.wait()
+            if process.returncode is None:
+                process.kill()
+            self.kills["from outside" if process.returncode is None else "between commands"] += 1
+            await process.wait()
+            assert process.returncode == -signal.SIGKILL, f"worker {number} ended by itself: {process.returncode}"
+
+    async def _start(self, trips: int) -> asyncio.subprocess.Process:
+        path = self.folder / f"worker{len(self.workers)}.log"
+        with path.open("wb") as log:
+            process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "tests.chaos.worker_process", self.redis_url, str(trips)),
+                stdout=log,
+                stderr=log,
+                env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])},
+            )
+        self.workers.append(process)
+        # Python takes a while; what is to be killed is a worker.
+        await wait_until(lambda: b"worker started" in path.read_bytes() or process.returncode is not None, timeout=60)
+        return process
+
+    async def _marking(self, installed: Installation) -> None:
+        """Bob reads through a web process that is killed as well; only what was answered with 200 counts."""
+        while True:
+            url = await self._serve(installed)
+            until = asyncio.get_running_loop().time() + 2 + 4 * self.chance.random()
+            async with httpx.AsyncClient(timeout=5, headers={"Authorization": f"Bearer {self.token}"}) as http:
+                killing = asyncio.create_task(self._kill_at(installed.processes[-1], until))
+                with contextlib.suppress(httpx.HTTPError):
+                    while not killing.done():
+                        await self._mark_some(http, f"{url}/microsub")
+                        self.reading = True
+                await killing
+
+    async def _serve(self, installed: Installation) -> str:
+        await installed.start("web")
+        out = self.folder / f"{len(installed.processes) - 1}.out"
+        found: re.Match[str] = await wait_until(lambda: re.search(r"server on (\S+)", out.read_text()), timeout=30)
+        return found[1]
+
+    async def _kill_at(self, process: asyncio.subprocess.Process, until: float) -> None:
+        await asyncio.sleep(until - asyncio.get_running_loop().time())
+        process.kill()
+        self.kills["web"] += 1
+        await process.wait()
+
+    async def _mark_some(self, http: httpx.AsyncClient, endpoint: str) -> None:
+        page = (await http.get(endpoint, params={"action": "timeline", "channel": "all", "limit": "100"})).json()
+        items = [item["_id"] for item in page["items"]]
+        chosen = self.chance.sample(items, min(5, len(items)))
+        method = self.chance.choice(["mark_read", "mark_read", "mark_unread"])
+        if chosen:
+            for item in chosen:
+                self.marked.pop(item, None)  # a mark that isn't acknowledged may hold or not
+            data = {"action": "timeline", "method": method, "channel": "all", "entry[]": chosen}
+            reply = await http.post(endpoint, data=data)
+            if reply.status_code == 200:
+                self.marked |= dict.fromkeys(chosen, method == "mark_read")
+        await asyncio.sleep(0.02)
+
+    # --- what must be true -------------------------------------------------------------------------------------------
+
+    async def _found(self, user: str, uid: str) -> list[int]:
+        """The numbers of the posts in a timeline, newest first, doubles included."""
+        data = await self.it.items.data([row.id for row in await self.it.rows(user, uid, 5000)])
+        names = [orjson.loads(one)["name"] if one else "Post 0" for one in data]
+        return [int(re.sub(r"\D", "", name)) for name in names]
+
+    async def _missing(self) -> list[str]:
+        wrong = []
+        for (user, uid), numbers in self.places.items():
+            wanted = {number for blog in numbers for number, _ in self.blogs[blog].posts}
+            missing = wanted - set(await self._found(user, uid))
+            wrong += [f"post {number} is missing in {user}/{uid}" for number in sorted(missing)]
+        return wrong
+
+    async def _doubles(self) -> list[str]:
+        wrong = []
+        for (user, uid), numbers in self.places.items():
+            wanted = {number for blog in numbers for number, _ in self.blogs[blog].posts}
+            counts = Counter(await self._found(user, uid))
+            wrong += [
+                f"post {number} is {count} times in {user}/{uid}" for number, count in counts.items() if count > 1
+            ]
+            wrong += [f"post {number} is a stranger in {user}/{uid}" for number in counts.keys() - wanted]
+        return wrong
+
+    async def _forgotten_marks(self) -> list[str]:
+        state = {row.id: row.is_read for row in await self.it.rows("bob", "all", 5000)}
+        return [
+            f"item {item} was marked {'read' if is_read else 'unread'}, and is not"
+            for item, is_read in self.marked.items()
+            if state.get(item) != is_read
+        ]
+
+    async def _letters(self) -> list[str]:
+        """Each letter as what it is."""
+        found = []
+        for letter in await DeadLetters(self.it.redis).list(1000):
+            text = letter.fields.get("poison")
+            found.append(f"poison {text.decode()}" if text else f"{letter.stage}: {letter.why}")
+        return found
+
+
+@contextlib.asynccontextmanager
+async def storm(redis_url: str, folder: Path, seed: int) -> AsyncIterator[Storm]:
+    """A storm that is prepared and hasn't begun."""
+    redis = await connect(redis_url)
+    try:
+        async with publisher() as site, world(redis) as it:
+            made = Storm(redis_url, folder, it, site, random.Random(seed))
+            await made.prepare()
+            yield made
+    finally:
+        await redis.aclose()

@@ -1,0 +1,74 @@
+"""A real worker that dies: `python -m tests.chaos.worker_process REDIS_URL [TRIPS]`.
+
+Before or after its TRIPS-th round trip to Redis it kills itself, so that every place between two commands of every
+stage has its turn. Leases and patience are short, for others to take over soon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+from microsub.pipeline.stage import Patience
+from microsub.services.completing import Completing
+from microsub.store.connect import connect
+from microsub.store.port import Redis
+from tests.support.polling import world
+
+LEASE = 2.0
+PATIENCE = Patience(idle=0.8, deliveries=8, tick=0.02, look_around=0.2, trouble=0.1, forget=5.0)
+
+
+class Mortal:
+    """A connection whose process dies at its nth round trip: before Redis hears of it, or after Redis has done it."""
+
+    def __init__(self, redis: Redis, trips: int) -> None:
+        self._redis = redis
+        self._left = abs(trips)
+        self._after = trips % 2 == 0
+
+    async def _trip(self, run: Callable[[], Awaitable[Any]]) -> Any:
+        self._left -= 1
+        if self._left == 0 and not self._after:
+            os.kill(os.getpid(), signal.SIGKILL)
+        result = await run()
+        if self._left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+    async def command(self, *args: Any) -> Any:
+        return await self._trip(lambda: self._redis.command(*args))
+
+    async def pipeline(self, commands: Sequence[Any]) -> Any:
+        return await self._trip(lambda: self._redis.pipeline(commands))
+
+    async def script(self, script: Any, keys: Any, args: Any = ()) -> Any:
+        return await self._trip(lambda: self._redis.script(script, keys, args))
+
+    async def scripts(self, calls: Any) -> Any:
+        return await self._trip(lambda: self._redis.scripts(calls))
+
+    def scan(self, count: int = 1000) -> AsyncIterator[list[bytes]]:
+        return self._redis.scan(count)
+
+    async def aclose(self) -> None:
+        await self._redis.aclose()
+
+
+async def main(url: str, trips: int) -> None:
+    """Poll and run the stages until SIGTERM, or until the end comes."""
+    redis = Mortal(await connect(url), trips)
+    async with world(redis, patience=PATIENCE) as it:
+        it.completing = Completing(it.fetcher, seconds=5.0)
+        worker = it.make_worker(lease_seconds=LEASE, tick=0.02)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
+        await worker.run(grace=1.0)
+    await redis.aclose()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 0))
