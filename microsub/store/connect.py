@@ -27,10 +27,27 @@ async def connect(url: str, *, replicas: int | None = None) -> Redis:
     redis = _make(url, replicas)
     try:
         await redis.command("PING")
+        if not isinstance(redis, ClusterRedis):
+            await _no_cluster(redis)
     except MicrosubError:
         await redis.aclose()
         raise
     return redis
+
+
+async def _no_cluster(redis: Redis) -> None:
+    """Raises ConfigError where one node of a cluster is taken for all of Redis: it would refuse most keys."""
+    try:
+        reply = await redis.command("INFO", "cluster")
+    except (StoreError, RedisError):  # a rented one may forbid it
+        return
+    if b"cluster_enabled:1" in reply:
+        raise ConfigError(
+            file="MICROSUB_REDIS_URL",
+            path="",
+            found="a node of a Redis Cluster",
+            expected="redis+cluster:// (or rediss+cluster://) in place of redis://",
+        )
 
 
 async def doubts(redis: Redis) -> list[str]:

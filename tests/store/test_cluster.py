@@ -300,6 +300,12 @@ async def test_one_node_of_several_is_enough(replicated: Cluster) -> None:
     await redis.aclose()
 
 
+async def test_a_node_of_a_cluster_is_not_all_of_redis(replicated: Cluster) -> None:
+    """Who forgets to say `cluster` hears of it at the start, and not with every second key."""
+    with pytest.raises(ConfigError, match=r"a node of a Redis Cluster, expected redis\+cluster"):
+        await connect(f"redis://127.0.0.1:{replicated.nodes[0].port}")
+
+
 async def test_a_single_server_is_no_cluster() -> None:
     """The error says which kind of URL it wants; and a node that knows no master is not ready."""
     fake = FakeCluster()
