@@ -27,7 +27,7 @@ from microsub.fetch import Fetcher, FetchSettings, SpacedFetcher
 from microsub.formats.identity import mask_credentials
 from microsub.model.scopes import ALL_SCOPES
 from microsub.parsing.pool import ParsePool
-from microsub.pipeline.fan_out import FanOut, TimelineLimits
+from microsub.pipeline.fan_out import FanOut, Patient, TimelineLimits
 from microsub.pipeline.import_report import ImportReport
 from microsub.pipeline.importing import Importing, OldFile
 from microsub.pipeline.moving import Mover
@@ -38,7 +38,9 @@ from microsub.pipeline.stages import Stages
 from microsub.pipeline.turn import Turn
 from microsub.services.announcing import Announcing
 from microsub.services.applying import Applier
+from microsub.services.being_seen import BeingSeen
 from microsub.services.bundle import Services
+from microsub.services.catching_up import CatchingUp
 from microsub.services.checking import Checking
 from microsub.services.completing import Completing
 from microsub.services.configuration import Configuration
@@ -56,7 +58,9 @@ from microsub.services.search import PARSE_SECONDS, Search
 from microsub.services.sweeping import SWEEPS, Sweeping
 from microsub.store import keys
 from microsub.store.accounts import Accounts
+from microsub.store.activity import Activity
 from microsub.store.applied import Applied
+from microsub.store.behind import Behind
 from microsub.store.channels import Channels
 from microsub.store.connect import connect, doubts
 from microsub.store.datafolder import has_data
@@ -179,6 +183,23 @@ class _TimelineLimits:
         return TimelineLimits(items=limits.max_items or 0, fresh=limits.first_fetch_unread or 0)
 
 
+def _fan_out(stores: Stores) -> FanOut:
+    """What brings posts into timelines."""
+
+    async def limits() -> Callable[[str], TimelineLimits]:
+        of_user = await stores.in_force.limits_of_users()
+
+        @functools.cache
+        def known(user: str) -> TimelineLimits:
+            limits = of_user(user)
+            return TimelineLimits(items=limits.max_items or 0, fresh=limits.first_fetch_unread or 0)
+
+        return known
+
+    delivery = Patient(Activity(stores.redis), Behind(stores.redis), lambda: stores.in_force.instance_now().delivery)
+    return FanOut(stores.feeds, stores.items, stores.timelines, limits, patient=delivery)
+
+
 # --- configuration -------------------------------------------------------------------------------------------------
 
 
@@ -262,7 +283,7 @@ async def open_worker(
         parser = ParsePool()
         name = worker_name()
         announcing = Announcing(Events(stores.redis))
-        fan_out = FanOut(stores.feeds, stores.items, stores.timelines, _TimelineLimits(stores))
+        fan_out = _fan_out(stores)
         stages = Stages(stores.redis, stores.feeds, stores.items, fan_out, announcing, completing, consumer=name)
         poller = Poller(
             stores.feeds,
@@ -391,27 +412,39 @@ async def open_app(settings: Settings, stores: Stores, config: Configuration) ->
     cache = ItemCache(stores.items, tracker, max_bytes=settings.item_cache_mb * 1024 * 1024)
     async with open_caching_fetcher(settings, stores) as fetcher:
         parser = ParsePool(seconds=PARSE_SECONDS)
+        reading = _reading(stores, cache)
         try:
-            yield create_app(_services(stores, cache, fetcher, parser, config), base_url=settings.base_url)
+            yield create_app(_services(stores, reading, fetcher, parser, config), base_url=settings.base_url)
         finally:
             parser.close()
+            await reading.aclose()
             await cache.aclose()
 
 
+def _reading(stores: Stores, cache: ItemCache) -> Reading:
+    """What readers do, with timelines that are filled for who was away."""
+    behind, delivery = Behind(stores.redis), stores.in_force.instance_now
+    filling = CatchingUp(behind, stores.items, stores.timelines, _TimelineLimits(stores), delivery)
+    style, seen = stores.in_force.unread_style, BeingSeen(Activity(stores.redis))
+    return Reading(
+        stores.channels,
+        stores.timelines,
+        stores.feeds,
+        stores.items,
+        cache,
+        style=style,
+        catching_up=filling,
+        seen=seen,
+    )
+
+
 def _services(
-    stores: Stores, cache: ItemCache, fetcher: CachingFetcher, parser: ParsePool, config: Configuration
+    stores: Stores, reading: Reading, fetcher: CachingFetcher, parser: ParsePool, config: Configuration
 ) -> Services:
     directory = Directory(stores.feeds, stores.in_force.instance_now)
     return Services(
         accounts=stores.accounts,
-        reading=Reading(
-            stores.channels,
-            stores.timelines,
-            stores.feeds,
-            stores.items,
-            cache,
-            style=stores.in_force.unread_style,
-        ),
+        reading=reading,
         curating=Curating(stores.channels, stores.feeds),
         following=following(stores),
         rules=RuleBook(stores.rules, stores.channels),

@@ -62,10 +62,11 @@ class Credential:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What a checked token allows."""
+    """What a checked token allows, and whether posts wait to be brought into timelines of its user (`behind`)."""
 
     user: str
     scopes: frozenset[str]
+    behind: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,10 +153,12 @@ class PageRows:
     """A page before the items' JSON is spliced in, newest first. `older` says that more lie behind it.
 
     `names` gives the name of every channel that occurs in `rows`. `resume` is the place where a bounded walk stopped
-    (views without an index), when that isn't the last row.
+    (views without an index), when that isn't the last row. `behind` says that posts wait to be brought into timelines
+    of this user.
     """
 
     rows: tuple[Row, ...]
     older: bool
     names: Mapping[str, str]
     resume: Cursor | None = None
+    behind: bool = False

@@ -214,7 +214,7 @@ class Importing:
         limit = (await self._limits(user, uid)).items
         items = {item.id: item for item in await self._items.timeline_items(list(candidates))}
         for item_id in candidates:
-            await self._timelines.put(user, uid, items[item_id], now, limit)
+            await self._timelines.put(user, uid, items[item_id], now, limit, unfiltered=True)
         read = [ids[post.old] for post in due if post.is_read]
         if read:
             await self._timelines.mark_read(user, uid, read, now)
@@ -231,12 +231,14 @@ class Importing:
             if url not in names:
                 # Another channel's filter had put it here.
                 for item in items:
-                    await self._timelines.put(user, channel.uid, item, now, limit)
+                    await self._timelines.put(user, channel.uid, item, now, limit, unfiltered=True)
                 continue
             await self._channels.follow(user, channel.uid, record.id, url, now, names[url])
             for start in range(0, len(items), _FILL):
                 batch = items[start : start + _FILL]
-                await self._timelines.add(user, channel.uid, record.id, batch, now=now, limit=limit, fresh=_FILL)
+                await self._timelines.add(
+                    user, channel.uid, record.id, batch, now=now, limit=limit, fresh=_FILL, unfiltered=True
+                )
             await self._begin(user, channel.uid, record, now)
         for start in range(0, len(arrivals.read), _FILL):
             await self._timelines.mark_read(user, channel.uid, arrivals.read[start : start + _FILL], now)

@@ -77,8 +77,9 @@ class StoreEntries:
         edited = [item.id for item in stored.updated if item.id not in same_author]
         # Of what an earlier attempt left behind nobody knows any more which it was, so both is done with it.
         left = sorted(set(pending) - {*new, *edited, *same_author}, key=int)
-        news = ItemsStored(feed.id, (*new, *left), (*edited, *left))
-        if news.new or news.edited:
+        reworded = tuple(item.id for item in stored.updated if item.id in same_author)
+        news = ItemsStored(feed.id, (*new, *left), (*edited, *left), reworded=reworded)
+        if news.new or news.edited or news.reworded:
             await self._stored.add([news.to_fields()])
         await self._ask_for_look_ups(pending)
         await self._announcing.tell(self._events(feed.id, stored, left))

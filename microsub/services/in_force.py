@@ -75,6 +75,13 @@ class SettingsInForce:
             self._own[key] = (self._clock() + self._remembered, own)
         return resolved(own, user, everywhere)
 
+    async def limits_of_users(self) -> Callable[[str], Limits]:
+        """User to the limits of those of their channels that set none themselves, as they are now; none is None."""
+        everywhere = await self._current()
+        common = everywhere.instance.limits.over(DEFAULT_LIMITS)
+        special = {user: own.over(common) for user, own in everywhere.users.items()}
+        return lambda user: special.get(user, common)
+
     async def unread_style(self, user: str) -> UnreadStyle:
         """The style of unread counts for channels of this user that don't set their own; costs next to nothing."""
         everywhere = await self._current()

@@ -8,7 +8,19 @@ from dataclasses import dataclass
 
 from microsub.errors import NotFound
 from microsub.formats.identity import mask_credentials
-from microsub.model.reader import Channel, Credential, Cursor, Grant, PageQuery, PageRows, Subscription, UnreadStyle
+from microsub.model.reader import (
+    GLOBAL,
+    Channel,
+    Credential,
+    Cursor,
+    Grant,
+    PageQuery,
+    PageRows,
+    Subscription,
+    UnreadStyle,
+)
+from microsub.services.being_seen import BeingSeen
+from microsub.services.catching_up import CatchingUp
 from microsub.services.splice import Splicer
 from microsub.store.channels import ChannelNames, Channels
 from microsub.store.feeds import FeedRecord, Feeds
@@ -52,6 +64,8 @@ class Reading:
         cache: ItemCache,
         *,
         style: StyleOf = counted,
+        catching_up: CatchingUp | None = None,
+        seen: BeingSeen | None = None,
     ) -> None:
         self._channels = channels
         self._timelines = timelines
@@ -59,24 +73,49 @@ class Reading:
         self._items = items
         self._cache = cache
         self._style = style
+        self._catching_up = catching_up
+        self._seen = seen
         self._splicer = Splicer()
+
+    async def aclose(self) -> None:
+        """Break off what goes on behind replies; nothing is lost by it."""
+        for part in (self._catching_up, self._seen):
+            if part is not None:
+                await part.aclose()
 
     async def unread_style(self, user: str) -> UnreadStyle:
         """How this user's channels tell what is unread, where they don't say so themselves."""
         return await self._style(user)
 
     async def counts_with_token(self, credential: Credential, now: float) -> tuple[Grant, ChannelNames, list[int]]:
-        """All channels in order and their unread counts, in one round trip with the token's check."""
-        return await self._channels.counts_with_token(credential, now)
+        """All channels in order and their unread counts, in one round trip with the token's check.
+
+        Where posts wait for timelines of a user who was away, these are filled first; so for pages.
+        """
+        found = await self._channels.counts_with_token(credential, now)
+        if await self._is_behind(found[0], GLOBAL, now):
+            found = await self._channels.counts_with_token(credential, now)
+        return found
 
     async def page_with_token(
         self, credential: Credential, uid: str, query: PageQuery, now: float
     ) -> tuple[Grant, bytes]:
         """A page as the bytes of the reply: one round trip with the token's check when all items are cached."""
         grant, rows = await self._timelines.page_with_token(credential, uid, query, now)
+        if await self._is_behind(grant, uid, now):
+            grant, rows = await self._timelines.page_with_token(credential, uid, query, now)
         data = await self._cache.get([row.id for row in rows.rows])
         source = await self._source(grant.user, query, rows) if query.source is not None else None
         return grant, self._splicer.page(rows, data, newer=query.before is not None, source=source)
+
+    async def _is_behind(self, grant: Grant, uid: str, now: float) -> bool:
+        """Note the visit, and whether there was something to bring into the user's timelines: then it is in."""
+        if self._seen is not None:
+            self._seen.note(grant.user, now)
+        if not grant.behind or self._catching_up is None:
+            return False
+        await self._catching_up.catch_up(grant.user, uid, now)
+        return True
 
     async def tree(self, user: str) -> list[tuple[Channel, list[SourceCount]]]:
         """All channels in order, each with its feeds and what is unread of each."""

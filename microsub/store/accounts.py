@@ -180,9 +180,9 @@ class Accounts:
             raise await absent(self._redis, name)
 
 
-def grant(user: str, scope: bytes) -> Grant:
+def grant(user: str, scope: bytes, *, behind: bool = False) -> Grant:
     """A Grant from the scopes as Redis keeps them."""
-    return Grant(user, frozenset(scope.decode().split()))
+    return Grant(user, frozenset(scope.decode().split()), behind)
 
 
 def unauthorized(state: str) -> Unauthorized:

@@ -7,8 +7,18 @@ from dataclasses import dataclass
 
 from microsub.model.reader import TimelineItem
 from microsub.store import keys
-from microsub.store.port import Arg
-from microsub.store.timelinekeys import counted, rule_keys, set_keys, split
+from microsub.store.port import Arg, Script
+from microsub.store.scripts import load
+from microsub.store.timelinekeys import split, urls
+
+_ADD = load("timeline_add")
+_FILTERS = b'"filters":{'
+"""By this the script sees that settings filter."""
+
+ScriptCall = tuple[Script, Sequence[str], Sequence[Arg]]
+
+UNFILTERED = b"*"
+"""In place of settings: these items come in whatever the channel filters, with the limits that are given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +26,9 @@ class Added:
     """What became of the items given to one timeline, as ids; an item that it knew already is in none of these.
 
     `added` came in unread, `read` as read (found older than the follow), `hidden` muted; `suppressed` stays out
-    (blocked, left before, or another feed's copy stands); `evicted` left to make room. `subscribed` is False where the
-    channel doesn't follow the feed (any more), or doesn't exist (any more): then nothing happened.
+    (blocked, left before, or another feed's copy stands); `evicted` left to make room. What the channel filters out is
+    in none of these either. `subscribed` is False where the channel doesn't follow the feed (any more), or doesn't
+    exist (any more): then nothing happened.
     """
 
     added: tuple[str, ...] = ()
@@ -27,36 +38,82 @@ class Added:
     evicted: tuple[str, ...] = ()
     subscribed: bool = True
 
+    @property
+    def taken(self) -> int:
+        """How many came in, in whatever state."""
+        return len(self.added) + len(self.read) + len(self.hidden)
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A timeline that items go to, and its limit (0: none)."""
+    """A timeline that items go to. Where its channel's settings say nothing else, it holds `limit` items (0: all) and
+    takes the `fresh` newest of a first fill as unread.
+    """
 
     user: str
     uid: str
     limit: int
+    fresh: int = 10
 
 
-@dataclass(frozen=True, slots=True)
-class Filling:
-    """How the items of one call count as read: `fresh` newest ones of a first fill stay unread; `since`, once a call
-    has found the time of following, lets the next call go on with the same fill.
+class Adding:
+    """How far items have come into one timeline: by which settings they are chosen (`chosen_by`, see the script), when
+    the feed was followed, once a call has found that its first fill goes on, and what has become of those so far.
     """
 
-    fresh: int
-    since: bytes = b""
+    __slots__ = ("chosen_by", "parts", "since", "step", "target")
+
+    def __init__(self, target: Target, chosen_by: bytes) -> None:
+        self.target = target
+        self.chosen_by = chosen_by
+        self.since = b""
+        self.step = 0
+        self.parts: list[Added] = []
+
+    def call(self, feed_id: str, now: str, items: Sequence[Arg]) -> ScriptCall:
+        """The next call of the script; `items` as `item_args` makes them, `now` in decimals."""
+        target = self.target
+        script_keys = _KEYS.replace(_USER, target.user).replace(_UID, target.uid).split("\n")
+        return _ADD, script_keys, [feed_id, now, target.limit, target.fresh, self.since, self.chosen_by, *items]
+
+    def heard(self, reply: list[bytes], steps: int) -> bool:
+        """Take in the reply to the last call, of `steps` in all; whether there is another call to make."""
+        if reply[0] == b"filters":
+            # All from the beginning, by other settings: what is in already is known there.
+            self.step = 0
+            self.chosen_by = reply[1] if _FILTERS in reply[1] else b""
+            return True
+        self.parts.append(added(reply))
+        if reply[0]:
+            return False
+        self.since = reply[6]
+        self.step += 1
+        return self.step < steps
+
+    def result(self) -> Added:
+        """What has become of the items."""
+        return together(self.parts) if self.parts else Added()
 
 
-def add_keys(target: Target) -> list[str]:
-    """KEYS of lua/timeline_add.lua."""
-    user, uid = target.user, target.uid
-    own = [keys.channel(user, uid), keys.channel_feeds(user, uid), keys.channel_unfilled(user, uid)]
-    return [*own, *set_keys(user, uid), *rule_keys(user, uid)]
-
-
-def add_args(feed_id: str, items: Sequence[bytes | Arg], limit: int, filling: Filling, now: float) -> list[Arg]:
-    """ARGV of lua/timeline_add.lua; `items` as `item_args` makes them."""
-    return [feed_id, now, int(now), limit, filling.fresh, filling.since, *items]
+# One text with all keys of the script, so that the keys of a timeline are made by two replacements.
+_USER, _UID = "\1", "\2"
+_KEYS = "\n".join(
+    [
+        *(
+            key(_USER, _UID)
+            for key in (
+                *(keys.channel, keys.channel_feeds, keys.posts, keys.unread, keys.read, keys.gone),
+                *(keys.channel_unfilled, keys.hidden, keys.hidden_read),
+            )
+        ),
+        *(
+            keys.muted(_USER, _UID),
+            keys.muted(_USER, "global"),
+            keys.blocked(_USER, _UID),
+            keys.blocked(_USER, "global"),
+        ),
+    ]
+)
 
 
 def newest_first(items: Sequence[TimelineItem]) -> list[TimelineItem]:
@@ -68,9 +125,8 @@ def item_args(items: Sequence[TimelineItem]) -> list[Arg]:
     """The items as the script reads them."""
     args: list[Arg] = []
     for item in items:
-        args += [item.id, item.score, item.author, *counted(item.sources), len(item.twins)]
-        for twin in item.twins:
-            args += [twin.item, twin.feed, int(twin.wins)]
+        twins = " ".join(f"{twin.item} {twin.feed} {int(twin.wins)}" for twin in item.twins)
+        args += (item.id, item.score, "\n".join(urls(item)), twins)
     return args
 
 
@@ -78,7 +134,7 @@ def added(reply: list[bytes]) -> Added:
     """The script's reply as a value; `{'channel'}` and `{'feed'}` mean that nothing was subscribed."""
     if reply[0]:
         return Added(subscribed=False)
-    came, read, hidden, suppressed, evicted = (split(ids) for ids in reply[1:6])
+    came, read, hidden, suppressed, evicted = (split(ids) if ids else () for ids in reply[1:6])
     return Added(came, read, hidden, suppressed, evicted)
 
 

@@ -71,21 +71,23 @@ class Channels:
         Unauthorized.
         """
         user = credential.user
-        script_keys = [keys.channels(user), keys.user(user), keys.token(user, credential.digest)]
+        digest = credential.digest
+        script_keys = [keys.channels(user), keys.user(user), keys.token(user, digest), keys.behind(user)]
         reply = await self._redis.script(load("channel_counts"), script_keys, [keys.pattern(keys.unread, user), now])
         if reply[0]:
             raise unauthorized(reply[0].decode())
-        _, scopes, shape, uids, counts = reply
+        _, scopes, shape, uids, counts, waiting = reply
+        granted = grant(user, scopes, behind=bool(waiting))
         known = self._names.get(user)
         if known is not None and known.shape == (shape, uids):
-            return grant(user, scopes), known, [*map(int, counts.split())]
+            return granted, known, [*map(int, counts.split())]
         shape, channels = await self._list(user)
         known = ChannelNames((shape, " ".join(channel.uid for channel in channels).encode()), tuple(channels))
         if len(self._names) >= _MOST_NAMES:
             self._names.clear()
         self._names[user] = known
         # These counts are of the same moment as the names, a little later than the token's check.
-        return grant(user, scopes), known, [channel.unread for channel in channels]
+        return granted, known, [channel.unread for channel in channels]
 
     async def list_with_token(self, credential: Credential, now: float) -> tuple[Grant, builtins.list[Channel]]:
         """`list` of the token's user, checking the token too. Raises Unauthorized."""

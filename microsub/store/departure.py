@@ -45,5 +45,6 @@ async def delete_disabled(redis: Redis, name: str, disabled: float) -> bool:
 async def _unlist(redis: Redis, name: str) -> None:
     """Take the name out of the list, in another slot; and back in where somebody has made that user again meanwhile."""
     await redis.command("SREM", keys.users(), name)
+    await redis.command("ZREM", keys.seen(), name)
     if await redis.command("EXISTS", keys.user(name)):
         await redis.command("SADD", keys.users(), name)

@@ -6,21 +6,27 @@ back, for everything under the feed's slot at once.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from microsub.formats.identity import canonical_feed_url
 from microsub.store import keys
-from microsub.store.port import Redis
+from microsub.store.audience import Audience, Places, as_places
+from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
 
 KEEP_UNFOLLOWED = 30 * 86400
 """Seconds that a feed and its guid map outlive the last follower."""
 
+_TRIES = 10
+"""Batches of ids that `page` looks at."""
+
 _CREATE = load("feed_create")
 _UPDATE = load("feed_update")
 _FOLLOWERS = load("feed_followers")
+_KEEP = load("feed_keep")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +76,7 @@ class Feeds:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
+        self._audience = Audience(redis)
 
     async def ensure(self, url: str, now: float) -> FeedRecord:
         """The feed of that URL (compared in canonical form), created where there is none. Safe to run twice at once."""
@@ -139,17 +146,53 @@ class Feeds:
 
     async def subscribe(self, feed_id: str, user: str, uid: str) -> None:
         """Note that this channel follows the feed. Running it twice changes nothing."""
-        await self._redis.script(_FOLLOWERS, _slot(feed_id), [f"{user}/{uid}", "follow", KEEP_UNFOLLOWED])
+        await self._follower(feed_id, user, uid, "follow")
 
     async def unsubscribe(self, feed_id: str, user: str, uid: str) -> None:
         """Note that this channel doesn't follow the feed any more; without followers the feed gets a time to live."""
-        await self._redis.script(_FOLLOWERS, _slot(feed_id), [f"{user}/{uid}", "unfollow", KEEP_UNFOLLOWED])
+        await self._follower(feed_id, user, uid, "unfollow")
+
+    async def _follower(self, feed_id: str, user: str, uid: str, action: str) -> None:
+        args: list[Arg] = [f"{user}/{uid}", action, KEEP_UNFOLLOWED, secrets.token_hex(8)]
+        await self._redis.script(_FOLLOWERS, _slot(feed_id), args)
+
+    async def keep(self, feed_id: str) -> bool:
+        """Let the feed stay though nobody follows it; whether that is new."""
+        return bool(await self._redis.script(_KEEP, _slot(feed_id), ["keep", KEEP_UNFOLLOWED]))
+
+    async def release(self, feed_id: str) -> bool:
+        """Undo `keep`: without followers the feed gets a time to live; whether it was kept."""
+        return bool(await self._redis.script(_KEEP, _slot(feed_id), ["release", KEEP_UNFOLLOWED]))
+
+    async def page(self, limit: int, after: int = 0) -> tuple[list[FeedRecord], int | None]:
+        """Up to `limit` feeds with ids greater than `after`, by id, and the id to go on from; None at the end.
+
+        A page may be short though more follow. Records that their own URL doesn't lead to are left out: they gave their
+        followers to another feed.
+        """
+        last = int(await self._redis.command("GET", keys.feed_ids()) or 0)
+        found: list[FeedRecord] = []
+        for _ in range(_TRIES):
+            ids = range(after + 1, min(after + limit, last) + 1)
+            records = list((await self.get_many(map(str, ids))).values())
+            led = await self.find_many(record.url for record in records)
+            for record in records:
+                if led.get(record.url) == record.id:
+                    found.append(record)
+                    if len(found) == limit:
+                        return found, int(record.id) if int(record.id) < last else None
+            after = min(after + limit, last)
+            if after == last:
+                return found, None
+        return found, after
 
     async def subscribers(self, feed_id: str) -> list[tuple[str, str]]:
         """User and channel uid of everyone who follows the feed, in a fixed order."""
-        members = await self._redis.command("SMEMBERS", keys.feed_subscribers(feed_id))
-        pairs = (member.decode().split("/", 1) for member in members)
-        return sorted((user, uid) for user, uid in pairs)
+        return list(as_places(await self._redis.command("SMEMBERS", keys.feed_subscribers(feed_id))))
+
+    async def audience(self, feed_id: str) -> Places:
+        """`subscribers`, from memory where nothing has changed since this process read them; see `store.audience`."""
+        return await self._audience.of(feed_id)
 
     async def subscriber_count(self, feed_id: str) -> int:
         """How many distinct users follow the feed."""
@@ -176,9 +219,10 @@ class Feeds:
 
 
 def _slot(feed_id: str) -> list[str]:
-    """All keys of a feed; the subscribers first."""
+    """All keys of a feed; the subscribers first, and then their edition."""
     key_functions = (
         keys.feed_subscribers,
+        keys.feed_edition,
         keys.feed,
         keys.feed_items,
         keys.feed_guids,

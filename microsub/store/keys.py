@@ -43,6 +43,13 @@ def users() -> str:
     return "users"
 
 
+def seen() -> str:
+    """Sorted set: user by Unix time of their last request, to within minutes. Lifetime: permanent, members go with
+    their users. `store.activity`; read by fan-out.
+    """
+    return "users:seen"
+
+
 def applied_config() -> str:
     """Hash: what was last applied from backend.json (`document`, `hash`, `mtime`, `at`, `place`). Permanent.
     `store.applied`.
@@ -53,6 +60,18 @@ def applied_config() -> str:
 def config_lease() -> str:
     """String: token of the process that applies the configuration. Lifetime: the lease. `store.applied`."""
     return "config:lease"
+
+
+def service_tokens() -> str:
+    """Hash: name of a program that reads the post store → JSON of `digest` (SHA-256 of its token), `created`, `expires`.
+    Permanent. `store.servicetokens`.
+    """
+    return "services"
+
+
+def saving_lease(feed: str) -> str:
+    """String: token of the process that saves posts of that feed just now. Lifetime: the lease. `store.lease`."""
+    return f"saving:{feed}"
 
 
 def sweep_lease() -> str:
@@ -153,6 +172,13 @@ def feed_tombstones(feed_id: str) -> str:
 def feed_subscribers(feed_id: str) -> str:
     """Set: `<user>/<channel uid>`, derived from the channels' own lists. Lifetime: as `feed`. `store.feeds`."""
     return f"feed:{{{feed_id}}}:subscribers"
+
+
+def feed_edition(feed_id: str) -> str:
+    """String: random, another one with every change of `feed_subscribers`, so that lists that are remembered elsewhere
+    are known to be old. Lifetime: as `feed`. `store.feeds`.
+    """
+    return f"feed:{{{feed_id}}}:edition"
 
 
 def feed_copy(digest: str) -> str:
@@ -317,6 +343,14 @@ def blocked(name: str, uid: str) -> str:
     return f"user:{{{name}}}:blocked:{uid}"
 
 
+def behind(name: str) -> str:
+    """Hash: `<uid> <feed id>` → `<score> <count>`: posts of that feed from that place on wait to be brought into that
+    timeline; the count grows with every delivery that was left out. Permanent, emptied when the user reads.
+    `store.behind`.
+    """
+    return f"user:{{{name}}}:behind"
+
+
 def imported(name: str) -> str:
     """Hash: id of a post in another server's data → item id here, `<uid> <id>` → 1 once that channel has it; for posts
     of no feed, which no guid map knows. Lifetime: 400 days after the last import. `store.imported`.
@@ -344,7 +378,7 @@ CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
 )
 """All keys that belong to one channel, for its deletion."""
 
-USER_KEYS: tuple[Callable[[str], str], ...] = (events, imported, tokens, user)
+USER_KEYS: tuple[Callable[[str], str], ...] = (behind, events, imported, tokens, user)
 """The keys that belong to a user beside those of channels and tokens, for the user's deletion."""
 
 

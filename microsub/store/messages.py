@@ -45,7 +45,8 @@ class EntriesFound:
 
 @dataclass(frozen=True, slots=True)
 class ItemsStored:
-    """Items of one feed for the timelines: `new` ones are added, `edited` ones held against the rules again.
+    """Items of one feed for the timelines: `new` ones are added, `edited` ones held against the rules again. Those and
+    `reworded` ones, whose author is as before, are offered again to channels that had filtered them out.
 
     `target` is the one timeline (user, channel uid) that is meant; None means all who follow the feed.
     """
@@ -54,10 +55,13 @@ class ItemsStored:
     new: tuple[str, ...] = ()
     edited: tuple[str, ...] = ()
     target: tuple[str, str] | None = None
+    reworded: tuple[str, ...] = ()
 
     def to_fields(self) -> Fields:
         """Ids separated by spaces."""
         fields = {"feed": self.feed.encode(), "new": _joined(self.new), "edited": _joined(self.edited)}
+        if self.reworded:
+            fields["reworded"] = _joined(self.reworded)
         return fields | ({"target": "/".join(self.target).encode()} if self.target else {})
 
     @classmethod
@@ -67,7 +71,8 @@ class ItemsStored:
         if "target" in fields:
             user, _, uid = fields["target"].decode().partition("/")
             target = (user, uid)
-        return cls(fields["feed"].decode(), _split(fields["new"]), _split(fields["edited"]), target)
+        new, edited = _split(fields["new"]), _split(fields["edited"])
+        return cls(fields["feed"].decode(), new, edited, target, _split(fields.get("reworded", b"")))
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ async def read_page(
 
     walk = replace(walk, limit=_GLOBAL_STEP if uid == GLOBAL else _STEP)
     scope, piece = await read_walk(redis, user, uid, walk, now, credential)
-    found = _Found(query, upward=walk.direction == "before", older=piece.older)
+    found = _Found(query, piece, upward=walk.direction == "before")
     while await found.take(piece, walk.limit, in_feed):
         walk = replace(walk, direction=walk.direction or "after", cursor=found.last)
         _, piece = await read_walk(redis, user, uid, walk, now)
@@ -57,11 +57,12 @@ async def read_page(
 class _Found:
     """What a walk has found for a view without an index, nearest to the cursor first."""
 
-    def __init__(self, query: PageQuery, *, upward: bool, older: bool) -> None:
+    def __init__(self, query: PageQuery, piece: PageRows, *, upward: bool) -> None:
         self.last: Cursor | None = None
         self._query = query
         self._upward = upward
-        self._older = older
+        self._older = piece.older
+        self._behind = piece.behind
         self._rows: list[Row] = []
         self._names: dict[str, str] = {}
         self._examined = 0
@@ -86,14 +87,15 @@ class _Found:
         older = self._older if self._upward else beyond or self._more
         # Also behind a full page: what was examined in vain needn't be examined again.
         resume = self.last if self._more and not beyond else None
-        return PageRows(tuple(rows[::-1] if self._upward else rows), older, self._names, resume)
+        found = tuple(rows[::-1] if self._upward else rows)
+        return PageRows(found, older, self._names, resume, behind=self._behind)
 
 
 async def read_walk(
     redis: Redis, user: str, uid: str, walk: Walk, now: float, credential: Credential | None = None
 ) -> tuple[bytes, PageRows]:
     """One script call: the rows next to the walk's cursor, and the scopes of the token (empty without one)."""
-    token = [keys.token(user, credential.digest)] if credential else []
+    token = [keys.token(user, credential.digest), keys.behind(user)] if credential else []
     score, item = (walk.cursor.score, walk.cursor.item) if walk.cursor else ("0", "")
     args: list[Arg] = [walk.limit, walk.direction, score, item, now]
     walked = keys.unread if walk.unread_only else keys.posts
@@ -130,7 +132,7 @@ def _rows(uid: str, reply: list[bytes]) -> PageRows:
         homes = [uid] * len(reply[4])
     read = [flag == 48 for flag in reply[4]]
     rows = tuple(map(_row, zip(places[0::2], places[1::2], read, homes, strict=True)))
-    return PageRows(rows, bool(reply[2]), names)
+    return PageRows(rows, bool(reply[2]), names, behind=bool(reply[-1]))
 
 
 async def _matching(rows: Sequence[Row], query: PageQuery, in_feed: InFeed) -> list[Row]:

@@ -14,7 +14,7 @@ from microsub.model.reader import Credential, Cursor, Grant, PageQuery, PageRows
 from microsub.store import keys
 from microsub.store.absent import absent
 from microsub.store.accounts import grant
-from microsub.store.adding import Added, Filling, Target, add_args, add_keys, added, item_args, newest_first, together
+from microsub.store.adding import UNFILTERED, Added, Adding, Target
 from microsub.store.expiry import (
     OldBatch,
     OldItem,
@@ -27,6 +27,7 @@ from microsub.store.expiry import (
     stock,
     trim,
 )
+from microsub.store.filtering import Delivery, filter_of
 from microsub.store.leaving import Leaving, leave, left_for_good, move, unfollow
 from microsub.store.lookup import ItemLookup
 from microsub.store.marks import Places, mark, mark_all, mark_before
@@ -34,12 +35,14 @@ from microsub.store.pages import Walk, read_page, read_walk
 from microsub.store.port import Redis
 from microsub.store.reach import holding, members, references
 from microsub.store.scripts import load
-from microsub.store.settling import settle
-from microsub.store.timelinekeys import BATCH, Reason, batches
+from microsub.store.settling import settle, settle_in
+from microsub.store.timelinekeys import BATCH, Reason
 
 _UNFILL = load("channel_unfill")
+_MOST_FILTERING = 10_000
+"""Channels of which a process remembers by what they filter."""
 
-__all__ = ["Added", "OldBatch", "OldItem", "Places", "Reason", "Stock", "Target", "Timelines"]
+__all__ = ["Added", "Delivery", "OldBatch", "OldItem", "Places", "Reason", "Stock", "Target", "Timelines"]
 
 
 class Timelines:
@@ -48,6 +51,7 @@ class Timelines:
     def __init__(self, redis: Redis, items: ItemLookup) -> None:
         self._redis = redis
         self._items = items
+        self._filtering: dict[tuple[str, str], bytes] = {}
 
     # --- reading -------------------------------------------------------------------------------------------------
 
@@ -65,7 +69,7 @@ class Timelines:
         """`page` of the token's user, the token checked in the same round trip. Raises Unauthorized."""
         user = credential.user
         scope, rows = await read_page(self._redis, user, uid, query, now, credential, self._items.in_feed)
-        return grant(user, scope), rows
+        return grant(user, scope, behind=rows.behind), rows
 
     async def walk(self, user: str, uid: str, limit: int, after: Cursor | None, unread_only: bool = False) -> PageRows:
         """Up to `limit` (at most 1,000) rows behind a cursor, for jobs that visit a whole timeline."""
@@ -76,34 +80,59 @@ class Timelines:
 
     async def add(
         self, user: str, uid: str, feed_id: str, items: Sequence[TimelineItem], *, now: float, limit: int,
-        fresh: int = 10,
+        fresh: int = 10, unfiltered: bool = False,
     ) -> Added:  # fmt: skip
         """Take a feed's items into one timeline; see `Added` for what becomes of them. Doing it again changes nothing.
 
         The first items of a feed after `Channels.follow` are its first fill: give them in one call. Those published
-        before the follow come in as read, but for the `fresh` newest. Doesn't raise for a channel that is gone.
+        before the follow come in as read, but for the `fresh` newest. The channel's own settings take precedence over
+        `limit` (0: none) and `fresh`, and its filters choose, unless the items are to come in `unfiltered`. Doesn't
+        raise for a channel that is gone.
         """
-        return (await self.add_to([Target(user, uid, limit)], feed_id, items, now=now, fresh=fresh))[0]
+        delivery = self.delivery(feed_id, items, now, unfiltered=unfiltered)
+        return (await self.add_to([Target(user, uid, limit, fresh)], delivery))[0]
 
-    async def add_to(
-        self, targets: Sequence[Target], feed_id: str, items: Sequence[TimelineItem], *, now: float, fresh: int = 10
-    ) -> list[Added]:
-        """`add` to several timelines, of several users, in one round trip; results in the order of `targets`."""
-        results: list[list[Added]] = [[] for _ in targets]
-        fillings = [Filling(fresh) for _ in targets]
-        for batch in batches(newest_first(items)):
-            args = item_args(batch)
+    def delivery(
+        self, feed_id: str, items: Sequence[TimelineItem], now: float, *, unfiltered: bool = False
+    ) -> Delivery:
+        """Items of a feed for `add_to`."""
+        return Delivery(self._items, feed_id, items, now, unfiltered=unfiltered)
+
+    async def add_to(self, targets: Sequence[Target], delivery: Delivery) -> list[Added]:
+        """`add` to several timelines, of several users; results in the order of `targets`.
+
+        One round trip, and another one for channels whose filters this process doesn't know yet.
+        """
+        remembered = self._filtering
+        addings = [
+            Adding(one, UNFILTERED if delivery.unfiltered else remembered.get((one.user, one.uid), b""))
+            for one in targets
+        ]
+        due = addings
+        while due:
+            ways = [await delivery.args(one.chosen_by) for one in due]
+            pairs = [(one, way) for one, way in zip(due, ways, strict=True) if way]
             replies = await self._redis.scripts(
-                [
-                    (load("timeline_add"), add_keys(target), add_args(feed_id, args, target.limit, filling, now))
-                    for target, filling in zip(targets, fillings, strict=True)
-                ]
+                [one.call(delivery.feed, delivery.now, way[one.step]) for one, way in pairs]
             )
-            for index, reply in enumerate(replies):
-                results[index].append(added(reply))
-                if not reply[0] and reply[6]:
-                    fillings[index] = Filling(0, reply[6])
-        return [together(parts) if parts else Added() for parts in results]
+            due = [one for (one, way), reply in zip(pairs, replies, strict=True) if one.heard(reply, len(way))]
+            for one in due:
+                self._remember(one.target, one.chosen_by)
+        return [one.result() for one in addings]
+
+    def _remember(self, target: Target, settings: bytes) -> None:
+        """Which settings a channel filters by, so that the next delivery is chosen by them at once."""
+        if settings:
+            if len(self._filtering) >= _MOST_FILTERING:
+                self._filtering.clear()
+            self._filtering[target.user, target.uid] = settings
+        else:
+            self._filtering.pop((target.user, target.uid), None)
+
+    async def filtering(self, places: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Those of the channels (user, uid) that filter. One round trip."""
+        texts = await self._redis.pipeline([("HGET", keys.channel(*place), "settings") for place in places])
+        return [place for place, text in zip(places, texts, strict=True) if text and filter_of(text) is not None]
 
     async def start_anew(self, user: str, uid: str, now: float) -> bool:
         """Let what comes next into an empty timeline that never had anything count as its first fill, at `now`.
@@ -114,15 +143,17 @@ class Timelines:
         sets = [keys.posts(user, uid), keys.hidden(user, uid), keys.gone(user, uid)]
         return bool(await self._redis.script(_UNFILL, own + sets, [f"{now:.6f}"]))
 
-    async def put(self, user: str, uid: str, item: TimelineItem, now: float, limit: int = 0) -> Added:
-        """Take in an item that comes from no feed; rules, limit and `gone` hold as in `add`. Raises NotFound."""
-        target = Target(user, uid, limit)
-        reply = await self._redis.script(
-            load("timeline_add"), add_keys(target), add_args("", item_args([item]), limit, Filling(0), now)
-        )
-        if reply[0]:
+    async def put(
+        self, user: str, uid: str, item: TimelineItem, now: float, limit: int = 0, *, unfiltered: bool = False
+    ) -> Added:
+        """Take in an item that comes from no feed; all that keeps items out holds as in `add`.
+
+        Raises NotFound.
+        """
+        result = await self.add(user, uid, "", [item], now=now, limit=limit, fresh=0, unfiltered=unfiltered)
+        if not result.subscribed:
             raise await absent(self._redis, user, uid)
-        return added(reply)
+        return result
 
     # --- read state ----------------------------------------------------------------------------------------------
 
@@ -186,6 +217,10 @@ class Timelines:
     async def recheck(self, user: str, uid: str, item: TimelineItem, now: float) -> bool:
         """Hold an item whose author or sources have become known against the rules; returns whether it moved."""
         return bool(await settle(self._redis, user, uid, [item], now))
+
+    async def recheck_in(self, places: Sequence[tuple[str, str]], items: Sequence[TimelineItem], now: float) -> int:
+        """`recheck` several items in several channels (user, uid), in one round trip; how many moved."""
+        return sum(map(len, await settle_in(self._redis, places, items, now)))
 
     # --- reach ---------------------------------------------------------------------------------------------------
 

@@ -66,7 +66,7 @@ async def test_items_go_to_several_timelines_at_once(world: OneReader) -> None:
     """One call serves several targets and reports on each."""
     await world.follow("work", "1")
     targets = [Target(ANN, "home", 0), Target(ANN, "nowhere", 0), Target(ANN, "work", 1)]
-    results = await world.timelines.add_to(targets, "1", [item(1), item(2)], now=NOW)
+    results = await world.timelines.add_to(targets, world.timelines.delivery("1", [item(1), item(2)], NOW))
     assert [(len(one.added), one.subscribed) for one in results] == [(2, True), (0, False), (1, True)]
 
 

@@ -15,6 +15,7 @@ class KnownItems:
     items: dict[str, TimelineItem] = field(default_factory=dict)
     feeds: dict[str, str] = field(default_factory=dict)
     discovered: dict[str, float] = field(default_factory=dict)
+    data: dict[str, bytes] = field(default_factory=dict)
 
     def know(self, feed: str, *items: TimelineItem) -> tuple[TimelineItem, ...]:
         for item in items:
@@ -39,4 +40,6 @@ class KnownItems:
             return None
         if name == "discovered":
             return str(self.discovered.get(item, self.items[item].score)).encode()
+        if name == "Data":
+            return self.data.get(item, b"{}")
         return {"feed": self.feeds[item], "score": self.items[item].score}.get(name, "").encode()

@@ -3,9 +3,10 @@
 --
 -- Atomic: the counts are of one moment, and the shape is the one of that moment. Writes nothing.
 --
--- KEYS  1 channels  2 user  3 token
+-- KEYS  1 channels  2 user  3 token  4 behind
 -- ARGV  1 pattern: unread  2 now
--- reply {'token'}, {'disabled'}, or {'', scopes, shape, 'uid uid …' by position, 'unread unread …'}
+-- reply {'token'}, {'disabled'}, or {'', scopes, shape, 'uid uid …' by position, 'unread unread …', 1 when posts wait to be
+--       brought into timelines}
 local token = redis.call('HMGET', KEYS[3], 'scope', 'expires')
 if not token[1] or (token[2] and tonumber(token[2]) <= tonumber(ARGV[2])) then return { 'token' } end
 local user = redis.call('HMGET', KEYS[2], 'disabled', 'created', 'shape')
@@ -15,4 +16,5 @@ local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
 local counts = {}
 for i, uid in ipairs(uids) do counts[i] = redis.call('ZCARD', before .. uid .. after) end
 local shape = (user[2] or '') .. ' ' .. (user[3] or '')
-return { '', token[1], shape, table.concat(uids, ' '), table.concat(counts, ' ') }
+local waiting = redis.call('EXISTS', KEYS[4])
+return { '', token[1], shape, table.concat(uids, ' '), table.concat(counts, ' '), waiting }

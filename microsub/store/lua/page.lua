@@ -3,18 +3,19 @@
 -- Atomic: token, user, channel, ids, and read flags are of one moment, so a page never shows an item as unread that the
 -- count of the same moment doesn't hold. Writes nothing.
 --
--- KEYS  1 channel  2 the set to walk (posts or unread)  3 unread  4 user  5 token (4 and 5 only with a token)
+-- KEYS  1 channel  2 the set to walk (posts or unread)  3 unread  4 user  5 token  6 behind (5 and 6 only with a token)
 -- ARGV  1 limit  2 '', 'after' or 'before'  3, 4 score and id of the cursor  5 now
 -- reply {'token'} no such token, or expired; {'disabled'} the user is; {'channel'} no such channel; else
 --       {'', name, 1 when older items lie behind, 'id score id score …' newest first, '01…' one digit per id, 1 for
---       unread, scopes or ''}
+--       unread, scopes or '', 1 when posts wait to be brought into timelines of this user}
 -- include: place
-local scope = ''
+local scope, waiting = '', 0
 if KEYS[5] then
   local token = redis.call('HMGET', KEYS[5], 'scope', 'expires')
   if not token[1] or (token[2] and tonumber(token[2]) <= tonumber(ARGV[5])) then return { 'token' } end
   if redis.call('HEXISTS', KEYS[4], 'disabled') == 1 then return { 'disabled' } end
   scope = token[1]
+  waiting = redis.call('EXISTS', KEYS[6])
 end
 local head = redis.call('HMGET', KEYS[1], 'name', 'removed')
 if not head[1] or head[2] then return { 'channel' } end
@@ -37,7 +38,7 @@ else
 end
 
 local count = math.min(#rows / 2, limit)
-if count == 0 then return { '', head[1], older and 1 or 0, '', '', scope } end
+if count == 0 then return { '', head[1], older and 1 or 0, '', '', scope, waiting } end
 local flags
 if walked == KEYS[3] then
   flags = string.rep('1', count)
@@ -48,4 +49,4 @@ else
   for i = 1, count do marks[i] = marks[i] and '1' or '0' end
   flags = table.concat(marks, '', 1, count)
 end
-return { '', head[1], older and 1 or 0, table.concat(rows, ' ', 1, 2 * count), flags, scope }
+return { '', head[1], older and 1 or 0, table.concat(rows, ' ', 1, 2 * count), flags, scope, waiting }

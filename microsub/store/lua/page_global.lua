@@ -6,19 +6,20 @@
 -- The score of an item is the same in every timeline, so all copies of an item come to the heads of their channels at
 -- the same time. Channels are read in small blocks, since most items of a page come from few of them.
 --
--- KEYS  1 channels  2 user  3 token (3 only with a token)
+-- KEYS  1 channels  2 user  3 token  4 behind (3 and 4 only with a token)
 -- ARGV  1 limit  2 '', 'after' or 'before'  3, 4 score and id of the cursor  5 now
 --       6, 7, 8 patterns: channel, the set to walk, unread
 -- reply {'token'}, {'disabled'}, {'channel'} (there is no such user), or {'', names, older, 'id score …', flags, scopes,
---       'uid …' one per id}; names is a list {uid, name, …} of the channels that occur. An item is unread when it is
+--       'uid …' one per id, 1 when posts wait to be brought into timelines of this user}; names is a list {uid, name, …} of the channels that occur. An item is unread when it is
 --       unread in any channel, and such a channel is named first.
 -- include: place
-local scope = ''
+local scope, waiting = '', 0
 if KEYS[3] then
   local token = redis.call('HMGET', KEYS[3], 'scope', 'expires')
   if not token[1] or (token[2] and tonumber(token[2]) <= tonumber(ARGV[5])) then return { 'token' } end
   if redis.call('HEXISTS', KEYS[2], 'disabled') == 1 then return { 'disabled' } end
   scope = token[1]
+  waiting = redis.call('EXISTS', KEYS[4])
 end
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
 if #uids == 0 then return { 'channel' } end
@@ -111,4 +112,5 @@ for i = 1, #picked do
     names[#names + 1] = redis.call('HGET', (string.gsub(ARGV[6], '%*', row.uid)), 'name')
   end
 end
-return { '', names, older and 1 or 0, table.concat(pairs_, ' '), table.concat(flags), scope, table.concat(homes, ' ') }
+local rows = table.concat(pairs_, ' ')
+return { '', names, older and 1 or 0, rows, table.concat(flags), scope, table.concat(homes, ' '), waiting }

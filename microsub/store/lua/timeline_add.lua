@@ -1,8 +1,8 @@
 -- Takes items into one timeline, newest first.
 --
--- Atomic per item: the subscription, `gone`, twins, block, mute and limit are asked and the item is written in one step,
--- so that nothing which happens at the same time (an unfollow, a mute, a removal, the same delivery again) finds
--- a gap. Running it again with the same items changes nothing: what stands in posts, hidden or `gone` is known.
+-- Atomic per item: the subscription, the filter, `gone`, twins, block, mute and limit are asked and the item is written in
+-- one step, so that nothing which happens at the same time (an unfollow, a mute, a removal, the same delivery again)
+-- finds a gap. Running it again with the same items changes nothing: what stands in posts, hidden or `gone` is known.
 --
 -- An item that is in `gone` stays out, but for two reasons: it left unread by an unfollow, or it yielded to a twin that
 -- has left by an unfollow since. (A twin whose partner isn't known here any more stays out: the partner may have been
@@ -12,48 +12,73 @@
 -- feed isn't followed any more, hands over its place with its read state; a twin that left for good (read, removed,
 -- …) keeps the item out for the same reason.
 --
--- KEYS  1 channel  2 feeds  3 unfilled  4 posts  5 unread  6 read  7 hidden  8 hidden-read  9 gone
+-- Filters are more than Lua can judge by. So the caller says by which settings it has chosen the items, and where the
+-- channel filters by others it is told these and nothing happens: what is added was chosen by the settings of that very
+-- moment. The script runs for every subscriber of a feed, so each command counts here: most
+-- timelines have neither rules nor hidden items, which one EXISTS says, and ZADD NX says whether an item stands already.
+--
+-- KEYS  1 channel  2 feeds  3 posts  4 unread  5 read  6 gone  7 unfilled  8 hidden  9 hidden-read
 --       10, 11 muted (channel, global)  12, 13 blocked (channel, global)
--- ARGV  1 feed, or '' for an item of no feed  2 now  3 now in whole seconds  4 limit, 0 for none  5 how many of the
---       newest of a first fill stay unread  6 '' or the time of following (a first fill that goes on)
---       7.. per item, newest first: id, score, author, n, n sources, m, m times (id, feed, '1' where it wins)
--- reply {'channel'} no such channel; {'feed'} not followed there; else {'', added, read, hidden, suppressed, evicted,
---       time of following or ''}, lists of ids as 'id id …'
+-- ARGV  1 feed, or '' for an item of no feed  2 now  3, 4 what holds where the channel says nothing: its limit, 0 for
+--       none, and how many of the newest of a first fill stay unread  5 '' or the time of following (a first fill that
+--       goes on)  6 the settings by which the items were chosen, '' for unfiltered, '*' for
+--       items that come in anyway, with 3 and 4 as they are
+--       7.. per item, newest first: id, score, lines of URLs (author, sources), '' or 'id feed 1 id feed 0 …' of its
+--       twins, 1 where that one wins
+-- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', settings} choose by these first; else
+--       {'', added, read, hidden, suppressed, evicted, time of following or ''}, lists of ids as 'id id …'
 -- include: leave
 -- include: rules
 local UNFOLLOWED, TWIN, EVICTED = 7, 8, 3
+local FIRST_ITEM, AT_ONCE = 7, 100
 
-local head = redis.call('HMGET', KEYS[1], 'name', 'removed')
+local call = redis.call
+local head = call('HMGET', KEYS[1], 'name', 'removed', 'settings')
 if not head[1] or head[2] then return { 'channel' } end
-local feed, now, seconds = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local limit, fresh = tonumber(ARGV[4]), tonumber(ARGV[5])
-local filled_from = ARGV[6]
-if feed ~= '' then
-  if redis.call('HEXISTS', KEYS[2], feed) == 0 then return { 'feed' } end
-  if #ARGV > 6 and redis.call('HEXISTS', KEYS[3], feed) == 1 then
-    filled_from = redis.call('HGET', KEYS[3], feed)
-    redis.call('HDEL', KEYS[3], feed)
+local feed, now, chosen_by = ARGV[1], ARGV[2], ARGV[6]
+if feed ~= '' and call('HEXISTS', KEYS[2], feed) == 0 then return { 'feed' } end
+local limit, fresh = tonumber(ARGV[3]), tonumber(ARGV[4])
+-- Our own compact JSON (`store.channeltext`), in which a quote inside of a text is escaped.
+local settings = head[3] or ''
+local is_filtering = string.find(settings, '"filters":{', 1, true)
+if chosen_by ~= '*' and chosen_by ~= (is_filtering and settings or '') then return { 'filters', settings } end
+if settings ~= '' and chosen_by ~= '*' then
+  limit = tonumber(string.match(settings, '"max_items":(%d+)')) or limit
+  fresh = tonumber(string.match(settings, '"first_fetch_unread":(%d+)')) or fresh
+end
+
+local posts, unread, gone = KEYS[3], KEYS[4], KEYS[6]
+local sets = { posts = posts, unread = unread, read = KEYS[5], hidden = KEYS[8], hidden_read = KEYS[9], gone = gone }
+local filled_from, is_hiding, mutes, blocks = ARGV[5], false, nil, nil
+if filled_from ~= '' then fresh = 0 end -- the newest were in the call before
+if call('EXISTS', unpack(KEYS, 7)) > 0 then
+  is_hiding = call('EXISTS', KEYS[8], KEYS[9]) > 0
+  mutes, blocks = some({ KEYS[10], KEYS[11] }), some({ KEYS[12], KEYS[13] })
+  -- A feed that had nothing isn't filled yet; one whose items were all filtered out is.
+  local since = feed ~= '' and (#ARGV >= FIRST_ITEM or chosen_by ~= '') and call('HGET', KEYS[7], feed)
+  if since then
+    filled_from = since
+    call('HDEL', KEYS[7], feed)
   end
 end
 local read_before = tonumber(filled_from)
-local sets = { posts = KEYS[4], unread = KEYS[5], read = KEYS[6], hidden = KEYS[7], hidden_read = KEYS[8], gone = KEYS[9] }
-local mutes, blocks = some({ KEYS[10], KEYS[11] }), some({ KEYS[12], KEYS[13] })
 local added, read, hidden, suppressed, evicted = {}, {}, {}, {}, {}
 
 local function stands(id)
-  return redis.call('ZSCORE', sets.posts, id) or redis.call('ZSCORE', sets.hidden, id)
+  return call('ZSCORE', posts, id) or (is_hiding and call('ZSCORE', sets.hidden, id))
 end
 
+-- A timeline that was lost may have left its read set behind: what was read once stays read.
 local function time_of_reading(id)
-  return redis.call('ZSCORE', sets.read, id) or redis.call('ZSCORE', sets.hidden_read, id)
+  return call('ZSCORE', sets.read, id) or (is_hiding and call('ZSCORE', sets.hidden_read, id))
 end
 
--- What the twins say: 'out', a reason of gone that takes the item along, or the list of those that hand over.
+-- What the twins say: a reason of gone that takes the item along, or the list of those that hand over; and whether any
+-- of them is known here.
 local function yields(twins)
-  local over = {}
-  local heard = false
-  for _, twin in ipairs(twins) do
-    local left = redis.call('ZSCORE', sets.gone, twin.id)
+  local over, heard = {}, false
+  for id, from, wins in string.gmatch(twins, '(%S+) (%S+) (%d)') do
+    local left = call('ZSCORE', gone, id)
     if left then
       local reason = reason_of(left)
       if reason == UNFOLLOWED then
@@ -61,90 +86,96 @@ local function yields(twins)
       elseif reason ~= TWIN then
         return reason, {}, true
       end
-    elseif stands(twin.id) then
+    elseif stands(id) then
       heard = true
-      if twin.wins and redis.call('HEXISTS', KEYS[2], twin.feed) == 1 then return TWIN, {}, true end
-      over[#over + 1] = twin.id
+      if wins == '1' and call('HEXISTS', KEYS[2], from) == 1 then return TWIN, {}, true end
+      over[#over + 1] = id
     end
   end
   return nil, over, heard
 end
 
--- Makes room for one item of that place; false when the timeline is full of newer ones.
-local function room(score, id)
-  if limit == 0 then return true end
-  local excess = redis.call('ZCARD', sets.posts) - limit + 1
+-- Lets the oldest go where an item that was just added has made the timeline too long; false when that is the item.
+local function fits(id)
+  local excess = call('ZCARD', posts) - limit
   if excess < 1 then return true end
-  local oldest = redis.call('ZRANGE', sets.posts, excess - 1, excess - 1, 'WITHSCORES')
-  local place = tonumber(oldest[2])
-  if place > score or (place == score and oldest[1] > id) then return false end
-  for _, out in ipairs(redis.call('ZRANGE', sets.posts, 0, math.min(excess, 100) - 1)) do
-    leave(sets, out, seconds, EVICTED)
+  if excess > AT_ONCE and call('ZRANK', posts, id) < excess then return false end
+  local oldest = call('ZRANGE', posts, 0, math.min(excess, AT_ONCE) - 1)
+  for _, out in ipairs(oldest) do
+    if out == id then return false end
+  end
+  for _, out in ipairs(oldest) do
+    call('ZREM', posts, out)
+    if call('ZREM', unread, out) == 0 then call('ZREM', sets.read, out) end
+    call('ZADD', gone, gone_at(math.floor(tonumber(now)), EVICTED), out)
     evicted[#evicted + 1] = out
   end
   return true
 end
 
-local function take(item)
-  if stands(item.id) then return end
-  local left = redis.call('ZSCORE', sets.gone, item.id)
+local function take(id, score, lines, twins, place)
+  local left = call('ZSCORE', gone, id)
   local left_as = left and reason_of(left)
   if left and left_as ~= UNFOLLOWED and left_as ~= TWIN then
-    suppressed[#suppressed + 1] = item.id
+    suppressed[#suppressed + 1] = id
     return
   end
-  local reason, over, heard = yields(item.twins)
-  if reason or (left_as == TWIN and not heard) then
-    if reason then leave(sets, item.id, seconds, reason) end
-    suppressed[#suppressed + 1] = item.id
-    return
+  if (mutes or left or twins ~= '') and stands(id) then return end
+  local reason, over, heard
+  if left_as == TWIN or twins ~= '' then
+    reason, over, heard = yields(twins)
+    if reason or (left_as == TWIN and not heard) then
+      if reason then leave(sets, id, math.floor(tonumber(now)), reason) end
+      suppressed[#suppressed + 1] = id
+      return
+    end
   end
-  if #blocks > 0 and ruled(blocks, item.urls) then
-    suppressed[#suppressed + 1] = item.id
-    return
+  local is_muted = false
+  if mutes then
+    local urls = {}
+    for url in string.gmatch(lines, '[^\n]+') do urls[#urls + 1] = url end
+    if ruled(blocks, urls) then
+      suppressed[#suppressed + 1] = id
+      return
+    end
+    is_muted = ruled(mutes, urls)
   end
-  local muted = #mutes > 0 and ruled(mutes, item.urls)
-  -- A timeline that was lost may have left its read set behind: what was read once stays read.
-  local read_at = time_of_reading(item.id)
-  for _, id in ipairs(over) do read_at = read_at or time_of_reading(id) end
-  if not read_at and #over == 0 and read_before and item.place > fresh and tonumber(item.score) < read_before then
-    read_at = now
+  local hands_over = over and #over > 0
+  local read_at
+  if hands_over then
+    -- What a twin hands over is a place that the timeline had already.
+    read_at = time_of_reading(id)
+    for _, one in ipairs(over) do read_at = read_at or time_of_reading(one) end
+    for _, one in ipairs(over) do leave(sets, one, math.floor(tonumber(now)), TWIN) end
   end
-  for _, id in ipairs(over) do leave(sets, id, seconds, TWIN) end
-  -- What a twin hands over is a place that the timeline had already.
-  if not muted and #over == 0 and not room(tonumber(item.score), item.id) then return end
-  redis.call('ZREM', sets.gone, item.id)
-  if muted then
-    redis.call('ZADD', sets.hidden, item.score, item.id)
-    if read_at then redis.call('ZADD', sets.hidden_read, read_at, item.id) end
-    hidden[#hidden + 1] = item.id
-    return
+  if not is_muted then
+    if call('ZADD', posts, 'NX', score, id) == 0 then return end
+    if limit > 0 and not hands_over and not fits(id) then
+      call('ZREM', posts, id)
+      return
+    end
   end
-  redis.call('ZADD', sets.posts, item.score, item.id)
-  if read_at then
-    redis.call('ZADD', sets.read, read_at, item.id)
-    read[#read + 1] = item.id
+  if not hands_over then
+    read_at = time_of_reading(id)
+    if not read_at and read_before and place > fresh and tonumber(score) < read_before then read_at = now end
+  end
+  if left then call('ZREM', gone, id) end
+  if is_muted then
+    call('ZADD', sets.hidden, score, id)
+    is_hiding = true
+    if read_at then call('ZADD', sets.hidden_read, read_at, id) end
+    hidden[#hidden + 1] = id
+  elseif read_at then
+    call('ZADD', sets.read, read_at, id)
+    read[#read + 1] = id
   else
-    redis.call('ZADD', sets.unread, item.score, item.id)
-    added[#added + 1] = item.id
+    call('ZADD', unread, score, id)
+    added[#added + 1] = id
   end
 end
 
-local at, place = 7, 0
-while at <= #ARGV do
-  place = place + 1
-  local item = { id = ARGV[at], score = ARGV[at + 1], urls = {}, twins = {}, place = place }
-  if ARGV[at + 2] ~= '' then item.urls[1] = ARGV[at + 2] end
-  local sources = tonumber(ARGV[at + 3])
-  for i = 1, sources do item.urls[#item.urls + 1] = ARGV[at + 3 + i] end
-  at = at + 4 + sources
-  local twins = tonumber(ARGV[at])
-  for i = 1, twins do
-    local first = at + 3 * i - 2
-    item.twins[i] = { id = ARGV[first], feed = ARGV[first + 1], wins = ARGV[first + 2] == '1' }
-  end
-  at = at + 1 + 3 * twins
-  take(item)
+for at = FIRST_ITEM, #ARGV, 4 do
+  take(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], (at - FIRST_ITEM) / 4 + 1)
 end
 local function joined(ids) return table.concat(ids, ' ') end
 return { '', joined(added), joined(read), joined(hidden), joined(suppressed), joined(evicted), filled_from }

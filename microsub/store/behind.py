@@ -1,0 +1,67 @@
+"""Timelines that posts were not brought into, because their readers are away or many others come first.
+
+What waits is noted under the user's slot, where every page and list of channels sees it in its own round trip; who
+reads then has it brought in from the post store (`services.catching_up`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from microsub.store import keys
+from microsub.store.port import Arg, Redis, Script
+from microsub.store.scripts import load
+
+_BEHIND, _CAUGHT_UP = load("timeline_behind"), load("timeline_caught_up")
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Posts of a feed, from the score `since` (Unix seconds) on, that wait for a timeline of the channel `uid`.
+
+    `value` is the note as it was read.
+    """
+
+    uid: str
+    feed: str
+    since: float
+    value: bytes
+
+
+class Behind:
+    """What waits, for all users."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def note(self, feed_id: str, since: str, uids: Mapping[str, Sequence[str]]) -> int:
+        """Posts of the feed, the earliest at the score `since`, wait for these channels (user → uids); for how many.
+
+        Channels that don't exist are left out. One round trip.
+        """
+        calls: list[tuple[Script, Sequence[str], Sequence[Arg]]] = [
+            (_BEHIND, [keys.channels(user), keys.behind(user)], [feed_id, since, *listed])
+            for user, listed in uids.items()
+        ]
+        return sum(await self._redis.scripts(calls))
+
+    async def of(self, user: str) -> list[Waiting]:
+        """Everything that waits for the user's timelines, in a fixed order."""
+        flat = await self._redis.command("HGETALL", keys.behind(user))
+        found = (_waiting(field, value) for field, value in zip(flat[0::2], flat[1::2], strict=True))
+        return sorted((one for one in found if one is not None), key=lambda one: (one.uid, one.feed))
+
+    async def caught_up(self, user: str, done: Sequence[Waiting]) -> int:
+        """This was brought in; how many notes are taken back. One that has grown since stays for the next time."""
+        args: list[Arg] = [part for one in done for part in (f"{one.uid} {one.feed}", one.value)]
+        return int(await self._redis.script(_CAUGHT_UP, [keys.behind(user)], args)) if args else 0
+
+
+def _waiting(field: bytes, value: bytes) -> Waiting | None:
+    """None for what `microsub check` finds."""
+    uid, _, feed = field.decode("utf-8", "replace").partition(" ")
+    try:
+        return Waiting(uid, feed, float(value.split()[0]), value) if uid and feed.isdecimal() else None
+    except (ValueError, IndexError):
+        return None

@@ -1,0 +1,26 @@
+-- Notes that a feed's posts wait to be brought into timelines of one user.
+--
+-- Atomic: the earliest place of all that was left out, and a count that grows with it, so that who brings in what waits
+-- can tell whether more was left out meanwhile; and that the channel is there, so that none is noted after its end.
+--
+-- KEYS  1 channels  2 behind
+-- ARGV  1 feed  2 score of the earliest post  3.. uids
+-- reply how many timelines
+local noted = 0
+for i = 3, #ARGV do
+  if redis.call('ZSCORE', KEYS[1], ARGV[i]) then
+    local field = ARGV[i] .. ' ' .. ARGV[1]
+    local since, count = ARGV[2], 1
+    local known = redis.call('HGET', KEYS[2], field)
+    if known then
+      local before, times = string.match(known, '^(%S+) (%d+)$')
+      if before then
+        if tonumber(before) < tonumber(since) then since = before end
+        count = tonumber(times) + 1
+      end
+    end
+    redis.call('HSET', KEYS[2], field, since .. ' ' .. count)
+    noted = noted + 1
+  end
+end
+return noted
