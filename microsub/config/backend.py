@@ -218,7 +218,12 @@ def _without_notes(part: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in part.items() if name in FILTER_NAMES}
 
 
-FILTER_NAMES = ("include_regex", "exclude_regex", "exclude_types")
+FILTER_NAMES = ("include_types", "include_words", "include_regex", "exclude_types", "exclude_words", "exclude_regex")
+
+POST_TYPES = (
+    *("article", "note", "photo", "video", "audio", "reply", "like", "repost", "bookmark", "rsvp", "checkin", "event"),
+)
+"""The kinds of posts that filters tell apart (`formats.post_types`)."""
 
 # --- to a document -----------------------------------------------------------------------------------------------
 

@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 from microsub.config.jsontext import Path
 from microsub.config.urls import comparable, usable
-from microsub.config.validate import ENDPOINT_UNUSED, FILTERS_UNUSED, Findings
+from microsub.config.patterns import PatternError, compiled
+from microsub.config.validate import ENDPOINT_UNUSED, Findings
 
 _KEYS = frozenset({"channels", "feeds", "nextuid", "me", "tokenendpoint", "authenabled"})
 _IN_CHANNEL = frozenset({"uid", "name"})
@@ -53,8 +54,6 @@ def upgrade(document: Mapping[str, Any], findings: Findings | None = None) -> di
         findings.warn((top.key("authenabled"),), "is not taken over: requests always need a token here")
     if findings and endpoint:
         findings.warn((top.key("tokenendpoint"),), ENDPOINT_UNUSED)
-    if findings and any("settings" in channel for channel in user["channels"]):
-        findings.warn((top.key("settings"),), FILTERS_UNUSED)
     if findings:
         _tell_what_is_lost(top, {channel["uid"] for channel in user["channels"]}, findings)
     kept = {key: value for key, value in document.items() if key.startswith(_NOTES)}
@@ -214,9 +213,10 @@ def _filters(settings: _Object) -> dict[str, Any]:
     for old, new in (("includeregex", "include_regex"), ("excluderegex", "exclude_regex")):
         pattern = settings.text(old)
         try:
-            re.compile(pattern)
-        except re.error as error:
-            settings.wrong((*settings.path, settings.key(old)), pattern, f"a regular expression ({error})")
+            compiled(pattern)
+        except PatternError as error:
+            expected = f"a regular expression as RE2 knows them; there is {error}"
+            settings.wrong((*settings.path, settings.key(old)), pattern, expected)
         else:
             filters |= {new: pattern} if pattern else {}
     types = settings.get("excludetype")

@@ -19,7 +19,9 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
+from microsub.config.backend import POST_TYPES
 from microsub.config.jsontext import JsonText, Path, show
+from microsub.config.patterns import PatternError, compiled
 from microsub.config.settings import mask_password
 from microsub.config.urls import comparable, usable
 from microsub.config.variables import has_variable
@@ -28,7 +30,6 @@ from microsub.errors import ConfigError
 UNUSABLE_UIDS = ("global", "saved")
 """Names that the protocol uses for something else; `notifications` may be declared, to give it feeds and settings."""
 
-FILTERS_UNUSED = "filters are kept, but nothing is filtered by them yet"
 ENDPOINT_UNUSED = "is kept, but not asked yet; 'microsub token create' makes tokens"
 
 _URL = "an http or https URL, such as https://blog.example/feed.xml"
@@ -230,7 +231,6 @@ def _check_channels(channels: Any, path: Path, findings: Findings) -> None:
         settings = channel.get("settings")
         if isinstance(settings, Mapping) and isinstance(settings.get("filters"), Mapping):
             _check_filters(settings["filters"], (*here, "settings", "filters"), findings)
-            findings.warn((*here, "settings", "filters"), FILTERS_UNUSED)
 
 
 def _check_feeds(feeds: Any, path: Path, findings: Findings) -> None:
@@ -262,9 +262,16 @@ def _check_filters(filters: Mapping[str, Any], path: Path, findings: Findings) -
         pattern = filters.get(key)
         if isinstance(pattern, str):
             try:
-                re.compile(pattern)
-            except re.error as error:
-                findings.wrong((*path, key), findings.written((*path, key), pattern), f"a regular expression ({error})")
+                compiled(pattern)
+            except PatternError as error:
+                expected = f"a regular expression as RE2 knows them; there is {error}"
+                findings.wrong((*path, key), findings.written((*path, key), pattern), expected)
+    for key in ("include_types", "exclude_types"):
+        kinds = filters.get(key)
+        for index, kind in enumerate(kinds if isinstance(kinds, list) else ()):
+            if isinstance(kind, str) and kind.lower() not in POST_TYPES:
+                known = ", ".join(POST_TYPES)
+                findings.warn((*path, key, index), f"no post is of the type {describe(kind)}; types: {known}")
 
 
 def _check_instance(document: Mapping[str, Any], findings: Findings) -> None:

@@ -15,12 +15,6 @@ from typing import Any
 
 from microsub.config.patterns import Pattern, PatternError, compiled
 
-POST_TYPES = (
-    *("article", "note", "photo", "video", "audio", "reply", "like", "repost", "bookmark", "rsvp", "checkin", "event"),
-)
-"""The kinds of posts that there are."""
-
-
 @dataclass(frozen=True, slots=True)
 class Searched:
     """A post as filters see it: its kind, its text, and the same text folded for words."""

@@ -86,8 +86,8 @@ def test_the_whole_shape_is_read() -> None:
     )
     assert report.problems == ()
     assert [warning.partition(": ")[2].partition(" ")[0] for warning in report.warnings] == [
-        "users.alice.token_endpoint", "users.alice.channels[0].settings.filters",
-    ]  # fmt: skip
+        "users.alice.token_endpoint"
+    ]
     assert report.document
     assert report.document.backend == Backend(
         users={
@@ -212,7 +212,19 @@ def test_little_is_enough(document: dict[str, Any]) -> None:
         (
             channels({"uid": "a", "settings": {"filters": {"include_regex": "("}}}),
             "users.alice.channels[0].settings.filters.include_regex (line 9): found '(', expected a regular expression "
-            "(missing ), unterminated subpattern at position 0)",
+            "as RE2 knows them; there is a '(' that isn't closed at position 0",
+        ),
+        (
+            channels({"uid": "a", "settings": {"filters": {"exclude_regex": "spam (?!no)"}}}),
+            "users.alice.channels[0].settings.filters.exclude_regex (line 9): found 'spam (?!no)', expected a regular "
+            "expression as RE2 knows them; there is a kind of group that isn't known here (look-ahead and look-behind "
+            "aren't) at position 5",
+        ),
+        (
+            channels({"uid": "a", "settings": {"filters": {"include_word": ["a"]}}}),
+            "users.alice.channels[0].settings.filters.include_word (line 9): found the unknown key 'include_word', "
+            "expected one of include_types, include_words, include_regex, exclude_types, exclude_words, exclude_regex; "
+            "did you mean 'include_words'?",
         ),
         (
             channels({"uid": "${UID}"}),
