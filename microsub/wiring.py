@@ -52,6 +52,7 @@ from microsub.services.in_force import SettingsInForce
 from microsub.services.mending import Mending
 from microsub.services.reading import Reading
 from microsub.services.rebuilding import Rebuilding
+from microsub.services.reminding import Reminding
 from microsub.services.retention import Retention
 from microsub.services.rules import RuleBook
 from microsub.services.search import PARSE_SECONDS, Search
@@ -183,7 +184,7 @@ class _TimelineLimits:
         return TimelineLimits(items=limits.max_items or 0, fresh=limits.first_fetch_unread or 0)
 
 
-def _fan_out(stores: Stores) -> FanOut:
+def fan_out(stores: Stores) -> FanOut:
     """What brings posts into timelines."""
 
     async def limits() -> Callable[[str], TimelineLimits]:
@@ -283,7 +284,7 @@ async def open_worker(
         parser = ParsePool()
         name = worker_name()
         announcing = Announcing(Events(stores.redis))
-        fan_out = _fan_out(stores)
+        filling = fan_out(stores)
         stages = Stages(stores.redis, stores.feeds, stores.items, fan_out, announcing, completing, consumer=name)
         poller = Poller(
             stores.feeds,
@@ -314,16 +315,19 @@ async def running_worker(settings: Settings, stores: Stores, *, grace: float) ->
         sweep = functools.partial(leased, stores.redis, keys.sweep_lease())
         swept = asyncio.create_task(sweeping(stores).run_for_ever(sweep, SWEEPS), name="sweep")
         mending = asyncio.create_task(_mending(stores).run_for_ever(), name="mending")
-        for task in (polling, cleaning, swept, mending):
+        reminding = Reminding(stores.feeds, stores.items, Stream(stores.redis, "stored"))
+        reminded = asyncio.create_task(reminding.run_for_ever(), name="reminding")
+        for task in (polling, cleaning, swept, mending, reminded):
             task.add_done_callback(_tell_failure)
         try:
             yield worker
         finally:
             cleaning.cancel()
             swept.cancel()
+            reminded.cancel()
             mending.cancel()
             worker.stop()
-            await asyncio.gather(polling, cleaning, swept, mending, return_exceptions=True)
+            await asyncio.gather(polling, cleaning, swept, mending, reminded, return_exceptions=True)
 
 
 def _tell_failure(task: asyncio.Task[None]) -> None:

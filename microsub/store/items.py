@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from microsub.formats.identity import host_of, normalise_profile
-from microsub.model.reader import TimelineItem
+from microsub.model.reader import Cursor, TimelineItem
 from microsub.store import keys, twins
 from microsub.store.feeds import FeedRecord
 from microsub.store.intake import ANY, Intake, ItemToStore, Sifted, Stored
@@ -15,6 +15,7 @@ from microsub.store.scripts import load
 from microsub.store.shedding import spare
 
 _COMPLETE = load("item_complete")
+_PAGE = load("feed_page")
 
 _TIMELINE = ("feed", "score", "author", "twin", "link", "condemned")
 
@@ -66,6 +67,12 @@ class Items:
         """Ids that are stored but not in all timelines yet, the oldest first."""
         return sorted(_texts(await self._redis.command("SMEMBERS", keys.feed_pending(feed_id))), key=int)
 
+    async def pending_of(self, feed_ids: Sequence[str]) -> dict[str, list[str]]:
+        """`pending` of several feeds in one round trip; those that have none are left out."""
+        replies = await self._redis.pipeline([("SMEMBERS", keys.feed_pending(feed_id)) for feed_id in feed_ids])
+        found = zip(feed_ids, replies, strict=True)
+        return {feed_id: sorted(_texts(reply), key=int) for feed_id, reply in found if reply}
+
     async def done(self, feed_id: str, ids: Sequence[str]) -> None:
         """These items are in all timelines that they belong to."""
         if ids:
@@ -108,20 +115,38 @@ class Items:
         found = ("ZRANGE", keys.feed_items(feed_id), "+inf", since, "BYSCORE", "REV", "LIMIT", 0, limit)
         return _texts(await self._redis.command(*found))
 
+    async def page(self, feed_id: str, limit: int, after: Cursor | None = None) -> list[Cursor]:
+        """Up to `limit` of the feed's posts, in the order of `newest`, from behind `after`; each as a cursor.
+
+        Who follows these cursors meets every post that was there at the start and isn't edited meanwhile exactly once.
+        """
+        where = (after.score, after.item) if after else ("", "")
+        flat = _texts(await self._redis.script(_PAGE, [keys.feed_items(feed_id)], [limit, *where]))
+        return [Cursor(score, item_id) for item_id, score in zip(flat[::2], flat[1::2], strict=True)]
+
     async def data(self, ids: Sequence[str]) -> list[bytes | None]:
         """The wire JSON of these items, without per-user fields. One round trip."""
         return await self._redis.pipeline([("HGET", keys.item(item_id), "Data") for item_id in ids])
 
     async def get(self, item_id: str) -> dict[str, str] | None:
         """All fields of an item, as they were saved; None where there is none."""
-        reply = await self._redis.command("HGETALL", keys.item(item_id))
-        texts = _texts(reply)
-        return dict(zip(texts[::2], texts[1::2], strict=True)) or None
+        return (await self.get_many([item_id]))[0]
+
+    async def get_many(self, ids: Sequence[str]) -> list[dict[str, str] | None]:
+        """`get` for several items, in their order. One round trip."""
+        replies = await self._redis.pipeline([("HGETALL", keys.item(item_id)) for item_id in ids])
+        texts = map(_texts, replies)
+        return [dict(zip(row[::2], row[1::2], strict=True)) or None for row in texts]
+
+    async def id_of(self, feed_id: str, guid: str) -> str | None:
+        """The item that the guid stands for in the feed, which may be gone; None for a guid that the feed never had."""
+        item_id = await self._redis.command("HGET", keys.feed_guids(feed_id), guid)
+        return item_id.decode() if item_id is not None else None
 
     async def by_guid(self, feed_id: str, guid: str) -> dict[str, str] | None:
         """All fields of the feed's item with that guid; None where there is none (any more)."""
-        item_id = await self._redis.command("HGET", keys.feed_guids(feed_id), guid)
-        return await self.get(item_id.decode()) if item_id is not None else None
+        item_id = await self.id_of(feed_id, guid)
+        return await self.get(item_id) if item_id is not None else None
 
     async def places(self, ids: Sequence[str]) -> list[str | None]:
         """The scores of these items, as decimal text; None where an item is gone."""
