@@ -3,6 +3,7 @@
     MicrosubError
     ├── RequestError              the caller must change something
     │   ├── InvalidRequest        400 invalid_request
+    │   │   └── PostDeleted       a post that was deleted, and doesn't come back
     │   ├── NotImplementedHere    400 not_implemented
     │   ├── Unauthorized          401 unauthorized
     │   ├── Forbidden             403 forbidden
@@ -45,6 +46,14 @@ class RequestError(MicrosubError):
 
 class InvalidRequest(RequestError):
     """A parameter is missing or has a value that can't be used; the description names both."""
+
+
+class PostDeleted(InvalidRequest):
+    """A post that would be saved was deleted, or has left the store by its age: `guid` says which."""
+
+    def __init__(self, guid: str) -> None:
+        super().__init__(f"'guid' can't be used: found '{guid[:80]}', a post that was deleted and doesn't come back")
+        self.guid = guid
 
 
 class NotImplementedHere(RequestError):

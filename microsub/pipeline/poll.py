@@ -285,7 +285,7 @@ class Poller:
         changed = tuple(name for name, value in said.items() if value != described(feed, name))
         if changed:
             await self._feeds.update(feed.id, said)
-        if feed.last_success is None:
+        if feed.last_success is None and not feed.kept:
             await self._announcing.tell([Event("feed_created", feed.id, now)])
         elif changed:
             await self._announcing.tell([Event("feed_modified", feed.id, now, changed=changed)])

@@ -69,14 +69,16 @@ class StoreEntries:
 
     async def tell(self, feed: FeedRecord, stored: Stored) -> None:
         """Tell the next stages and the world of what was stored just now, and of what is pending since a crash."""
-        pending = await self._items.pending(feed.id)
+        written = {item.id for item in stored.new} | {item.id for item in stored.updated}
+        # Somebody who stores posts of the same feed at the same time may have told of ours as of theirs.
+        pending = sorted({*await self._items.pending(feed.id), *written}, key=int)
         if not pending:
             return
         new = [item.id for item in stored.new]
         same_author = {item.id for item in stored.updated if item.author == item.author_before}
         edited = [item.id for item in stored.updated if item.id not in same_author]
         # Of what an earlier attempt left behind nobody knows any more which it was, so both is done with it.
-        left = sorted(set(pending) - {*new, *edited, *same_author}, key=int)
+        left = sorted(set(pending) - written, key=int)
         reworded = tuple(item.id for item in stored.updated if item.id in same_author)
         news = ItemsStored(feed.id, (*new, *left), (*edited, *left), reworded=reworded)
         if news.new or news.edited or news.reworded:

@@ -86,7 +86,7 @@ def _item(guid: str, entry: Entry, score: float, source: str | None) -> ItemToSt
         wire=dump(wire),
         hash=content_hash(wire),
         score=score,
-        published=entry.published.isoformat() if entry.published is not None else "",
+        published=wire.get("published", ""),  # as it stands there: an edit that keeps it must not change it
         author=author,
         link=entry.url or "",
         twin=twin_identity(entry),

@@ -16,7 +16,7 @@ from microsub.store.port import Command, Redis
 KEPT = 10_000
 """Events that are kept at least; Redis trims in blocks, so there may be a few more."""
 
-Kind = Literal["feed_created", "feed_modified", "post_created", "post_modified"]
+Kind = Literal["feed_created", "feed_modified", "post_created", "post_modified", "post_deleted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +56,20 @@ class Events:
         rows = await self._redis.command("XRANGE", keys.events_stream(), f"({event_id}", "+", "COUNT", count)
         return [_event(row) for row in rows]
 
+    async def is_before_all(self, event_id: str) -> bool:
+        """Whether the event of that id isn't kept any more, so that others behind it may be gone too."""
+        rows = await self._redis.command("XRANGE", keys.events_stream(), "-", "+", "COUNT", 1)
+        return bool(rows) and _numbers(event_id) < _numbers(rows[0][0].decode())
+
     async def last(self) -> str:
         """The id of the newest event, `0` where there is none: who follows from now on begins behind it."""
         rows = await self._redis.command("XREVRANGE", keys.events_stream(), "+", "-", "COUNT", 1)
         return rows[0][0].decode() if rows else "0"
+
+
+def _numbers(event_id: str) -> tuple[int, int]:
+    milliseconds, _, number = event_id.partition("-")
+    return int(milliseconds), int(number or 0)
 
 
 def _fields(event: Event) -> list[str]:

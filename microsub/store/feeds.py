@@ -34,7 +34,8 @@ class FeedRecord:
     """What is known of a feed. Times are Unix seconds, `interval` seconds, validators as they were received (latin-1).
 
     `gone` says that the publisher answered 410; `moved_to` is a permanent redirect under observation, seen
-    `moved_seen` times since `moved_since`. `extra` holds every other field that was saved.
+    `moved_seen` times since `moved_since`. `kept` says that the feed stays without followers, because programs save
+    posts into it. `extra` holds every other field that was saved.
     """
 
     id: str
@@ -61,6 +62,7 @@ class FeedRecord:
     moved_seen: int = 0
     moved_since: float | None = None
     created: float | None = None
+    kept: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -243,7 +245,7 @@ def _record(feed_id: str, reply: Sequence[bytes]) -> FeedRecord:
             values[name] = float(text)
         elif name in COUNTS:
             values[name] = int(text)
-        elif name == "gone":
+        elif name in {"gone", "kept"}:
             values[name] = text == "1"
         else:
             values[name] = text

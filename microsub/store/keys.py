@@ -63,7 +63,7 @@ def config_lease() -> str:
 
 
 def service_tokens() -> str:
-    """Hash: name of a program that reads the post store → JSON of `digest` (SHA-256 of its token), `created`, `expires`.
+    """Hash: name of a program that reads the post store → JSON: `digest` (SHA-256 of its token), `created`, `expires`.
     Permanent. `store.servicetokens`.
     """
     return "services"

@@ -94,13 +94,31 @@ async def delete(redis: Redis, doomed: Sequence[Candidate], now: float) -> int:
     for one, is_gone in zip(doomed, gone, strict=True):
         if not is_gone and one.rank is not None:
             commands.append(("ZADD", keys.feed_items(one.feed), one.updated or "0", one.id))
-        elif is_gone and one.twin:
-            feed_url = (await redis.command("HGET", keys.feed(one.feed), "url") or b"").decode()
-            member = twins.Copy(one.id, one.feed, host_of(feed_url), host_of(one.link)).member()
-            commands.append(("SREM", keys.twins(one.twin), member))
+        elif is_gone:
+            commands += await _twin_left(redis, one)
     if commands:
         await redis.pipeline(commands)
     return sum(gone)
+
+
+async def bury(redis: Redis, one: Candidate, now: float) -> None:
+    """The first half of deleting an item whoever refers to it: its feed doesn't list it any more, and its guid is known
+    not to be new.
+    """
+    await _bury(redis, [one], now)
+
+
+async def erase(redis: Redis, one: Candidate) -> None:
+    """The second half, for when timelines have let go of it. Both may be repeated."""
+    await redis.pipeline([("DEL", keys.item(one.id)), *(await _twin_left(redis, one))])
+
+
+async def _twin_left(redis: Redis, one: Candidate) -> list[Command]:
+    if not one.twin:
+        return []
+    feed_url = (await redis.command("HGET", keys.feed(one.feed), "url") or b"").decode()
+    member = twins.Copy(one.id, one.feed, host_of(feed_url), host_of(one.link)).member()
+    return [("SREM", keys.twins(one.twin), member)]
 
 
 async def _bury(redis: Redis, doomed: Sequence[Candidate], now: float) -> None:

@@ -63,7 +63,11 @@ def _record(seen: Seen, found: Findings, feed: str, record: Mapping[str, str], b
     elif owner != feed and followed and feed not in by_feed:
         found.add(AREA, key, f"followed, though its URL leads to feed {owner}: follow it anew")
     seen.records[feed] = FeedFacts(
-        url, record.get("gone") == "1", number(record.get("created")) or 0.0, number(record.get("next_poll"))
+        url,
+        record.get("gone") == "1",
+        number(record.get("created")) or 0.0,
+        number(record.get("next_poll")),
+        kept="kept" in record,
     )
 
 
@@ -105,14 +109,16 @@ def _followers(seen: Seen, found: Findings, feed: str, members: Sequence[bytes])
 
 
 def _lifetimes(seen: Seen, found: Findings, feed: str, has_followers: bool) -> None:
-    """A feed's keys end together, thirty days after its last follower."""
+    """A feed's keys end together, thirty days after its last follower, unless programs save posts into it."""
+    kept = feed in seen.records and seen.records[feed].kept
     for kind, ttl in seen.feed_keys.get(feed, {}).items():
         key = getattr(keys, kind)(feed)
         if key in seen.wrong:
             continue
-        if has_followers and feed in seen.followed and ttl >= 0:
-            found.add(AREA, key, "ends by itself, though the feed is followed", Commands((("PERSIST", key),)))
-        elif not has_followers and feed not in seen.followed and ttl == -1:
+        if ttl >= 0 and (kept or (has_followers and feed in seen.followed)):
+            why = "kept" if kept else "followed"
+            found.add(AREA, key, f"ends by itself, though the feed is {why}", Commands((("PERSIST", key),)))
+        elif not kept and not has_followers and feed not in seen.followed and ttl == -1:
             remedy = Commands((("EXPIRE", key, KEEP_UNFOLLOWED),))
             found.add(AREA, key, "stays for ever, though nobody follows the feed", remedy)
 

@@ -49,12 +49,13 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class FeedFacts:
-    """What other parts need of a feed's record."""
+    """What other parts need of a feed's record; `kept` says that it stays without followers."""
 
     url: str
     gone: bool
     created: float
     next_poll: float | None
+    kept: bool = False
 
 
 class Reader:

@@ -1,0 +1,187 @@
+"""A post as a program saves it, fields by name, as an entry (https://jf2.spec.indieweb.org/ has the names).
+
+What readers see of a post are the fields that jf2 names; a program may save any others beside them. Names may be
+written with `_` for `-`.
+
+All errors are InvalidRequest and say which field is meant, what was found and what was expected.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from microsub.errors import InvalidRequest
+from microsub.formats.normalise import finish
+from microsub.formats.raw import RawEntry
+from microsub.formats.urls import safe_url
+from microsub.model.jf2 import Card, Enclosure, Entry
+
+MOST_BYTES = 1_000_000
+"""Bytes of a post's fields as JSON."""
+
+_TEXTS = ("type", "uid", "name", "summary", "rsvp", "start", "end")
+_LINKS = ("featured", "quotation_of")
+_LINK_LISTS = ("photo", "video", "audio", "syndication", "like_of", "repost_of", "bookmark_of", "in_reply_to")
+_CARDS = ("author", "checkin", "location")
+_CARD = frozenset(Card.__dataclass_fields__)
+_SHOWN = 80
+
+
+def entry_of(fields: Mapping[str, Any], guid: str, published: datetime, source: str, author: Card | None) -> Entry:
+    """What readers see of these fields, sanitised; links are relative to the post's URL, else to `source`.
+
+    `author` stands for one that the post doesn't name.
+    """
+    url = safe_url(_text(fields, "url"), source)
+    base = url or source
+    values: dict[str, Any] = {name: _text(fields, name) for name in _TEXTS}
+    values |= {name: safe_url(_text(fields, name), base) for name in _LINKS}
+    values |= {name: _links(_texts(fields, name), base) for name in _LINK_LISTS}
+    values |= {name: _card(fields, name, base) for name in _CARDS}
+    updated = _found(fields, "updated")
+    entry = Entry(
+        **{**values, "type": values["type"] or "entry"},
+        guid=guid,
+        url=url,
+        category=_texts(fields, "category"),
+        published=published,
+        updated=None if updated is None else moment("updated", updated),
+        enclosure=_enclosures(fields, base),
+    )
+    html, text = _content(fields)
+    return finish(RawEntry(entry, base, html=html, text=text), None if entry.author else author)
+
+
+def moment(name: str, value: object) -> datetime:
+    """A time as programs have it: an aware datetime, Unix seconds, or ISO 8601 with an offset."""
+    expected = "Unix seconds, a datetime with a time zone, or ISO 8601 with an offset"
+    try:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return datetime.fromtimestamp(value, UTC)
+        found = datetime.fromisoformat(value) if isinstance(value, str) else value
+        if isinstance(found, datetime) and found.tzinfo is not None:
+            return found.astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
+        pass
+    raise wrong(name, value, expected)
+
+
+def as_json(fields: Mapping[str, Any]) -> bytes:
+    """The fields as JSON, which gives back exactly what was put in."""
+    for name, value in fields.items():
+        if not isinstance(name, str) or not name:
+            raise InvalidRequest(f"a field's name can't be used: found {_shown(name)}, expected a text")
+        try:
+            again = orjson.loads(orjson.dumps(value))
+        except (orjson.JSONEncodeError, orjson.JSONDecodeError):
+            again = math.nan
+        if not _same(value, again):
+            expected = "what JSON can say: texts, numbers, true, false, None, lists, and objects with texts as names"
+            raise wrong(name, value, expected)
+    data = orjson.dumps(dict(fields))
+    if len(data) > MOST_BYTES:
+        raise InvalidRequest(f"the post is too large: found {len(data)} bytes as JSON, expected {MOST_BYTES} at most")
+    return data
+
+
+def wrong(name: str, value: object, expected: str) -> InvalidRequest:
+    """The error for a field whose value can't be used."""
+    return InvalidRequest(f"'{name}' can't be used: found {_shown(value)}, expected {expected}")
+
+
+def _same(value: object, again: object) -> bool:
+    """Equal in kind too: a tuple isn't a list, 1 isn't 1.0."""
+    if isinstance(value, dict) and isinstance(again, dict):
+        return value.keys() == again.keys() and all(_same(value[name], again[name]) for name in value)
+    if isinstance(value, list) and isinstance(again, list):
+        return len(value) == len(again) and all(map(_same, value, again))
+    return type(value) is type(again) and value == again
+
+
+def _found(fields: Mapping[str, Any], name: str) -> Any:
+    """The value, or None where there is none or an empty one."""
+    value = fields.get(name.replace("_", "-"))
+    if value is None:
+        value = fields.get(name)
+    return None if value in ("", [], {}) else value
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str | None:
+    value = _found(fields, name)
+    if value is None or isinstance(value, str):
+        return value
+    raise wrong(name.replace("_", "-"), value, "a text")
+
+
+def _texts(fields: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    value = _found(fields, name)
+    values = [] if value is None else [value] if isinstance(value, str) else value
+    if isinstance(values, list) and all(isinstance(one, str) for one in values):
+        return tuple(values)
+    raise wrong(name.replace("_", "-"), value, "a text or a list of texts")
+
+
+def _links(urls: tuple[str, ...], base: str) -> tuple[str, ...]:
+    return tuple(safe for url in urls if (safe := safe_url(url, base)))
+
+
+def _card(fields: Mapping[str, Any], name: str, base: str) -> Card | None:
+    value = _found(fields, name)
+    if value is None:
+        return None
+    if isinstance(value, str):
+        is_url = value.lower().startswith(("http://", "https://"))
+        return Card(url=value) if is_url else Card(name=value)
+    if not isinstance(value, dict):
+        raise wrong(name, value, "a name, a URL, or an object with 'name', 'url' and 'photo'")
+    parts = {key.replace("-", "_"): part for key, part in value.items()}
+    for key in _CARD & parts.keys():
+        if not isinstance(parts[key], str):
+            raise wrong(f"{name}.{key}", parts[key], "a text")
+    card = Card(**{key: parts[key] for key in _CARD & parts.keys()})
+    return replace(card, url=safe_url(card.url, base), photo=safe_url(card.photo, base))
+
+
+def _content(fields: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """HTML and plain text; a text alone is HTML."""
+    value = _found(fields, "content")
+    if value is None or isinstance(value, str):
+        return value, None
+    if isinstance(value, dict):
+        html, text = value.get("html"), value.get("text")
+        if isinstance(html, str | None) and isinstance(text, str | None):
+            return html, text
+    raise wrong("content", value, "HTML, or an object with the texts 'html' and 'text'")
+
+
+def _enclosures(fields: Mapping[str, Any], base: str) -> tuple[Enclosure, ...]:
+    value = _found(fields, "enclosure")
+    values = [] if value is None else value if isinstance(value, list) else [value]
+    found = [_enclosure(one) for one in values]
+    return tuple(replace(one, url=safe) for one in found if (safe := safe_url(one.url, base)))
+
+
+def _enclosure(value: Any) -> Enclosure:
+    if isinstance(value, str):
+        return Enclosure(value)
+    if not isinstance(value, dict) or not isinstance(value.get("url"), str):
+        raise wrong("enclosure", value, "an object with 'url', or a list of these")
+    for name in ("type", "title"):
+        if not isinstance(value.get(name), str | None):
+            raise wrong(f"enclosure.{name}", value[name], "a text")
+    for name in ("length", "duration"):
+        number = value.get(name)
+        if number is not None and (type(number) is not int or number < 0):
+            raise wrong(f"enclosure.{name}", number, "a whole number of bytes or seconds")
+    return Enclosure(**{name: value[name] for name in Enclosure.__dataclass_fields__ if name in value})
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

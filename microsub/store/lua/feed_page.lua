@@ -1,0 +1,14 @@
+-- A page of a feed's posts, newest first.
+--
+-- Atomic: the cursor's place and the page are of one moment, so posts that come in between shift nothing. Writes nothing.
+--
+-- KEYS  1 items
+-- ARGV  1 limit  2, 3 score and id of the cursor, or '' for the beginning
+-- reply {id, score, id, score, …}
+-- include: place
+local first = 0
+if ARGV[2] ~= '' then
+  local before, stands = place(KEYS[1], ARGV[2], ARGV[3])
+  first = before + stands
+end
+return redis.call('ZREVRANGE', KEYS[1], first, first + ARGV[1] - 1, 'WITHSCORES')
