@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: a real server against static bytes, parsing, and refreshing feeds; prints tables."""
+"""`python -m benchmarks`: a real server against static bytes, parsing, refreshing feeds, fan-out; prints tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import against_feedparser, load, report
+from benchmarks import against_feedparser, fanout, load, report
 from benchmarks.cases import Case, ask, cases, write_marks
 from benchmarks.load import Load, Target
 from benchmarks.parsing import parse_costs
@@ -27,7 +27,7 @@ SLACK = load.CONNECTIONS
 """Requests that may be under way, unseen, when a round ends."""
 
 
-PARTS = ("pages", "parsing", "refresh")
+PARTS = ("pages", "parsing", "refresh", "fanout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,7 @@ def main() -> int:
         "pages": lambda: pages(sizes, quick=options.quick),
         "parsing": lambda: parsing(options.corpus, quick=options.quick),
         "refresh": lambda: refreshing(quick=options.quick),
+        "fanout": lambda: fanning_out(quick=options.quick),
     }
     measured: dict[str, Part] = {}
     for name in (name for name in PARTS if name in wanted):
@@ -142,6 +143,13 @@ def refreshing(*, quick: bool) -> Part:
         mark="bench refresh",
         figures=figures,
     )
+
+
+def fanning_out(*, quick: bool) -> Part:
+    """One new post to all who follow its feed."""
+    found = fanout.measure(quick=quick)
+    figures = f"{_this_machine()}\n\n{fanout.text(found)}"
+    return Part(figures, fanout.document(found), met=found.met, mark="bench fanout", figures=figures)
 
 
 def measure(there: World, rounds: int, seconds: float) -> list[Line]:

@@ -46,17 +46,24 @@ def world(sizes: Sequence[int]) -> Iterator[World]:
         stack.callback(redis.stop)
         shelves, memory = asyncio.run(_fill(redis.url, sizes))
         (folder / "backend.json").write_text(SETTINGS)
-        port = free_port()
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("MICROSUB_")}
-        environment |= {
-            "MICROSUB_DATA_DIR": str(folder / "data"),
-            "MICROSUB_BACKEND": str(folder / "backend.json"),
-            "MICROSUB_HOST": "127.0.0.1",
-            "MICROSUB_PORT": str(port),
-        }
-        command = [sys.executable, "-m", "microsub", "web"]
-        process = stack.enter_context(running(command, f"http://127.0.0.1:{port}/", folder / "web.log", environment))
-        yield World(f"http://127.0.0.1:{port}/microsub", folder, shelves, redis.version, memory, process.pid)
+        endpoint, process = stack.enter_context(web(folder))
+        yield World(endpoint, folder, shelves, redis.version, memory, process.pid)
+
+
+@contextmanager
+def web(folder: Path) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """One web process on the data and the backend.json in the folder; the value is its endpoint, and the process."""
+    port = free_port()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MICROSUB_")}
+    environment |= {
+        "MICROSUB_DATA_DIR": str(folder / "data"),
+        "MICROSUB_BACKEND": str(folder / "backend.json"),
+        "MICROSUB_HOST": "127.0.0.1",
+        "MICROSUB_PORT": str(port),
+    }
+    command = [sys.executable, "-m", "microsub", "web"]
+    with running(command, f"http://127.0.0.1:{port}/", folder / "web.log", environment) as process:
+        yield f"http://127.0.0.1:{port}/microsub", process
 
 
 async def _fill(url: str, sizes: Sequence[int]) -> tuple[tuple[Shelf, ...], str]:
@@ -70,16 +77,16 @@ async def _fill(url: str, sizes: Sequence[int]) -> tuple[tuple[Shelf, ...], str]
             shelves.append(await fill(redis, size, now))
             print(f"  filled a timeline of {size:,} items in {time.perf_counter() - began:.1f} s", file=sys.stderr)
         # What loading left to rewrite shall not be rewritten while something is measured.
-        await _rewritten(redis)
+        await rewritten(redis)
         await redis.command("BGREWRITEAOF")
-        info = await _rewritten(redis)
+        info = await rewritten(redis)
         memory = next(line.partition(":")[2] for line in info.splitlines() if line.startswith("used_memory_human:"))
         return tuple(shelves), memory
     finally:
         await redis.aclose()
 
 
-async def _rewritten(redis: Redis) -> str:
+async def rewritten(redis: Redis) -> str:
     """Wait until Redis rewrites nothing any more, and return what it says of itself."""
     while True:
         info: str = (await redis.command("INFO")).decode()

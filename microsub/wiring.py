@@ -50,6 +50,7 @@ from microsub.services.following import Following
 from microsub.services.health import Health
 from microsub.services.in_force import SettingsInForce
 from microsub.services.mending import Mending
+from microsub.services.posts import Posts
 from microsub.services.reading import Reading
 from microsub.services.rebuilding import Rebuilding
 from microsub.services.reminding import Reminding
@@ -80,6 +81,7 @@ from microsub.store.presence import Presence
 from microsub.store.revival import Watch, kept_alive
 from microsub.store.rules import Rules
 from microsub.store.schedule import Schedule
+from microsub.store.servicetokens import ServiceTokens
 from microsub.store.streams import Stream
 from microsub.store.timelines import Timelines
 from microsub.store.tracking import Tracker
@@ -285,7 +287,7 @@ async def open_worker(
         name = worker_name()
         announcing = Announcing(Events(stores.redis))
         filling = fan_out(stores)
-        stages = Stages(stores.redis, stores.feeds, stores.items, fan_out, announcing, completing, consumer=name)
+        stages = Stages(stores.redis, stores.feeds, stores.items, filling, announcing, completing, consumer=name)
         poller = Poller(
             stores.feeds,
             stores.items,
@@ -293,7 +295,7 @@ async def open_worker(
             announcing,
             fetcher,
             parser,
-            mover=Mover(stores.feeds, stores.items, stores.channels, stores.schedule, fan_out),
+            mover=Mover(stores.feeds, stores.items, stores.channels, stores.schedule, filling),
             settings=stores.in_force.instance_now,
             on_refused=on_refused,
             told=stages.wake,
@@ -454,6 +456,8 @@ def _services(
         rules=RuleBook(stores.rules, stores.channels),
         search=Search(fetcher, directory, stores.feeds, parser),
         health=Health(stores.presence, lambda: stores.watch.trouble),
+        posts=Posts(stores.feeds, stores.items, Events(stores.redis)),
+        service_tokens=ServiceTokens(stores.redis),
         changed=config.touched,
     )
 

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from microsub.store.streams import Message
     from microsub.store.timelines import Timelines
 
-AT_ONCE = 100
-"""Timelines per round trip: some milliseconds of Redis' time, in which it serves others after every few calls."""
+AT_ONCE = 40
+"""Timelines per round trip. Two of these are under way at a time, which hold up Redis for two milliseconds at most."""
 
 
 @dataclass(frozen=True, slots=True)
