@@ -19,6 +19,8 @@ from starlette.types import Receive, Scope, Send
 
 from microsub import __version__, metrics
 from microsub.api.microsub import MicrosubEndpoint
+from microsub.api.poststore import PATH as POST_STORE
+from microsub.api.poststore import PostStoreEndpoint
 from microsub.api.responses import CORS
 from microsub.services.bundle import Services
 
@@ -56,6 +58,7 @@ class Application(Starlette):
             Route("/", _root_page(base_url)),
             Route("/health", _health(services)),
             Route("/metrics", _metrics),
+            Route(f"{POST_STORE}/{{path:path}}", PostStoreEndpoint(services)),
         ]
         super().__init__(routes=routes, exception_handlers={HTTPException: _http_error, 500: _server_error})
         self.router.redirect_slashes = False

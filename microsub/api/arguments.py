@@ -43,7 +43,7 @@ def page_query(params: Params) -> PageQuery:
     if before is not None and after is not None:
         raise InvalidRequest("'before' and 'after' can't be used together: found both, expected one of them")
     return PageQuery(
-        limit=_limit(params),
+        limit=limit(params),
         before=None if before is None else Cursor.decode(before, "before"),
         after=None if after is None else Cursor.decode(after, "after"),
         view=_view(params),
@@ -93,7 +93,8 @@ def is_web_url(text: str) -> bool:
     return parts.scheme.lower() in {"http", "https"} and bool(parts.hostname) and parts.hostname != "."
 
 
-def _limit(params: Params) -> int:
+def limit(params: Params) -> int:
+    """How many entries a page shall have, 100 at most."""
     text = params.text("limit")
     if text is None:
         return DEFAULT_LIMIT

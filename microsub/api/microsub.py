@@ -20,16 +20,17 @@ from structlog.contextvars import bind_contextvars, unbind_contextvars
 
 from microsub import metrics
 from microsub.api import channels, feeds, rules, timeline
+from microsub.api.bearer import bearer
 from microsub.api.body import UNCHECKED_BODY, body_pairs, read_body
 from microsub.api.call import Action, Call, FusedAction, Reply, Table, Verb
+from microsub.api.outcome import log_error
 from microsub.api.params import Params, collect, missing, shown, urlencoded
-from microsub.api.responses import METHODS, ErrorReply, error_reply, send_error, send_json, send_preflight
+from microsub.api.responses import METHODS, error_reply, send_error, send_json, send_preflight
 from microsub.errors import (
     Forbidden,
     InsufficientScope,
     InvalidRequest,
     MethodNotAllowed,
-    MicrosubError,
     NotImplementedHere,
     RequestError,
     Unauthorized,
@@ -77,7 +78,7 @@ class MicrosubEndpoint:
             body = _encoded(await self._run(scope, params, grant, verb, action))
         except Exception as error:
             failure = error_reply(error)
-            _log_error(error, failure, scope, action)
+            log_error(error, failure, scope, action)
         try:
             if failure is None:
                 await send_json(send, body)
@@ -100,7 +101,7 @@ class MicrosubEndpoint:
         if verb != "POST":
             return collect(urlencoded(query)), None
         grant = None
-        if _bearer(scope) is not None:
+        if bearer(scope) is not None:
             grant = await self._verify(scope, collect())
         body = await read_body(scope, receive)
         if grant is None and len(body.content) > UNCHECKED_BODY:
@@ -153,7 +154,7 @@ class MicrosubEndpoint:
 
 
 def _credential(accounts: Accounts, scope: Scope, params: Params) -> Credential:
-    token = _bearer(scope)
+    token = bearer(scope)
     if token is None:
         token = params.text("access_token")
     if token is None:
@@ -165,15 +166,6 @@ def _credential(accounts: Accounts, scope: Scope, params: Params) -> Credential:
     if credential is None:
         raise Unauthorized("the token is not valid: found a text that is no token of this server")
     return credential
-
-
-def _bearer(scope: Scope) -> str | None:
-    for name, value in scope["headers"]:
-        if name == b"authorization":
-            scheme, _, token = value.partition(b" ")
-            if scheme.lower() == b"bearer":
-                return str(token.strip().decode("latin-1"))
-    return None
 
 
 def _encoded(reply: Reply) -> bytes:
@@ -205,17 +197,6 @@ def _reject(verb: str, action: str, params: Params) -> NoReturn:
     if not methods:
         raise NotImplementedHere(f"'method' is unknown: found '{shown(method)}', expected none for action={action}")
     raise NotImplementedHere(f"'method' is unknown: found '{shown(method)}', expected one of {', '.join(methods)}")
-
-
-def _log_error(error: Exception, reply: ErrorReply, scope: Scope, action: str) -> None:
-    """What a client sent may hold secrets, so of a refused request only the kind of refusal is logged."""
-    entry = log.bind(path=shown(scope["path"]), verb=scope["method"], action=shown(action), status=reply.status)
-    if not isinstance(error, MicrosubError):
-        entry.error("request failed", exc_info=error)
-    elif reply.status >= 500:
-        entry.error("store failed", kind=type(error).__name__, detail=str(error))
-    else:
-        entry.info("request refused", code=reply.code)
 
 
 def _measure(action: str, status: int, seconds: float) -> None:

@@ -71,9 +71,9 @@ async def send_error(send: Send, reply: ErrorReply, request_id: str) -> None:
     await send_json(send, orjson.dumps(reply.content), reply.status, headers)
 
 
-async def send_preflight(send: Send) -> None:
+async def send_preflight(send: Send, headers: list[Header] = PREFLIGHT) -> None:
     """Answer OPTIONS: what a browser may do here."""
-    await send({"type": "http.response.start", "status": 204, "headers": PREFLIGHT})
+    await send({"type": "http.response.start", "status": 204, "headers": headers})
     await send({"type": "http.response.body", "body": b""})
 
 

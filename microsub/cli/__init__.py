@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 import microsub
-from microsub.cli import accounts, checking, configuration, feeds, importing, pipeline, serving
+from microsub.cli import accounts, checking, configuration, feeds, importing, pipeline, services, serving
 from microsub.conformance.command import conformance
 
 
@@ -22,6 +22,7 @@ main.add_command(serving.serve)
 main.add_command(serving.web)
 main.add_command(serving.work)
 main.add_command(serving.demo)
+accounts.token.add_command(services.service)
 main.add_command(accounts.token)
 main.add_command(accounts.user)
 main.add_command(configuration.config)

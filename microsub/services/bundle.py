@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from microsub.services.curating import Curating
 from microsub.services.following import Following
 from microsub.services.health import Health
+from microsub.services.posts import Posts
 from microsub.services.reading import Reading
 from microsub.services.rules import RuleBook
 from microsub.services.search import Search
 from microsub.store.accounts import Accounts
+from microsub.store.servicetokens import ServiceTokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,5 +32,7 @@ class Services:
     rules: RuleBook
     search: Search
     health: Health
+    posts: Posts
+    service_tokens: ServiceTokens
     clock: Callable[[], float] = time.time
     changed: Callable[[], None] = lambda: None

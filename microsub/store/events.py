@@ -6,6 +6,7 @@ that by the oldest id there is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -15,6 +16,8 @@ from microsub.store.port import Command, Redis
 
 KEPT = 10_000
 """Events that are kept at least; Redis trims in blocks, so there may be a few more."""
+
+_ID = re.compile(r"[0-9]{1,19}(?:-[0-9]{1,19})?", re.ASCII)
 
 Kind = Literal["feed_created", "feed_modified", "post_created", "post_modified", "post_deleted"]
 
@@ -65,6 +68,11 @@ class Events:
         """The id of the newest event, `0` where there is none: who follows from now on begins behind it."""
         rows = await self._redis.command("XREVRANGE", keys.events_stream(), "+", "-", "COUNT", 1)
         return rows[0][0].decode() if rows else "0"
+
+
+def is_event_id(text: str) -> bool:
+    """Whether `text` has the shape of an event's id."""
+    return bool(_ID.fullmatch(text))
 
 
 def _numbers(event_id: str) -> tuple[int, int]:

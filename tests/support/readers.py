@@ -20,11 +20,13 @@ from microsub.services.curating import Curating
 from microsub.services.directory import Directory
 from microsub.services.following import Following
 from microsub.services.health import Health
+from microsub.services.posts import Posts
 from microsub.services.reading import Reading
 from microsub.services.rules import RuleBook
 from microsub.services.search import Search
 from microsub.store.accounts import Accounts
 from microsub.store.channels import Channels
+from microsub.store.events import Events
 from microsub.store.feeds import FeedRecord, Feeds
 from microsub.store.intake import ItemToStore
 from microsub.store.itemcache import ItemCache
@@ -33,6 +35,7 @@ from microsub.store.port import Redis
 from microsub.store.presence import Presence
 from microsub.store.rules import Rules
 from microsub.store.schedule import Schedule
+from microsub.store.servicetokens import ServiceTokens
 from microsub.store.timelines import Timelines
 from tests.support.posts import NOON, candidate
 
@@ -129,6 +132,7 @@ class Instance:
         self.timelines = Timelines(self.redis, self.items)
         self.rules = Rules(self.redis, self.items)
         self.presence = Presence(self.redis)
+        self.service_tokens = ServiceTokens(self.redis)
         self.fan_out = FanOut(self.feeds, self.items, self.timelines)
         self.services = self.make_services()
         self.app = create_app(self.services)
@@ -144,6 +148,8 @@ class Instance:
             rules=RuleBook(self.rules, self.channels),
             search=Search(self.web, directory, self.feeds, self.parser),
             health=Health(self.presence),
+            posts=Posts(self.feeds, self.items, Events(self.redis)),
+            service_tokens=self.service_tokens,
             clock=lambda: self.now,
         )
 

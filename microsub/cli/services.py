@@ -1,0 +1,84 @@
+"""`microsub token service`: which other programs may read the post store."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from microsub import wiring
+from microsub.cli.options import STORE_FLAGS, fail, print_json, run, settings_flags
+from microsub.config.settings import Settings
+from microsub.store.servicetokens import ServiceToken, ServiceTokens
+
+
+@click.group()
+def service() -> None:
+    """Make, list and revoke the tokens of other programs, which read the post store and nothing else.
+
+    They see the posts of all feeds, those that one user alone follows included; never a user's channels, read state or
+    own posts. A reader's token is no good there.
+    """
+
+
+@service.command("create")
+@click.argument("name")
+@click.option("--days", type=click.FloatRange(min=0, min_open=True), help="Days until it expires; default: never.")
+@settings_flags(*STORE_FLAGS)
+def service_create(settings: Settings, name: str, days: float | None) -> None:
+    """Make a token for the program NAME and print it, and nothing else. It is shown only this once.
+
+    Example: TOKEN=$(microsub token service create planet)
+    """
+
+    async def work() -> str:
+        async with wiring.open_stores(settings) as stores:
+            now = time.time()
+            return await ServiceTokens(stores.redis).create(name, now, now + days * 86400 if days else None)
+
+    click.echo(run(work()))
+
+
+@service.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@settings_flags(*STORE_FLAGS)
+def service_list(settings: Settings, as_json: bool) -> None:
+    """List the programs that have a token, with its dates. Never the token itself."""
+
+    async def work() -> list[ServiceToken]:
+        async with wiring.open_stores(settings, existing=True) as stores:
+            return await ServiceTokens(stores.redis).all()
+
+    found = run(work())
+    if as_json:
+        print_json([{"name": one.name, "created": one.created, "expires": one.expires} for one in found])
+        return
+    for one in found:
+        click.echo(f"{one.name}  {_day(one.created)}  {_until(one, time.time())}")
+    if not found:
+        click.echo("no tokens of programs")
+
+
+@service.command("revoke")
+@click.argument("name")
+@settings_flags(*STORE_FLAGS)
+def service_revoke(settings: Settings, name: str) -> None:
+    """Revoke the token of the program NAME at once."""
+
+    async def work() -> bool:
+        async with wiring.open_stores(settings, existing=True) as stores:
+            return await ServiceTokens(stores.redis).revoke(name)
+
+    if not run(work()):
+        fail(f"there is no token for '{name}'; see: microsub token service list")
+    click.echo("revoked")
+
+
+def _until(one: ServiceToken, now: float) -> str:
+    if one.expires is None:
+        return "never expires"
+    return f"expired {_day(one.expires)}" if one.expires <= now else _day(one.expires)
+
+
+def _day(at: float) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(at))
