@@ -1,0 +1,121 @@
+"""Lists of subscribers are remembered, and never used when they have changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from microsub.store import keys
+from microsub.store.audience import REMEMBERED, Audience
+from microsub.store.feeds import Feeds
+from microsub.store.port import Redis
+from tests.support.posts import NOON
+
+URL = "https://blog.example/feed"
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+async def feed(redis: Redis) -> str:
+    feeds = Feeds(redis)
+    feed = await feeds.ensure(URL, NOON)
+    for user in ("ann", "bob"):
+        await feeds.subscribe(feed.id, user, "home")
+    return feed.id
+
+
+def reads_of(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The lists that are read from now on."""
+    read: list[str] = []
+    pipeline = redis.pipeline
+
+    async def watched(commands: Any) -> Any:
+        read.extend(str(command[1]) for command in commands if command[0] == "SMEMBERS")
+        return await pipeline(commands)
+
+    monkeypatch.setattr(redis, "pipeline", watched)
+    return read
+
+
+async def test_a_list_is_read_once(redis: Redis, feed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While nothing changes, only its edition is asked for; following what is followed changes nothing."""
+    read = reads_of(redis, monkeypatch)
+    feeds = Feeds(redis)
+    for _ in range(3):
+        assert await feeds.audience(feed) == (("ann", "home"), ("bob", "home"))
+        await Feeds(redis).subscribe(feed, "ann", "home")
+        await Feeds(redis).unsubscribe(feed, "eve", "home")
+    assert read == [keys.feed_subscribers(feed)]
+
+
+async def test_what_another_process_changes_counts_at_once(redis: Redis, feed: str) -> None:
+    """A follower more and a follower less, made elsewhere, are in the very next answer."""
+    here, elsewhere = Feeds(redis), Feeds(redis)
+    assert len(await here.audience(feed)) == 2
+    await elsewhere.subscribe(feed, "eve", "news")
+    assert await here.audience(feed) == (("ann", "home"), ("bob", "home"), ("eve", "news"))
+    await elsewhere.unsubscribe(feed, "ann", "home")
+    assert await here.audience(feed) == (("bob", "home"), ("eve", "news"))
+    await elsewhere.unsubscribe(feed, "bob", "home")
+    await elsewhere.unsubscribe(feed, "eve", "news")
+    assert await here.audience(feed) == ()
+
+
+async def test_a_change_while_a_list_is_read_is_not_missed(redis: Redis, feed: str) -> None:
+    """The edition is older than the list then, so that the next question reads it anew."""
+    audience = Audience(redis)
+    pipeline = redis.pipeline
+
+    async def between(commands: Any) -> Any:
+        edition = await redis.command(*commands[0])
+        [members] = await pipeline(commands[1:])
+        await Feeds(redis).subscribe(feed, "eve", "home")
+        return [edition, members]
+
+    redis.pipeline = between  # type: ignore[method-assign]
+    assert len(await audience.of(feed)) == 2
+    redis.pipeline = pipeline  # type: ignore[method-assign]
+    assert len(await audience.of(feed)) == 3
+
+
+async def test_what_a_hand_changes_counts_after_a_while(redis: Redis, feed: str) -> None:
+    """redis-cli knows no editions; a list is read again after its time in any case."""
+    clock = Clock()
+    audience = Audience(redis, clock=clock)
+    assert len(await audience.of(feed)) == 2
+    await redis.command("SADD", keys.feed_subscribers(feed), "eve/home")
+    clock.now = REMEMBERED - 1
+    assert len(await audience.of(feed)) == 2
+    clock.now = REMEMBERED
+    assert len(await audience.of(feed)) == 3
+
+
+async def test_memory_is_bounded(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The list that was used longest ago is forgotten first; one that is longer than everything allowed still serves."""
+    feeds = Feeds(redis)
+    for feed, count in (("1", 2), ("2", 2), ("3", 9)):
+        for number in range(count):
+            await feeds.subscribe(feed, f"user{number}", "home")
+    audience = Audience(redis, most=4)
+    read = reads_of(redis, monkeypatch)
+    for feed in ("1", "2", "1", "2", "3", "3", "1"):
+        await audience.of(feed)
+    assert read == [keys.feed_subscribers(feed) for feed in ("1", "2", "3", "1")]
+
+
+async def test_the_edition_lives_as_long_as_the_feed(redis: Redis, feed: str) -> None:
+    """It ends with the other keys of a feed that nobody follows."""
+    feeds = Feeds(redis)
+    assert await redis.command("TTL", keys.feed_edition(feed)) == -1
+    for user in ("ann", "bob"):
+        await feeds.unsubscribe(feed, user, "home")
+    assert await redis.command("TTL", keys.feed_edition(feed)) > 0
+    await feeds.subscribe(feed, "ann", "home")
+    assert await redis.command("TTL", keys.feed_edition(feed)) == -1

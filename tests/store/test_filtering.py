@@ -1,0 +1,165 @@
+"""Filters and limits of a channel's own, where items come into its timeline."""
+
+from __future__ import annotations
+
+import orjson
+import pytest
+
+from microsub.model.reader import ChannelSettings, TimelineItem
+from microsub.store import keys
+from microsub.store.port import Redis
+from microsub.store.timelines import Added, Target, Timelines
+from tests.support.one_reader import ANN, NOW, OneReader, item
+
+NO_SPAM = ChannelSettings(filters={"exclude_words": ["spam"]})
+
+
+@pytest.fixture
+async def world(redis: Redis) -> OneReader:
+    world = OneReader(redis)
+    await world.begin()
+    return world
+
+
+def says(world: OneReader, number: int, text: str, kind: str = "note") -> TimelineItem:
+    """A post of feed 1 with that text."""
+    made = item(number)
+    world.items.know("1", made)
+    world.items.data[made.id] = orjson.dumps({"type": "entry", "post-type": kind, "content": {"text": text}})
+    return made
+
+
+async def settings(world: OneReader, value: ChannelSettings, uid: str = "home") -> None:
+    await world.channels.set_settings(ANN, uid, value, NOW)
+
+
+async def test_what_is_filtered_out_leaves_no_trace(world: OneReader) -> None:
+    """It is neither shown nor remembered as gone; the others come in as always."""
+    await settings(world, NO_SPAM)
+    result = await world.add("home", says(world, 1, "ham"), says(world, 2, "Spam!"), says(world, 3, "eggs"))
+    assert result == Added(added=("3", "1"))
+    assert await world.ids("home") == ["3", "1"]
+    assert await world.redis.command("EXISTS", keys.gone(ANN, "home")) == 0
+
+
+async def test_an_edited_post_is_looked_at_again(world: OneReader) -> None:
+    """What was filtered out comes in when it reads otherwise; what stands stays, whatever it says now."""
+    await settings(world, NO_SPAM)
+    await world.add("home", says(world, 1, "ham"), says(world, 2, "spam"))
+    result = await world.add("home", says(world, 1, "spam"), says(world, 2, "ham"))
+    assert result == Added(added=("2",))
+    assert await world.ids("home") == ["2", "1"]
+
+
+async def test_a_filter_holds_from_now_on(world: OneReader) -> None:
+    """Neither does a new filter take out what is there, nor does its end bring in what it kept out, by itself."""
+    await world.add("home", says(world, 1, "spam"))
+    await settings(world, NO_SPAM)
+    await world.add("home", says(world, 2, "spam"))
+    await settings(world, ChannelSettings())
+    assert await world.ids("home") == ["1"]
+    await world.add("home", says(world, 3, "spam"), says(world, 2, "spam"))
+    assert await world.ids("home") == ["3", "2", "1"]
+
+
+async def test_a_change_by_another_process_counts_at_once(world: OneReader) -> None:
+    """A process that remembers another filter is told of the present one by the step that adds."""
+    await settings(world, NO_SPAM)
+    await world.add("home", says(world, 1, "spam"))
+    await settings(world, ChannelSettings(filters={"exclude_words": ["ham"]}, max_items=5))
+    await world.add("home", says(world, 2, "spam"), says(world, 3, "ham"))
+    assert await world.ids("home") == ["2"]
+    await settings(world, ChannelSettings(max_items=5))
+    await world.add("home", says(world, 4, "ham"))
+    assert await world.ids("home") == ["4", "2"]
+
+
+async def test_a_known_filter_costs_one_round_trip(world: OneReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first delivery to a channel that filters takes two calls of the script, every later one takes one."""
+    await settings(world, NO_SPAM)
+    calls: list[int] = []
+    scripts = world.redis.scripts
+
+    async def counted(batch):
+        calls.append(len(batch))
+        return await scripts(batch)
+
+    monkeypatch.setattr(world.redis, "scripts", counted)
+    await world.add("home", says(world, 1, "ham"))
+    assert calls == [1, 1]
+    await world.add("home", says(world, 2, "ham"))
+    await world.add("home", says(world, 3, "spam"))
+    assert calls == [1, 1, 1, 1]
+
+
+async def test_each_channel_chooses_for_itself(world: OneReader) -> None:
+    """One delivery to several channels, some of which filter, each its own way; the posts are read once."""
+    for uid in ("work", "notifications"):
+        await world.follow(uid, "1")
+    await settings(world, NO_SPAM)
+    await settings(world, ChannelSettings(filters={"include_types": ["photo"]}), "work")
+    items = [says(world, 1, "spam"), says(world, 2, "ham"), says(world, 3, "spam", "photo")]
+    targets = [Target(ANN, uid, 0) for uid in ("home", "work", "notifications")]
+    found = await world.timelines.add_to(targets, world.timelines.delivery("1", items, NOW))
+    assert [one.added for one in found] == [("2",), ("3",), ("3", "2", "1")]
+
+
+async def test_a_first_fill_counts_what_the_filter_leaves(world: OneReader) -> None:
+    """The newest of what comes in stay unread; and a fill of which nothing was left was one, too."""
+    await settings(world, NO_SPAM, "work")
+    await world.channels.follow(ANN, "work", "1", "https://1.example/feed", NOW)
+    posts = [says(world, number, "spam" if number > 5 else "ham") for number in range(1, 9)]
+    filled = await world.timelines.add(ANN, "work", "1", posts, now=NOW, limit=0, fresh=2)
+    assert (filled.added, filled.read) == (("5", "4"), ("3", "2", "1"))
+    await world.channels.follow(ANN, "work", "2", "https://2.example/feed", NOW)
+    await world.timelines.add(ANN, "work", "2", [says(world, 10, "spam")], now=NOW, limit=0, fresh=0)
+    later = await world.timelines.add(ANN, "work", "2", [says(world, 11, "ham")], now=NOW, limit=0, fresh=0)
+    assert later.added == ("11",)
+
+
+async def test_more_than_one_batch_is_chosen_from_one_filter(world: OneReader) -> None:
+    """Batches count what is left."""
+    await settings(world, NO_SPAM)
+    posts = [says(world, number, "ham" if number % 2 else "spam") for number in range(1, 4401)]
+    filled = await world.add("home", *posts)
+    assert len(filled.added) == 2200
+
+
+async def test_what_is_put_there_by_name_can_pass_a_filter_by(world: OneReader) -> None:
+    """Posts of no feed are filtered like all others, unless whoever puts them there says otherwise."""
+    await settings(world, NO_SPAM)
+    assert await world.timelines.put(ANN, "home", says(world, 1, "spam"), NOW) == Added()
+    assert (await world.timelines.put(ANN, "home", says(world, 1, "spam"), NOW, unfiltered=True)).added == ("1",)
+
+
+async def test_an_own_limit_takes_precedence(world: OneReader) -> None:
+    """A channel's settings say how much it holds and how much of a new feed is unread, whatever the caller says."""
+    await settings(world, ChannelSettings(max_items=2, first_fetch_unread=1), "work")
+    await world.channels.follow(ANN, "work", "1", "https://1.example/feed", NOW)
+    posts = [says(world, number, "ham") for number in range(1, 6)]
+    found = await world.timelines.add(ANN, "work", "1", posts, now=NOW, limit=100, fresh=100)
+    assert (found.added, found.read) == (("5",), ("4",))
+    await settings(world, ChannelSettings(max_items=0), "work")
+    assert len((await world.timelines.add(ANN, "work", "1", posts, now=NOW, limit=1)).added) == 3
+
+
+async def test_a_text_that_looks_like_settings_is_none(world: OneReader) -> None:
+    """What somebody writes into a filter isn't read as a limit."""
+    filters = {"exclude_words": ['"max_items":1', '"filters":{']}
+    await settings(world, ChannelSettings(filters=filters))
+    await world.add("home", says(world, 1, "ham"), says(world, 2, "ham"))
+    assert await world.ids("home") == ["2", "1"]
+
+
+async def test_settings_that_cannot_be_read_filter_nothing(world: OneReader) -> None:
+    """`microsub check` finds them; news go on arriving."""
+    await world.redis.command("HSET", keys.channel(ANN, "home"), "settings", '{"filters":{')
+    assert (await world.add("home", says(world, 1, "ham"))).added == ("1",)
+
+
+async def test_who_filters_is_known_in_one_round_trip(world: OneReader) -> None:
+    """Of several channels, those that have a filter."""
+    await settings(world, NO_SPAM)
+    await settings(world, ChannelSettings(max_items=5), "work")
+    places = [(ANN, uid) for uid in ("work", "home", "nowhere")]
+    assert await Timelines(world.redis, world.items).filtering(places) == [(ANN, "home")]
