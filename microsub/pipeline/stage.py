@@ -109,6 +109,10 @@ class Stage:
                 except StoreError as error:
                     log.warning("a stage can't read its stream", stage=self.name, error=str(error))
                     pause = self._patience.trouble
+                except Exception:
+                    # A bug, or a hand in Redis: the others that this worker runs go on, and so do we when it is mended.
+                    log.exception("a stage can't read its stream", stage=self.name)
+                    pause = self._patience.trouble
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
                         await self._wake.wait()
@@ -214,12 +218,17 @@ class Stage:
         while True:
             await asyncio.sleep(self._patience.idle / 3)
             mine = dict(self._in_hand)
-            with suppress(StoreError):
+            try:
                 kept = await self._stream.keep(self._consumer, [message.id for message in mine.values()])
-                for task, message in mine.items():
-                    if message.id not in kept and not task.done():
-                        log.warning("a message was taken over", stage=self.name, message=message.id)
-                        task.cancel()
+            except StoreError:
+                continue
+            except Exception:
+                log.exception("a stage can't give signs of life", stage=self.name)
+                continue
+            for task, message in mine.items():
+                if message.id not in kept and not task.done():
+                    log.warning("a message was taken over", stage=self.name, message=message.id)
+                    task.cancel()
 
     async def _drain(self, grace: float) -> None:
         in_hand = dict(self._in_hand)

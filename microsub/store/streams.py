@@ -9,7 +9,7 @@ A message's id grows within its stream, whatever the clock does. It serves as th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,17 +103,30 @@ class Stream:
         """Up to `count` messages whose owners have given no sign of life for `idle` seconds, and which they thereby
         lose.
         """
-        command = ("XAUTOCLAIM", self._key, GROUP, consumer, int(idle * 1000), "0", "COUNT", count)
-        reply = await self._in_group(command) or (b"", ())
-        entries = [entry for entry in reply[1] if entry is not None and entry[1] is not None]
-        counts = await self._redis.pipeline([("XPENDING", self._key, GROUP, id_, id_, 1) for id_, _ in entries])
-        return [_message(entry, _deliveries(row)) for entry, row in zip(entries, counts, strict=True)]
+        if count < 1:
+            return []
+        # XAUTOCLAIM looks at ten times `count` messages and no further: behind what others are busy with it finds none.
+        silent = ("IDLE", int(idle * 1000)) if idle else ()
+        rows = await self._in_group(("XPENDING", self._key, GROUP, *silent, "-", "+", count))
+        if not rows:
+            return []
+        handed_out = {row[0]: int(row[3]) + 1 for row in rows}
+        claimed = await self._redis.command("XCLAIM", self._key, GROUP, consumer, int(idle * 1000), *handed_out)
+        entries = [entry for entry in claimed if entry is not None and entry[1] is not None]
+        if len(entries) < len(handed_out):
+            await self._disown(handed_out.keys() - {entry[0] for entry in entries})
+        return [_message(entry, handed_out[entry[0]]) for entry in entries]
 
     async def keep(self, consumer: str, ids: Sequence[str]) -> set[str]:
         """A sign of life for messages in hand; which of them are still `consumer`'s."""
         if not ids:
             return set()
-        rows = await self._redis.pipeline([("XPENDING", self._key, GROUP, id_, id_, 1, consumer) for id_ in ids])
+        try:
+            rows = await self._redis.pipeline([("XPENDING", self._key, GROUP, id_, id_, 1, consumer) for id_ in ids])
+        except ResponseError as error:
+            if _missing(error):
+                return set(ids)  # somebody deleted the stream: nobody else can have them
+            raise
         mine = [id_ for id_, row in zip(ids, rows, strict=True) if row]
         if mine:
             await self._redis.command("XCLAIM", self._key, GROUP, consumer, 0, *mine, "JUSTID")
@@ -133,7 +146,11 @@ class Stream:
             args: list[Arg] = [GROUP, consumer, _LONG_IDLE]
             for message in messages:
                 args += [message.id, max(0, message.deliveries - 1)]
-            await self._redis.script(_HAND_BACK, self._keys[:1], args)
+            try:
+                await self._redis.script(_HAND_BACK, self._keys[:1], args)
+            except ResponseError as error:
+                if not _missing(error):
+                    raise
 
     async def newest(self) -> str | None:
         """The id of the newest message that isn't done; None where there is none."""
@@ -156,6 +173,12 @@ class Stream:
     async def forget_consumers(self, idle: float) -> int:
         """Forget the names of consumers that own nothing and were idle for that many seconds; how many."""
         return int(await self._redis.script(_LEAVE, self._keys[:1], [GROUP, int(idle * 1000)]))
+
+    async def _disown(self, ids: Collection[bytes]) -> None:
+        """Let nobody own those of the messages that somebody has deleted by hand: Redis 6 never does that itself."""
+        found = await self._redis.pipeline([("XRANGE", self._key, id_, id_) for id_ in ids])
+        if missing := [id_ for id_, rows in zip(ids, found, strict=True) if not rows]:
+            await self._redis.command("XACK", self._key, GROUP, *missing)
 
     async def _in_group(self, command: Command) -> Any:
         """Run a command of the group, which the first one makes; None where nothing was ever added to the stream."""
@@ -199,10 +222,6 @@ def _message(entry: Sequence[Any], deliveries: int = 1) -> Message:
     return Message(entry[0].decode(), fields, deliveries)
 
 
-def _deliveries(row: Sequence[Any]) -> int:
-    return int(row[0][3]) if row else 1
-
-
 def _missing(error: ResponseError) -> bool:
     """Whether the stream or its group doesn't exist yet."""
-    return str(error).startswith("NOGROUP") or "requires the key to exist" in str(error)
+    return "NOGROUP" in str(error) or "requires the key to exist" in str(error)

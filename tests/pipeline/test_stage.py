@@ -200,3 +200,60 @@ async def test_a_dead_letter_can_be_tried_again_or_dropped(redis):
     handler = Handler()
     assert await stage(redis, handler).run_once() == 1
     assert handler.seen == ["again"]
+
+
+async def test_a_stage_whose_hands_are_full_looks_around_all_the_same(real_redis):
+    """The time to look for what others left comes while every place is taken: nothing ends, and nothing is taken."""
+    release = asyncio.Event()
+    handler = Handler(lambda _: release.wait())
+    await add(real_redis, "first", "second")
+    async with running(stage(real_redis, handler, at_once=1)):
+        await wait_until(lambda: handler.seen == ["first"])
+        for _ in range(10):
+            await asyncio.sleep(QUICK.look_around)
+        release.set()
+        await wait_until(lambda: empty(real_redis))
+    assert handler.seen == ["first", "second"]
+
+
+async def test_signs_of_life_go_on_after_a_stream_was_deleted(real_redis):
+    """Somebody deletes the stream while a message is in hand: later messages are kept as ever."""
+    release = asyncio.Event()
+    slow, hasty = Handler(lambda _: release.wait()), Handler()
+    trips: list[object] = []
+
+    class Watched(Stream):
+        async def keep(self, consumer, ids):
+            try:
+                return await super().keep(consumer, ids)
+            finally:
+                trips.append(ids)
+
+    one = Stage(Watched(real_redis, "entries"), slow, DeadLetters(real_redis), consumer="slow", patience=QUICK)
+    async with running(one):
+        await add(real_redis, "lost")
+        await wait_until(lambda: slow.seen == ["lost"])
+        await real_redis.command("DEL", "stream:{entries}", "stream:{entries}:bytes")
+        await wait_until(lambda: bool(trips))
+        await add(real_redis, "long")
+        await wait_until(lambda: slow.seen == ["lost", "long"])
+        async with running(stage(real_redis, hasty, "hasty")):
+            await asyncio.sleep(QUICK.idle * 3)
+            assert hasty.seen == []
+            release.set()
+            await wait_until(lambda: empty(real_redis))
+
+
+async def test_what_a_dead_worker_left_is_found_behind_all_that_others_have_in_hand(real_redis):
+    """However many messages are being handled elsewhere, one look finds the one that isn't."""
+    stream = Stream(real_redis, "entries")
+    await add(real_redis, *map(str, range(200)), "left")
+    busy = [message.id for message in await stream.take("busy", 200)]
+    assert len(await stream.take("dead", 1)) == 1
+
+    async def found() -> list[Message]:
+        await stream.keep("busy", busy)
+        return await stream.take_over("next", 0.2, 1)
+
+    (message,) = await wait_until(found)
+    assert message.fields == {"name": b"left"}
