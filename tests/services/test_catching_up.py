@@ -1,0 +1,252 @@
+"""Timelines that were left alone are filled when they are read: through the application, on real stores."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from microsub.config.backend import Delivery, InstanceSettings
+from microsub.errors import StoreUnavailable
+from microsub.pipeline.fan_out import FanOut, Patient, default_limits
+from microsub.services.being_seen import EVERY, BeingSeen
+from microsub.services.catching_up import MOST_ITEMS, CatchingUp
+from microsub.services.reading import Reading
+from microsub.store.activity import Activity
+from microsub.store.behind import Behind
+from microsub.store.itemcache import ItemCache
+from microsub.store.messages import ItemsStored
+from microsub.store.port import Redis
+from microsub.store.streams import Message
+from tests.support.posts import NOON
+from tests.support.readers import Instance, Reader, instance, posts
+
+URL = "https://blog.example/feed"
+DAY = 86_400.0
+
+
+@dataclass
+class World:
+    """An instance with readers, whose fan-out leaves some of them for later."""
+
+    it: Instance
+    delivery: Delivery = field(default_factory=lambda: Delivery(away_days=7))
+    warm_up_days: float = 0
+
+    def __post_init__(self) -> None:
+        it = self.it
+        self.behind, self.activity = Behind(it.redis), Activity(it.redis)
+        patient = Patient(self.activity, self.behind, lambda: self.delivery)
+        it.fan_out = FanOut(it.feeds, it.items, it.timelines, patient=patient, clock=lambda: it.now)
+        self.catching_up = self.filling()
+        self.seen = BeingSeen(self.activity)
+        cache = ItemCache(it.items, None, 0)
+        reading = Reading(
+            it.channels, it.timelines, it.feeds, it.items, cache, catching_up=self.catching_up, seen=self.seen
+        )
+        object.__setattr__(it.services, "reading", reading)
+
+    def filling(self, **more: float) -> CatchingUp:
+        settings = InstanceSettings(delivery=Delivery(warm_up_days=self.warm_up_days))
+        it = self.it
+        return CatchingUp(self.behind, it.items, it.timelines, default_limits, lambda: settings, **more)
+
+    async def reader(self, name: str, *channels: str) -> Reader:
+        reader = await self.it.reader(name, *channels)
+        for uid in channels:
+            await reader.post(action="follow", channel=uid, url=URL)
+        return reader
+
+    async def waiting(self, user: str = "ann") -> list[str]:
+        return [one.uid for one in await self.behind.of(user)]
+
+
+@pytest.fixture
+async def world(redis: Redis) -> AsyncIterator[World]:
+    async with instance(redis) as it:
+        made = World(it)
+        yield made
+        await made.it.services.reading.aclose()
+
+
+async def test_who_is_away_finds_everything_at_the_first_request(world: World) -> None:
+    """A list of channels shows exact counts, a page the posts, though nothing was brought there before."""
+    ann = await world.reader("ann", "home", "work")
+    bob = await world.reader("bob", "home")
+    world.it.now += 30 * DAY
+    assert await bob.unread() == 0  # who is seen gets what comes
+    await world.seen.aclose()
+    await world.it.publish(URL, *posts("two", "one"))
+    assert await world.it.timelines.stock("ann", "home", 0) == await world.it.timelines.stock("ann", "work", 0)
+    assert await world.waiting() == ["home", "work"]
+    assert await world.waiting("bob") == []
+    assert await bob.names() == ["two", "one"]
+    assert await ann.unread("work") == 2
+    assert await world.waiting() == []
+    assert await ann.names("home", limit=1) == ["two"]
+    # She was seen; what comes now comes at once.
+    await world.seen.aclose()
+    await world.it.publish(URL, *posts("three", at=NOON + 100))
+    assert await world.waiting() == []
+    assert await ann.names("work") == ["three", "two", "one"]
+
+
+@pytest.mark.parametrize("channel", ["home", "global"])
+async def test_a_page_fills_before_it_answers(world: World, channel: str) -> None:
+    """In whatever view."""
+    ann = await world.reader("ann", "home")
+    world.it.now += 30 * DAY
+    await world.it.publish(URL, *posts("two", "one"))
+    assert await ann.names(channel, is_read="false") == ["two", "one"]
+
+
+async def test_what_was_read_or_removed_stays_so(world: World) -> None:
+    """A fill brings what is new and nothing else, however often it is done."""
+    ann = await world.reader("ann", "home")
+    await world.it.publish(URL, *posts("c", "b", "a"))
+    first = await ann.ids()
+    await ann.post(action="timeline", method="mark_read", channel="home", entry=first[0])
+    await ann.post(action="timeline", method="remove", channel="home", entry=first[1])
+    world.it.now += 30 * DAY
+    await world.it.publish(URL, *posts("d", at=NOON - 50))
+    assert await ann.names(is_read="false") == ["a", "d"]
+    assert await ann.names() == ["c", "a", "d"]
+    await world.behind.note((await world.it.feeds.find(URL)) or "", "0", {"ann": ["home"]})
+    assert await ann.names(is_read="false") == ["a", "d"]
+
+
+async def test_the_limit_bounds_how_many_get_a_post_at_once(world: World) -> None:
+    """The most recently active first; the others find it when they read."""
+    world.delivery = Delivery(fan_out_limit=1)
+    readers = [await world.reader(name, "home") for name in ("ann", "bob", "eve")]
+    for offset, name in enumerate(("bob", "eve", "ann")):
+        await world.activity.note(name, world.it.now + offset)
+    await world.it.publish(URL, *posts("one"))
+    assert [await world.waiting(name) for name in ("ann", "bob", "eve")] == [[], ["home"], ["home"]]
+    assert [await one.unread() for one in readers] == [1, 1, 1]
+
+
+async def test_a_delivery_during_a_fill_is_not_lost(world: World) -> None:
+    """What is noted while the fill reads the store stays noted, and the request that finds it brings it in."""
+    ann = await world.reader("ann", "home")
+    world.it.now += 30 * DAY
+    feed = await world.it.publish(URL, *posts("one"))
+    newest = world.it.items.newest
+
+    async def meanwhile(*args, **more):
+        found = await newest(*args, **more)
+        world.it.items.newest = newest  # type: ignore[method-assign]
+        await world.it.publish(URL, *posts("two", at=NOON + 60))
+        return found
+
+    world.it.items.newest = meanwhile  # type: ignore[method-assign]
+    await world.catching_up.catch_up("ann", "home", world.it.now)
+    assert await world.waiting() == ["home"]
+    assert await ann.names() == ["two", "one"]
+    assert await world.waiting() == []
+    assert feed.id
+
+
+async def test_a_crash_leaves_the_note(world: World) -> None:
+    """A fill that broke off is done again by the next request; a reader is told that the store is unavailable."""
+    ann = await world.reader("ann", "home")
+    world.it.now += 30 * DAY
+    await world.it.publish(URL, *posts("one"))
+    add = world.it.timelines.add
+
+    async def breaks(*_args, **_more):
+        raise StoreUnavailable("away")
+
+    world.it.timelines.add = breaks  # type: ignore[method-assign]
+    await ann.get(503, action="timeline", channel="home")
+    world.it.timelines.add = add  # type: ignore[method-assign]
+    assert await world.waiting() == ["home"]
+    assert await ann.names() == ["one"]
+
+
+async def test_requests_at_the_same_time_share_the_work(world: World) -> None:
+    """And each of them is answered with what waited when it came."""
+    ann = await world.reader("ann", "home", "work")
+    world.it.now += 30 * DAY
+    await world.it.publish(URL, *posts("two", "one"))
+    answers = await asyncio.gather(*(ann.names(uid) for uid in ("home", "work", "global") * 3))
+    assert answers == [["two", "one"]] * 9
+
+
+async def test_a_long_fill_goes_on_behind_the_reply(world: World) -> None:
+    """A request waits only so long; the work is neither broken off nor begun twice."""
+    await world.reader("ann", "home")
+    world.it.now += 30 * DAY
+    await world.it.publish(URL, *posts("one"))
+    hold = asyncio.Event()
+    newest = world.it.items.newest
+    asked = []
+
+    async def slow(*args, **more):
+        asked.append(args)
+        await hold.wait()
+        return await newest(*args, **more)
+
+    world.it.items.newest = slow  # type: ignore[method-assign]
+    filling = world.filling(patience=0.01)
+    assert not await filling.catch_up("ann", "home", world.it.now)
+    assert not await filling.catch_up("ann", "home", world.it.now)
+    hold.set()
+    assert await world.filling().catch_up("ann", "home", world.it.now)
+    assert len(asked) == 2
+    assert await world.waiting() == []
+    await filling.aclose()
+
+
+async def test_what_is_old_is_not_brought_in(world: World) -> None:
+    """Posts beyond the days of warm-up, and beyond the newest of a feed, stay in the store."""
+    world.warm_up_days = 10
+    await world.reader("ann", "home")
+    world.it.now += 30 * DAY
+    recent = posts(*(f"recent {number}" for number in range(MOST_ITEMS + 20)), at=world.it.now - DAY)
+    await world.it.publish(URL, *posts("old", at=world.it.now - 11 * DAY), *recent)
+    assert await world.filling().catch_up("ann", "home", world.it.now)
+    assert (await world.it.timelines.stock("ann", "home", 0)).posts == MOST_ITEMS
+
+
+async def test_a_note_of_a_feed_that_is_not_followed_any_more_goes(world: World) -> None:
+    """Nothing comes in, and the next request doesn't find it again."""
+    ann = await world.reader("ann", "home")
+    world.it.now += 30 * DAY
+    await world.it.publish(URL, *posts("one"))
+    await ann.post(action="unfollow", channel="home", url=URL)
+    assert await ann.names() == []
+    assert await world.waiting() == []
+
+
+async def test_a_message_told_twice_is_delivered_once(world: World) -> None:
+    """A fan-out that was repeated notes again and adds again, to no effect but the count of the note."""
+    world.delivery = Delivery(fan_out_limit=1)
+    ann, bob = await world.reader("ann", "home"), await world.reader("bob", "home")
+    await world.activity.note("bob", world.it.now)
+    feed = await world.it.publish(URL, *posts("one"))
+    ids = await world.it.items.newest(feed.id, 5)
+    for _ in range(2):
+        await world.it.fan_out.handle(Message("1-0", ItemsStored(feed.id, tuple(ids)).to_fields(), 1))
+    assert [one.value.split()[1] for one in await world.behind.of("ann")] == [b"3"]
+    assert (await ann.names(), await bob.names()) == (["one"], ["one"])
+
+
+async def test_a_visit_is_noted_once_in_minutes_and_never_in_the_way(redis: Redis) -> None:
+    """However many requests; a store that fails is tried again by the next one."""
+    written: list[tuple[str, float]] = []
+    fails = [True]
+
+    class Watched(Activity):
+        async def note(self, user: str, now: float) -> None:
+            if fails.pop() if fails else False:
+                raise StoreUnavailable("away")
+            written.append((user, now))
+
+    seen = BeingSeen(Watched(redis))
+    for now in (NOON, NOON + 1, NOON + 2, NOON + EVERY, NOON + EVERY + 2):
+        seen.note("ann", now)
+        await seen.aclose()
+    assert written == [("ann", NOON + 1), ("ann", NOON + EVERY + 2)]
