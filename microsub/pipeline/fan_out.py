@@ -8,16 +8,18 @@ turn between them, and the next batch is written while Redis works on the last o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from microsub.config.backend import Delivery as DeliverySettings
+from microsub.errors import NotFound
 from microsub.metrics import ITEMS_DELIVERED
 from microsub.pipeline.recipients import Place, Recipients, chooses, recipients
 from microsub.store.messages import ItemsStored
-from microsub.store.timelines import Target
+from microsub.store.timelines import Reason, Target
 
 if TYPE_CHECKING:
     from microsub.model.reader import TimelineItem
@@ -95,6 +97,7 @@ class FanOut:
         if news.target is not None:
             items = {item.id: item for item in await self._items.timeline_items(ids)}
             await self.deliver_to(*news.target, news.feed, _of(items, news.new), now)
+            await self._take_back(news.new, [news.target], now)
             return
         # Asked together, that is in one flight.
         known, places = await asyncio.gather(self._items.timeline_items(ids), self._feeds.audience(news.feed))
@@ -102,6 +105,7 @@ class FanOut:
         await self._deliver(news.feed, _of(items, news.new), places, now)
         await self._recheck(_of(items, news.edited), places, now)
         await self._reconsider(news.feed, _of(items, (*news.edited, *news.reworded)), places, now)
+        await self._take_back(ids, places, now)
 
     async def deliver(self, feed_id: str, items: Sequence[TimelineItem], now: float) -> int:
         """Add `items` to the timelines of all subscribers; how many were taken in, over all of them."""
@@ -160,6 +164,22 @@ class FanOut:
         taken = await _in_batches(places, add)
         ITEMS_DELIVERED.inc(taken)
         return taken
+
+    async def _take_back(self, ids: Sequence[str], places: Sequence[Place], now: float) -> None:
+        """Withdraw posts that were deleted while they were delivered: the deletion may have been faster."""
+        rows = await self._items.fields(ids, ("score",))
+        dead = [item_id for item_id, (score,) in zip(ids, rows, strict=True) if score is None]
+
+        async def withdraw(user: str, uid: str) -> int:
+            with contextlib.suppress(NotFound):
+                return await self._timelines.withdraw(user, uid, dead, Reason.SWEPT, now)
+            return 0
+
+        async def withdraw_all(batch: Sequence[Place]) -> int:
+            return sum(await asyncio.gather(*(withdraw(*place) for place in batch)))
+
+        if dead:
+            await _in_batches(places, withdraw_all)
 
     async def _recheck(self, items: Sequence[TimelineItem], places: Sequence[Place], now: float) -> None:
         if items:

@@ -332,6 +332,22 @@ async def test_a_post_that_is_deleted_on_its_way_doesnt_arrive(posts: PostStore,
     assert await wrong(it) == []
 
 
+async def test_a_post_that_is_deleted_while_it_is_delivered_goes_at_once(posts: PostStore, it: World) -> None:
+    """Between the look at the post and its arrival in a timeline the whole deletion happens."""
+    await follow(it)
+    saved = await posts.save(FEED, fields())
+    add = it.timelines.add_to
+
+    async def late(*args: Any) -> Any:
+        await posts.delete(saved.post.id)
+        return await add(*args)
+
+    it.timelines.add_to = late  # type: ignore[method-assign]
+    await it.stages.run_once()
+    assert await it.rows() == []
+    assert await wrong(it) == []
+
+
 @pytest.mark.parametrize("post_id", ["12345", "x", "", "1 2", "9" * 40])
 async def test_what_isnt_there_isnt_deleted(posts: PostStore, post_id: str) -> None:
     """And no error."""
