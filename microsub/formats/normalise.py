@@ -33,32 +33,60 @@ MAX_BASE = 500
 
 def normalise(raw: RawFeed) -> Feed:
     """The finished feed. Raises ParseError where there is nothing to follow: no entry and no name."""
-    feed = raw.feed
-    if not raw.entries and not feed.name and not feed.home:
-        raise ParseError(feed.url, "there is no feed in this document")
-    chosen = _newest(raw.entries)
-    fallback = _feed_author(feed)
-    alone = not (feed.author and feed.author.url) and len({e.entry.author.name for e in chosen if e.entry.author}) <= 1
+    work = Finishing(raw)
     entries = []
-    room = MAX_BODIES
-    for raw_entry in chosen:
-        author = _author(
-            raw_entry.entry.author,
-            fallback,
-            alone and not raw_entry.collected,
-            feed.author.name if feed.author else None,
+    for entry in work.entries:
+        work.shorten(entry)
+        entries.append(work.finish(entry))
+    return replace(work.head, entries=tuple(entries))
+
+
+class Finishing:
+    """The newest entries of a document, `entries` in its order, and what they are finished with.
+
+    Each is shortened, then finished, one after the other: the room for bodies is theirs together. `head` is the feed
+    without entries, `surroundings` all of it that entries become what they are by.
+    """
+
+    def __init__(self, raw: RawFeed) -> None:
+        """Raises ParseError where there is nothing to follow: no entry and no name."""
+        feed = raw.feed
+        if not raw.entries and not feed.name and not feed.home:
+            raise ParseError(feed.url, "there is no feed in this document")
+        self.entries = _newest(raw.entries)
+        names = {raw_entry.entry.author.name for raw_entry in self.entries if raw_entry.entry.author}
+        self._fallback = _feed_author(feed)
+        self._alone = not (feed.author and feed.author.url) and len(names) <= 1
+        self._writer = feed.author.name if feed.author else None
+        self._room = MAX_BODIES
+        self.surroundings = (self._fallback, self._alone, self._writer)
+        self.head = replace(
+            feed,
+            name=feed.name and feed.name[:MAX_NAME],
+            description=feed.description and feed.description[:MAX_DESCRIPTION],
+            author=feed.author and _safe_card(feed.author),
+            entries=(),
         )
-        _shorten(raw_entry, min(MAX_BODY, max(room, SHORT_BODY)))
-        entry = finish(raw_entry, author)
-        room -= len((entry.content and entry.content.html) or "")
-        entries.append(entry)
-    return replace(
-        feed,
-        name=feed.name and feed.name[:MAX_NAME],
-        description=feed.description and feed.description[:MAX_DESCRIPTION],
-        author=feed.author and _safe_card(feed.author),
-        entries=tuple(entries),
-    )
+
+    def shorten(self, raw: RawEntry) -> None:
+        """Cut the texts of the next entry to the room that there is."""
+        _shorten(raw, min(MAX_BODY, max(self._room, SHORT_BODY)))
+
+    def finish(self, raw: RawEntry) -> Entry:
+        """The next entry, which was shortened, cleaned and completed."""
+        alone = self._alone and not raw.collected
+        entry = finish(raw, _author(raw.entry.author, self._fallback, alone, self._writer))
+        self.pass_over(body_size(entry))
+        return entry
+
+    def pass_over(self, size: int) -> None:
+        """The next entry needn't be finished; its cleaned body has that many characters."""
+        self._room -= size
+
+
+def body_size(entry: Entry) -> int:
+    """Characters of a cleaned body."""
+    return len((entry.content and entry.content.html) or "")
 
 
 def _newest(entries: list[RawEntry]) -> list[RawEntry]:

@@ -6,6 +6,8 @@ Nothing behind this module needs to ask which format a post came from.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from microsub.errors import ParseError
 from microsub.formats import html, jsonfeed, syndication
@@ -34,18 +36,25 @@ def parse(body: bytes, url: str, content_type: str | None) -> Feed:
     and at most the 300 newest entries are in it, in document order. Raises ParseError, and nothing else, for whatever
     isn't a feed.
     """
-    try:
+    with as_parse_error(url):
         document = Document(body, content_type)
         del body  # where the caller doesn't keep it, it is gone with its last use
-        return normalise(_read(document, url, content_type))
+        return normalise(read_raw(document, url, content_type))
+
+
+@contextmanager
+def as_parse_error(url: str) -> Iterator[None]:
+    """Whatever goes wrong is the document's fault: the parsers beneath raise anything on some that were made for it."""
+    try:
+        yield
     except ParseError:
         raise
     except Exception as error:
-        # The parsers beneath raise anything on documents that were made to break them.
         raise ParseError(url, f"the document can't be read ({type(error).__name__})") from error
 
 
-def _read(document: Document, url: str, content_type: str | None) -> RawFeed:
+def read_raw(document: Document, url: str, content_type: str | None) -> RawFeed:
+    """A document before any cleaning, for `normalise`. Raises ParseError for what isn't a feed, and anything else."""
     if len(document) > LARGE and sniff(next(document.pieces()), content_type) == "syndication":
         return syndication.to_jf2(document.pieces, url)
     text = document.take()

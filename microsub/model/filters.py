@@ -15,6 +15,7 @@ from typing import Any
 
 from microsub.config.patterns import Pattern, PatternError, compiled
 
+
 @dataclass(frozen=True, slots=True)
 class Searched:
     """A post as filters see it: its kind, its text, and the same text folded for words."""

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 
@@ -20,6 +20,7 @@ from microsub.fetch import Fetched
 from microsub.formats.feedlinks import FeedLink
 from microsub.formats.identity import mask_credentials
 from microsub.formats.parse import parse
+from microsub.formats.rereading import Reading
 from microsub.metrics import PARSE_SECONDS
 from microsub.model.jf2 import Feed
 from microsub.parsing.process import MEMORY, TASKS, ParserProcess, ProcessEnded
@@ -27,6 +28,8 @@ from microsub.parsing.process import MEMORY, TASKS, ParserProcess, ProcessEnded
 log = structlog.get_logger(__name__)
 
 Parse = Callable[[bytes, str, str | None], Feed]
+Then = Callable[[Any], Any]
+T = TypeVar("T")
 
 LARGE = 256 * 1024
 MANY_TAGS = 4000
@@ -34,6 +37,14 @@ SECONDS = 20.0
 _IDLE_SECONDS = 60.0
 _RETIRE = 88 * 1024 * 1024
 """A process that holds more bytes than this after a document is ended: it began with some fifty megabytes."""
+
+
+def _as_it_is(result: Any) -> Any:
+    return result
+
+
+def _one_after_the_other(then: Then, work: Callable[..., Any], *arguments: Any) -> Any:
+    return then(work(*arguments))
 
 
 def is_heavy(body: bytes) -> bool:
@@ -75,6 +86,16 @@ class ParsePool:
         feed: Feed = await self._run("parse", document, document.content_type)
         return feed
 
+    async def reread(
+        self, document: Fetched, source: str, marks: bytes | None, then: Callable[[Reading], T] = _as_it_is
+    ) -> T:
+        """A document that is read now and again (`formats.rereading`), and what `then` makes of it, in the same thread.
+
+        Raises as `parse` does.
+        """
+        result: T = await self._run("reread", document, document.content_type, source, marks, then=then)
+        return result
+
     async def discover(self, document: Fetched) -> list[FeedLink]:
         """The feeds that a document is, holds or names (`formats.discovery`). Raises ParsingStopped."""
         return await self._links("discover", document)
@@ -87,13 +108,13 @@ class ParsePool:
         links: list[FeedLink] = await self._run(task, document, document.content_type, document.headers.get("link"))
         return links
 
-    async def _run(self, task: str, document: Fetched, *others: str | None) -> Any:
+    async def _run(self, task: str, document: Fetched, *others: str | bytes | None, then: Then = _as_it_is) -> Any:
         start = time.perf_counter()
         heavy = is_heavy(document.body)
         work = self._in_process if heavy else self._in_thread
         try:
             async with self._heavy_turn if heavy else self._turn:
-                return await work(task, document, *others)
+                return await work(then, task, document, *others)
         except TimeoutError:
             where = mask_credentials(document.url)
             raise ParsingStopped(where, f"the document could not be parsed in {self._seconds:g} s") from None
@@ -112,33 +133,39 @@ class ParsePool:
         while self._idle:
             self._idle.pop().close()
 
-    async def _in_thread(self, task: str, document: Fetched, *others: str | None) -> Any:
+    async def _in_thread(self, then: Then, task: str, document: Fetched, *others: str | bytes | None) -> Any:
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._executor, self._tasks[task], document.body, document.final_url, *others)
+        work = loop.run_in_executor(
+            self._executor, _one_after_the_other, then, self._tasks[task], document.body, document.final_url, *others
+        )
         try:
             async with asyncio.timeout(self._seconds):
                 return await work
         finally:
             del work  # its error knows this frame, and would keep the document until the next garbage collection
 
-    async def _in_process(self, task: str, document: Fetched, *others: str | None) -> Any:
+    async def _in_process(self, then: Then, task: str, document: Fetched, *others: str | bytes | None) -> Any:
         for process in [*self._idle[-1:], None]:
             if process is not None:
                 self._idle.remove(process)
             with suppress(ProcessEnded):
-                return await self._ask(process, task, document, *others)
+                return await self._ask(process, then, task, document, *others)
             # One that was idle may have died before, by other hands. A fresh one tells whether the document ends it.
         log.warning("a document ended its parser", url=mask_credentials(document.url), bytes=len(document.body))
         raise ParsingStopped(mask_credentials(document.url), "reading it takes too much time or memory")
 
-    async def _ask(self, process: ParserProcess | None, task: str, document: Fetched, *others: str | None) -> Any:
+    async def _ask(
+        self, process: ParserProcess | None, then: Then, task: str, document: Fetched, *others: str | bytes | None
+    ) -> Any:
         loop = asyncio.get_running_loop()
         if process is None:
             process = await loop.run_in_executor(self._heavy, ParserProcess, self._memory)
         if (timer := self._timers.pop(process.pid, None)) is not None:
             timer.cancel()
         self._busy.add(process)
-        work = loop.run_in_executor(self._heavy, process.run, task, document.body, document.final_url, *others)
+        work = loop.run_in_executor(
+            self._heavy, _one_after_the_other, then, process.run, task, document.body, document.final_url, *others
+        )
         try:
             async with asyncio.timeout(self._seconds):
                 return await asyncio.shield(work)

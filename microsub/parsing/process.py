@@ -25,11 +25,17 @@ from typing import IO, Any, BinaryIO
 from microsub.errors import ParseError, ParsingStopped
 from microsub.formats.discovery import better_feeds, discover
 from microsub.formats.parse import parse
+from microsub.formats.rereading import reread
 
 MEMORY = 512 * 1024 * 1024
 """Bytes of address space that one document may take on top of what the process needs to live."""
 
-TASKS: Mapping[str, Callable[..., Any]] = {"parse": parse, "discover": discover, "better_feeds": better_feeds}
+TASKS: Mapping[str, Callable[..., Any]] = {
+    "parse": parse,
+    "reread": reread,
+    "discover": discover,
+    "better_feeds": better_feeds,
+}
 """What can be done with a document: functions of its body, its address, and what else they ask for."""
 
 _READY = b"\n"
@@ -73,7 +79,7 @@ class ParserProcess:
         """Its number."""
         return self._process.pid
 
-    def run(self, task: str, body: bytes, url: str, *others: str | None) -> Any:
+    def run(self, task: str, body: bytes, url: str, *others: str | bytes | None) -> Any:
         """The result of one of `TASKS`. Raises ParseError as that does, and ProcessEnded when the process has."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -133,10 +139,7 @@ def _outcome(task: str, source: BinaryIO, size: int, others: tuple[Any, ...]) ->
     """The result, or what a ParseError says and whether it is for want of memory."""
     too_much = ("reading it takes too much memory", True)
     try:
-        if task == "parse":
-            url, content_type = others
-            # The body has no name here, so that it can go as soon as its text is there.
-            return parse(source.read(size), url, content_type), None
+        # The body has no name here, so that it can go as soon as its text is there.
         return TASKS[task](source.read(size), *others), None
     except ParseError as error:
         return None, too_much if isinstance(error.__cause__, MemoryError) else (error.detail, False)

@@ -27,7 +27,7 @@ from microsub.formats.identity import host_of
 from microsub.model.jf2 import Feed
 from microsub.model.reader import NOTIFICATIONS
 from microsub.pipeline.import_report import ChannelImport, ImportReport, Skipped
-from microsub.pipeline.store_items import items_to_store, scores_of, settle_dates
+from microsub.pipeline.store_items import items_to_store, scores_of, settled
 
 if TYPE_CHECKING:
     from microsub.pipeline.fan_out import LimitsOf
@@ -333,7 +333,7 @@ def _to_store(posts: Sequence[_Read], url: str, now: float) -> list[ItemToStore]
         items_to_store(Feed(url=url, format="import", entries=(post.post.entry,)), now, url or None)[0]
         for post in posts
     ]
-    scores = scores_of([settle_dates(post.post.entry, now) for post in posts])
+    scores = scores_of([settled(post.post.entry.published, now) for post in posts])
     return [replace(to_store, score=score) for to_store, score in zip(single, scores, strict=True)]
 
 

@@ -28,16 +28,18 @@ from microsub.pipeline.moving import others_of
 from microsub.pipeline.policy import poll_policy
 from microsub.pipeline.record import fields_of, held_until, history_of, last_looked
 from microsub.pipeline.schedule import Answered, Failed, Gone, Outcome, PollPlan, plan_move, plan_next
-from microsub.pipeline.store_items import dates_of, items_to_store
+from microsub.pipeline.store_items import dates_of, items_of
 from microsub.store.events import Event
 from microsub.store.messages import EntriesFound
 
 if TYPE_CHECKING:
+    from microsub.formats.rereading import Reading
     from microsub.model.jf2 import Feed
     from microsub.parsing.pool import ParsePool
     from microsub.pipeline.moving import Mover
     from microsub.services.announcing import Announcing
     from microsub.store.feeds import FeedRecord, Feeds
+    from microsub.store.intake import ItemToStore
     from microsub.store.items import Items
     from microsub.store.streams import Stream
 
@@ -89,13 +91,13 @@ class FeedDue:
 
 
 @dataclass(frozen=True, slots=True)
-class _Taken:
-    """What a document did to the store, and what it says about time."""
+class _Read:
+    """What a document says: of the feed, which posts may be news, when its posts were published, and its marks."""
 
-    new: int
-    updated: int
-    ttl: float | None = None
-    dates: tuple[float, ...] = ()
+    feed: Feed
+    items: list[ItemToStore]
+    dates: tuple[float, ...]
+    marks: bytes | None
 
 
 class Poller:
@@ -207,9 +209,13 @@ class Poller:
         digest = hashlib.sha256(document.body).hexdigest()
         if digest == due.feed.body_hash:
             return await self._settle(due, Answered(max_age=document.max_age), fields, document.moved_to, "unchanged")
-        parsed: Feed | ParseError
+        now, source = self._clock(), due.feed.url
+        when = _discovered(due.feed, now)
+        parsed: _Read | ParseError
         try:
-            parsed = await self._parser.parse(document)
+            parsed = await self._parser.reread(
+                document, source, await self._feeds.marks(due.feed), lambda reading: _read(reading, when, source)
+            )
         except ParseError as error:
             parsed = error.with_traceback(None)  # which would keep this frame, and the document, for long
         if due.feed.last_success is None:
@@ -223,11 +229,11 @@ class Poller:
             if left := await self._pass_on(due):
                 return left
             return await self._settle(due, Failed("parse", parsed.detail), {}, None)
-        taken = await self._take_in(due.feed, parsed)
-        outcome = Answered(taken.new, taken.updated, document.max_age, taken.ttl, taken.dates)
-        label = "changed" if taken.new or taken.updated else "unchanged"
+        new, updated = await self._take_in(due.feed, parsed, now)
+        outcome = Answered(new, updated, document.max_age, parsed.feed.ttl, parsed.dates)
+        label = "changed" if new or updated else "unchanged"
         fields["body_hash"] = digest
-        return await self._settle(due, outcome, fields, document.moved_to, label)
+        return await self._settle(due, outcome, fields, document.moved_to, label, parsed.marks)
 
     async def _leave_page(self, due: FeedDue, links: list[FeedLink]) -> PollResult | None:
         """Follow one of these feeds instead of a page that was none so far; None when it stays.
@@ -268,17 +274,16 @@ class Poller:
         await self._feeds.update(feed.id, {"last_poll": f"{due.asked:.3f}"})
         return PollResult(feed.id, "moved", None, moved.host)
 
-    async def _take_in(self, feed: FeedRecord, parsed: Feed) -> _Taken:
-        now = self._clock()
+    async def _take_in(self, feed: FeedRecord, parsed: _Read, now: float) -> tuple[int, int]:
+        """Hand on what is news; how many posts are new, and how many were edited."""
         # Before the fan-out: mutes and blocks ask for the feed's home page too.
-        await self._describe(feed, _description(parsed), now)
-        listed = items_to_store(parsed, _discovered(feed, now), feed.url)
-        sifted = await self._items.sift(feed, listed, now)
+        await self._describe(feed, _description(parsed.feed), now)
+        sifted = await self._items.sift(feed, parsed.items, now)
         if sifted.news:
             # All of a document in one message: how many of a first fill stay unread is decided over all of it.
             await self._entries.add([EntriesFound(feed.id, now, sifted.news).to_fields()])
             self._told()
-        return _Taken(len(sifted.new), len(sifted.edited), parsed.ttl, dates_of(parsed.entries))
+        return len(sifted.new), len(sifted.edited)
 
     async def _describe(self, feed: FeedRecord, said: Mapping[str, str | None], now: float) -> None:
         """Keep what the document says of the feed, and announce what of it is new."""
@@ -297,6 +302,7 @@ class Poller:
         fields: Mapping[str, str | None],
         moved_to: str | None,
         label: str = "",
+        marks: bytes | None = None,
     ) -> PollResult:
         """Decide what follows and write it down, the last act of a poll but for a move."""
         now, feed = self._clock(), due.feed
@@ -306,7 +312,8 @@ class Poller:
         move = plan_move(history, moved_to, now) if isinstance(outcome, Answered) else None
         result = _result(feed, outcome, plan, label)
         counts = {"last_new": str(result.new), "last_updated": str(result.updated)}
-        await self._feeds.update(feed.id, {**fields, **fields_of(outcome, plan, move, due.asked, now), **counts})
+        changes = {**fields, **fields_of(outcome, plan, move, due.asked, now), **counts}
+        await self._feeds.settle(feed.id, changes, marks)
         POLLS.labels(result.outcome).inc()
         _log(result)
         if move is not None and move.move and move.moved_to is not None and self._mover is not None:
@@ -314,14 +321,19 @@ class Poller:
             return replace(result, host=moved.host, next_poll=None if moved.merged_into else result.next_poll)
         return result
 
-    async def _named(self, document: Fetched, parsed: Feed | ParseError) -> list[FeedLink]:
+    async def _named(self, document: Fetched, parsed: _Read | ParseError) -> list[FeedLink]:
         """The feeds to follow instead of a document, best first; none for a feed."""
-        if not isinstance(parsed, ParseError) and parsed.format != "h-feed":
+        if not isinstance(parsed, ParseError) and parsed.feed.format != "h-feed":
             return []
         try:
             return await self._parser.better_feeds(document)
         except ParsingStopped:
             return []
+
+
+def _read(reading: Reading, discovered: float, source: str) -> _Read:
+    """What follows from a document. For threads: a long one takes its time."""
+    return _Read(reading.feed, items_of(reading.listed, discovered, source), dates_of(reading.listed), reading.marks)
 
 
 def _discovered(feed: FeedRecord, now: float) -> float:

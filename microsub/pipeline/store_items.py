@@ -15,6 +15,7 @@ from typing import Any
 
 from microsub.formats.identity import identities, normalise_profile, twin_identity
 from microsub.formats.lookups import lacking
+from microsub.formats.rereading import Listed
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Entry, Feed
 from microsub.store.intake import ItemToStore
@@ -29,33 +30,42 @@ def items_to_store(feed: Feed, now: float, source: str | None = None) -> list[It
     `now` is the time of discovery: undated entries get it, and no date is later. `source` is the document's address,
     where nothing needs to be looked up again.
     """
-    seen: set[str] = set()
-    chosen: list[tuple[str, Entry]] = []
-    for guid, entry in zip(identities(feed.entries), feed.entries, strict=True):
-        if guid not in seen:
-            seen.add(guid)
-            chosen.append((guid, settle_dates(entry, now)))
-    scores = scores_of([entry for _, entry in chosen])
-    return [_item(guid, entry, score, source) for (guid, entry), score in zip(chosen, scores, strict=True)]
+    guids = identities(feed.entries)
+    listed = [Listed(entry.published, guid, entry) for guid, entry in zip(guids, feed.entries, strict=True)]
+    return items_of(listed, now, source)
+
+
+def items_of(listed: Iterable[Listed], now: float, source: str | None = None) -> list[ItemToStore]:
+    """The same for what a document lists: those that are known already only have their say in the places of others."""
+    chosen: dict[str | int, Listed] = {}
+    for place, one in enumerate(listed):
+        chosen.setdefault(place if one.entry is None else one.guid, one)
+    scores = scores_of([settled(one.published, now) for one in chosen.values()])
+    return [
+        _item(one.guid, settle_dates(one.entry, now), score, source)
+        for one, score in zip(chosen.values(), scores, strict=True)
+        if one.entry is not None
+    ]
+
+
+def settled(published: datetime | None, now: float) -> datetime:
+    """A time of publication that is known, and not in the future."""
+    discovered = _EPOCH + timedelta(seconds=now)
+    return discovered if published is None or published > discovered else published
 
 
 def settle_dates(entry: Entry, now: float) -> Entry:
     """`entry` with a publication date that is known and not in the future, and no edit after `now`."""
-    discovered = _EPOCH + timedelta(seconds=now)
-    published = entry.published
-    if published is None or published > discovered:
-        published = discovered
-    updated = entry.updated
-    if updated is not None and updated > discovered:
-        updated = discovered
+    published = settled(entry.published, now)
+    updated = entry.updated and settled(entry.updated, now)
     if published is entry.published and updated is entry.updated:
         return entry
     return replace(entry, published=published, updated=updated)
 
 
-def scores_of(entries: Sequence[Entry]) -> list[float]:
+def scores_of(published: Sequence[datetime]) -> list[float]:
     """Scores for entries with settled dates, in document order."""
-    instants = [_milliseconds(entry) for entry in entries]
+    instants = [(instant - _EPOCH) // timedelta(milliseconds=1) for instant in published]
     behind: dict[int, int] = {}
     micros = [0] * len(instants)
     for place in range(len(instants) - 1, -1, -1):
@@ -73,9 +83,9 @@ def content_hash(wire: Mapping[str, Any]) -> str:
     return hashlib.blake2b(dump(visible, sort=True), digest_size=16).hexdigest()
 
 
-def dates_of(entries: Iterable[Entry]) -> tuple[float, ...]:
+def dates_of(listed: Iterable[Listed]) -> tuple[float, ...]:
     """The publication times that a document names, as Unix seconds."""
-    return tuple((entry.published - _EPOCH).total_seconds() for entry in entries if entry.published is not None)
+    return tuple((one.published - _EPOCH).total_seconds() for one in listed if one.published is not None)
 
 
 def _item(guid: str, entry: Entry, score: float, source: str | None) -> ItemToStore:
@@ -92,8 +102,3 @@ def _item(guid: str, entry: Entry, score: float, source: str | None) -> ItemToSt
         twin=twin_identity(entry),
         incomplete=bool(lacking(entry, source)),
     )
-
-
-def _milliseconds(entry: Entry) -> int:
-    assert entry.published is not None
-    return (entry.published - _EPOCH) // timedelta(milliseconds=1)

@@ -23,8 +23,12 @@ KEEP_UNFOLLOWED = 30 * 86400
 _TRIES = 10
 """Batches of ids that `page` looks at."""
 
+KEEP_MARKS = 86400
+"""Seconds after which everything that a feed lists is read once more, whatever is remembered of it."""
+
 _CREATE = load("feed_create")
 _UPDATE = load("feed_update")
+_SETTLE = load("feed_settle")
 _FOLLOWERS = load("feed_followers")
 _KEEP = load("feed_keep")
 
@@ -124,10 +128,22 @@ class Feeds:
 
     async def update(self, feed_id: str, fields: Mapping[str, str | None]) -> bool:
         """Set fields, or delete those whose value is None. False where the feed doesn't exist (any more)."""
-        args = [
-            part for name, value in fields.items() for part in (name, "1" if value is not None else "", value or "")
-        ]
-        return bool(await self._redis.script(_UPDATE, [keys.feed(feed_id)], args))
+        return bool(await self._redis.script(_UPDATE, [keys.feed(feed_id)], _changes(fields)))
+
+    async def settle(self, feed_id: str, fields: Mapping[str, str | None], marks: bytes | None = None) -> bool:
+        """Update fields at the end of a poll; `marks` are those of the document whose hash is among them."""
+        digest = fields.get("body_hash")
+        remembered = b"" if marks is None or digest is None else bytes.fromhex(digest) + marks
+        args: list[Arg] = [remembered, KEEP_MARKS, *_changes(fields)]
+        return bool(await self._redis.script(_SETTLE, [keys.feed(feed_id), keys.feed_marks(feed_id)], args))
+
+    async def marks(self, feed: FeedRecord) -> bytes | None:
+        """The marks of the document that `feed` names as its last one; None where there are none."""
+        if feed.body_hash is None:
+            return None
+        found = await self._redis.command("GET", keys.feed_marks(feed.id))
+        digest = bytes.fromhex(feed.body_hash)
+        return found[len(digest) :] if found is not None and found.startswith(digest) else None
 
     async def rename(self, feed_id: str, url: str) -> str | None:
         """Let the feed live at `url` from now on; its former URLs lead to it as before.
@@ -218,6 +234,11 @@ class Feeds:
 
     async def _create(self, feed_id: str, url: str, now: float) -> None:
         await self._redis.script(_CREATE, [keys.feed(feed_id)], [url, f"{now:.6f}", KEEP_UNFOLLOWED])
+
+
+def _changes(fields: Mapping[str, str | None]) -> list[str]:
+    """Per field: name, whether it is set, value."""
+    return [part for name, value in fields.items() for part in (name, "1" if value is not None else "", value or "")]
 
 
 def _slot(feed_id: str) -> list[str]:

@@ -181,6 +181,13 @@ def feed_edition(feed_id: str) -> str:
     return f"feed:{{{feed_id}}}:edition"
 
 
+def feed_marks(feed_id: str) -> str:
+    """String: hash of the document that was taken in last, and a mark of each of its entries, so that they needn't be
+    read again (`formats.rereading`). Lifetime: a day, after which all is read once more. `store.feeds`.
+    """
+    return f"feed:{{{feed_id}}}:marks"
+
+
 def feed_copy(digest: str) -> str:
     """String: the feed cache's copy of a document (`cache.codec`), by the SHA-256 of its URL. Lifetime: as long as it
     is of use, an hour at least in the server. `store.feedcopies`.

@@ -1,0 +1,113 @@
+"""What a feed lists again isn't read again, and no reader sees a difference."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from microsub.store import keys, shedding
+from microsub.store.feeds import KEEP_MARKS
+from microsub.store.port import Redis
+from tests.support.polling import World, dated, rss, world
+from tests.support.web import publisher
+
+Entry = tuple[str, str, str | None]
+_CHANGES = 12
+
+
+async def _seen(it: World, user: str) -> list[tuple[str, str, bool]]:
+    """Place, title and read flag of the whole timeline, without the ids, which decide among posts in one place."""
+    rows = await it.rows(user)
+    names = [text.partition('"name":"')[2].partition('"')[0] for text in await it.texts(user)]
+    return sorted((row.score, name, row.is_read) for row, name in zip(rows, names, strict=True))
+
+
+def _changed(chance: Random, entries: list[Entry], number: int) -> list[Entry]:
+    """The document as it may be next time: with news, edits, an old entry again, another order, a shared guid."""
+    entries = list(entries)
+    place = chance.randrange(len(entries))
+    guid, title, date = entries[place]
+    match chance.randrange(6):
+        case 0:
+            entries = [*dated(2, 30 + 2 * number), *entries][:9]
+        case 1:
+            entries[place] = (guid, f"{title}, edited in {number}", date)
+        case 2:
+            entries.append(dated(1, chance.randrange(1, 20))[0])
+        case 3:
+            entries[place], entries[0] = entries[0], entries[place]
+        case 4:
+            entries.insert(place, (f"twin-{number}", f"At the same time {number}", date))
+        case 5:
+            entries.pop(place)
+    return entries or dated(1)
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_the_same_timelines_with_and_without_marks(real_redis: Redis, seed: int) -> None:
+    """Of two feeds with the same documents one is read anew each time: their followers see the same."""
+    chance = Random(seed)
+    async with publisher() as site, world(real_redis) as it:
+        feeds = {user: await it.follow(site.url(f"/{user}", "blog.test"), user) for user in ("marked", "anew")}
+        entries = dated(8, 10)
+        for number in range(_CHANGES):
+            for user, feed in feeds.items():
+                if user == "anew":
+                    await real_redis.command("DEL", keys.feed_marks(feed.id))
+                site.serve_document(f"/{user}", rss(entries))
+                await it.poll(feed)
+            assert await _seen(it, "marked") == await _seen(it, "anew")
+            if number == _CHANGES // 2:
+                for user in feeds:
+                    await _delete_oldest(it, user)
+            entries = _changed(chance, entries, number)
+
+
+async def _delete_oldest(it: World, user: str) -> None:
+    """As the sweep does with what nobody refers to."""
+    oldest = (await it.rows(user))[-1].id
+    await it.timelines.remove(user, "home", [oldest], it.clock())
+    await shedding.condemn(it.redis, [oldest], it.clock())
+    assert await shedding.delete(it.redis, await shedding.candidates(it.redis, [oldest]), it.clock()) == 1
+
+
+async def test_known_entries_are_not_looked_up(redis: Redis) -> None:
+    """The second document has one new entry, and only that one is compared with the store."""
+    async with publisher() as site, world(redis) as it:
+        feed = await it.follow(site.serve_document("/feed", rss(dated(20))))
+        await it.poll(feed)
+        sifted: list[int] = []
+        sift = it.items.sift
+
+        async def counting(feed, items, now):  # type: ignore[no-untyped-def]
+            sifted.append(len(items))
+            return await sift(feed, items, now)
+
+        it.items.sift = counting  # type: ignore[method-assign]
+        site.serve_document("/feed", rss(dated(21)))
+        result = await it.poll(feed)
+        assert (result.new, sifted) == (1, [1])
+        assert len(await it.rows()) == 21
+
+
+async def test_everything_is_read_once_a_day(redis: Redis) -> None:
+    """The time of the marks begins with the first ones, however often they are written anew."""
+    async with publisher() as site, world(redis) as it:
+        feed = await it.follow(site.serve_document("/feed", rss(dated(3))))
+        await it.poll(feed)
+        await redis.command("PEXPIRE", keys.feed_marks(feed.id), 5_000_000)
+        site.serve_document("/feed", rss(dated(4)))
+        await it.poll(feed)
+        assert 4_000 < await redis.command("TTL", keys.feed_marks(feed.id)) <= 5_000 < KEEP_MARKS
+
+
+async def test_marks_of_another_document_are_none(redis: Redis) -> None:
+    """Marks count beside the hash of their own document alone."""
+    async with publisher() as site, world(redis) as it:
+        feed = await it.follow(site.serve_document("/feed", rss(dated(3))))
+        await it.poll(feed)
+        record = await it.record(feed)
+        assert await it.feeds.marks(record)
+        await it.feeds.update(feed.id, {"body_hash": "00" * 32})
+        assert await it.feeds.marks(await it.record(feed)) is None
