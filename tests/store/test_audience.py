@@ -98,7 +98,7 @@ async def test_what_a_hand_changes_counts_after_a_while(redis: Redis, feed: str)
 
 
 async def test_memory_is_bounded(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The list that was used longest ago is forgotten first; one that is longer than everything allowed still serves."""
+    """The list that was used longest ago is forgotten first; one that alone is too long still serves."""
     feeds = Feeds(redis)
     for feed, count in (("1", 2), ("2", 2), ("3", 9)):
         for number in range(count):

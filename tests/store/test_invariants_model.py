@@ -11,16 +11,22 @@ import os
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeVar
+from unittest.mock import AsyncMock
 
 import fakeredis
+import orjson
 import pytest
 import redis as redis_py
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from microsub.model.reader import Cursor, PageQuery, TimelineItem, Twin
+from microsub.config.backend import Delivery, InstanceSettings
+from microsub.model.reader import ChannelSettings, Cursor, PageQuery, TimelineItem, Twin
+from microsub.pipeline.fan_out import TimelineLimits
+from microsub.services.catching_up import CatchingUp
 from microsub.store import keys
+from microsub.store.behind import Behind
 from microsub.store.client import ClientRedis
 from microsub.store.invariants import violations
 from microsub.store.multiplexer import Multiplexed
@@ -34,6 +40,7 @@ T = TypeVar("T")
 UIDS = ("notifications", "home", "work")
 FEEDS = ("1", "2", "3")
 AUTHORS = ("https://a.example/", "https://b.example/", "")
+WORDS = ("tea", "rain", "chess")
 START = 1_000.0
 EXAMPLES = int(os.environ.get("MICROSUB_TEST_HISTORIES", "40"))
 """How many histories are tried; more on demand."""
@@ -80,6 +87,9 @@ class Machine(RuleBasedStateMachine):
         self.world.items.feeds = feed_of
         self.model = Model(dict(items), feed_of, {uid: ModelChannel() for uid in UIDS})
         self.settled: dict[str, set[str]] = {uid: set() for uid in UIDS}
+        self.behind = Behind(self.redis)
+        for one in items:
+            self.say(one, WORDS[int(one) % len(WORDS)])
 
     def run(self, call: Awaitable[T]) -> T:
         async def wrapped() -> T:
@@ -90,6 +100,10 @@ class Machine(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.run(self.redis.aclose())
         self.loop.close()
+
+    def say(self, item: str, word: str) -> None:
+        self.model.words[item] = word
+        self.world.items.data[item] = orjson.dumps({"type": "entry", "content": {"text": word}})
 
     @initialize(pairs=st.sets(st.tuples(uids, feeds), min_size=3), first=st.sets(ids))
     def begin(self, pairs: set[tuple[str, str]], first: set[str]) -> None:
@@ -139,6 +153,43 @@ class Machine(RuleBasedStateMachine):
         for _ in range(1 + twice):
             for uid in UIDS:
                 self.deliver(uid, feed, mine, limit, 2)
+
+    @rule(uid=uids, words=st.sets(st.sampled_from(WORDS)))
+    def filter_by(self, uid: str, words: set[str]) -> None:
+        """Filters come and go; what is there or not stays so."""
+        filters = {"exclude_words": sorted(words)} if words else {}
+        self.run(self.world.channels.set_settings(ANN, uid, ChannelSettings(filters=filters), self.tick()))
+        self.model.channels[uid].excluded = words
+
+    @rule(item=ids, word=st.sampled_from(WORDS), limit=limits)
+    def edit(self, item: str, word: str, limit: int) -> None:
+        """What reads otherwise is offered again to the channels that filter, and to no others."""
+        now, feed = self.tick(), self.model.feed_of[item]
+        self.say(item, word)
+        for _, uid in self.run(self.world.timelines.filtering([(ANN, uid) for uid in UIDS])):
+            assert self.model.channels[uid].excluded
+            self.run(self.world.timelines.add(ANN, uid, feed, [self.model.items[item]], now=now, limit=limit, fresh=0))
+            self.model.add(uid, feed, [item], now, limit, 0)
+
+    @rule(uid=uids, feed=feeds, chosen=some_ids)
+    def leave_for_later(self, uid: str, feed: str, chosen: list[str]) -> None:
+        """What a fan-out does for readers who are away."""
+        mine = [one for one in chosen if self.model.feed_of[one] == feed]
+        if mine:
+            since = min((self.model.items[one].score for one in mine), key=float)
+            self.run(self.behind.note(feed, since, {ANN: [uid]}))
+            self.model.leave_for_later(uid, feed, mine)
+
+    @rule(limit=limits, fresh=st.integers(0, 3))
+    def come_back(self, limit: int, fresh: int) -> None:
+        """The first request after it fills the timelines; nothing waits any more."""
+        now = self.tick()
+        limited = AsyncMock(return_value=TimelineLimits(limit, fresh))
+        ageless = InstanceSettings(delivery=Delivery(warm_up_days=0))
+        filling = CatchingUp(self.behind, self.world.items, self.world.timelines, limited, lambda: ageless)  # type: ignore[arg-type]
+        assert self.run(filling.catch_up(ANN, "global", now))
+        assert self.run(self.behind.of(ANN)) == []
+        self.model.catch_up(now, limit, fresh)
 
     @rule(uid=anywhere, chosen=some_ids)
     def mark_read(self, uid: str, chosen: list[str]) -> None:

@@ -17,7 +17,9 @@ COMES_BACK = {Reason.UNFOLLOWED, Reason.TWIN}
 
 @dataclass
 class ModelChannel:
-    """posts and hidden: id → time of reading or None; gone: id → reason; feeds: feed → time of following."""
+    """posts and hidden: id → time of reading or None; gone: id → reason; feeds: feed → time of following; excluded: the
+    words that its filter keeps out; behind: feed → place from which on its items wait.
+    """
 
     posts: dict[str, float | None] = field(default_factory=dict)
     hidden: dict[str, float | None] = field(default_factory=dict)
@@ -26,6 +28,8 @@ class ModelChannel:
     unfilled: set[str] = field(default_factory=set)
     muted: set[str] = field(default_factory=set)
     blocked: set[str] = field(default_factory=set)
+    excluded: set[str] = field(default_factory=set)
+    behind: dict[str, float] = field(default_factory=dict)
 
     def part_of(self, item: str) -> dict[str, float | None] | None:
         return self.posts if item in self.posts else self.hidden if item in self.hidden else None
@@ -45,6 +49,7 @@ class Model:
     channels: dict[str, ModelChannel]
     muted: set[str] = field(default_factory=set)
     blocked: set[str] = field(default_factory=set)
+    words: dict[str, str] = field(default_factory=dict)
 
     # --- what a reader sees ------------------------------------------------------------------------------------------
 
@@ -106,9 +111,21 @@ class Model:
             return
         since = channel.feeds[feed] if feed in channel.unfilled else None
         channel.unfilled.discard(feed)
-        for rank, item in enumerate(self.sorted(ids)):
+        chosen = [item for item in self.sorted(ids) if self.words.get(item) not in channel.excluded]
+        for rank, item in enumerate(chosen):
             old = since is not None and rank >= fresh and self.place(item)[0] < since
             self._take(channel, item, now if old else None, now, limit)
+
+    def leave_for_later(self, uid: str, feed: str, ids: Sequence[str]) -> None:
+        behind = self.channels[uid].behind
+        behind[feed] = min([behind.get(feed, float("inf")), *(self.place(item)[0] for item in ids)])
+
+    def catch_up(self, now: float, limit: int, fresh: int) -> None:
+        for uid, channel in self.channels.items():
+            waiting, channel.behind = channel.behind, {}
+            for feed in sorted(waiting):
+                due = [one for one in self.items if self.feed_of[one] == feed and self.place(one)[0] >= waiting[feed]]
+                self.add(uid, feed, due, now, limit, fresh)
 
     def _take(self, channel: ModelChannel, item: str, read_at: float | None, now: float, limit: int) -> None:
         if channel.part_of(item) is not None:

@@ -29,6 +29,10 @@ class KnownItems:
     async def in_feed(self, feed_id: str, ids: Sequence[str]) -> set[str]:
         return {item for item in ids if self.feeds.get(item) == feed_id}
 
+    async def newest(self, feed_id: str, limit: int, since: float = float("-inf")) -> list[str]:
+        mine = [item for item, feed in self.feeds.items() if feed == feed_id and float(self.items[item].score) >= since]
+        return sorted(mine, key=lambda item: (float(self.items[item].score), item), reverse=True)[:limit]
+
     async def places(self, ids: Sequence[str]) -> list[str | None]:
         return [self.items[item].score if item in self.items else None for item in ids]
 
