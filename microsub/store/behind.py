@@ -49,7 +49,7 @@ class Behind:
     async def of(self, user: str) -> list[Waiting]:
         """Everything that waits for the user's timelines, in a fixed order."""
         flat = await self._redis.command("HGETALL", keys.behind(user))
-        found = (_waiting(field, value) for field, value in zip(flat[0::2], flat[1::2], strict=True))
+        found = (waiting(field, value) for field, value in zip(flat[0::2], flat[1::2], strict=True))
         return sorted((one for one in found if one is not None), key=lambda one: (one.uid, one.feed))
 
     async def caught_up(self, user: str, done: Sequence[Waiting]) -> int:
@@ -58,8 +58,8 @@ class Behind:
         return int(await self._redis.script(_CAUGHT_UP, [keys.behind(user)], args)) if args else 0
 
 
-def _waiting(field: bytes, value: bytes) -> Waiting | None:
-    """None for what `microsub check` finds."""
+def waiting(field: bytes, value: bytes) -> Waiting | None:
+    """A note read back; None for what is none, which `microsub check` finds."""
     uid, _, feed = field.decode("utf-8", "replace").partition(" ")
     try:
         return Waiting(uid, feed, float(value.split()[0]), value) if uid and feed.isdecimal() else None

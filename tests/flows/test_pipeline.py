@@ -8,9 +8,11 @@ import pytest
 
 from microsub.config.backend import Delivery, InstanceSettings
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult
+from microsub.pipeline.fan_out import default_limits
 from microsub.pipeline.stage import Patience
 from microsub.pipeline.stages import Stages
 from microsub.services.completing import Completing
+from microsub.services.following import Following
 from microsub.services.rebuilding import Rebuilding
 from microsub.store import keys
 from microsub.store.deadletters import DeadLetters
@@ -65,6 +67,49 @@ async def test_events_tell_of_feeds_and_posts(it, site):
     posts = [event for event in heard if event.post]
     assert {event.guid for event in posts} == {"post-1", "post-2"}
     assert all([await it.items.get(event.post) for event in posts])
+
+
+async def test_an_edit_brings_in_what_was_filtered_out(it, site):
+    """From the publisher's document to the timeline: a post that reads otherwise now, once, at its old place."""
+    site.serve_document("/feed", rss(dated(3)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.follow(feed.url, "bob", "all")
+    await it.filter({"exclude_words": ["post 2"], "include_types": ["article"]})
+    await it.poll(feed)
+    assert len(await it.rows("bob", "all")) == 3
+    first, last = [row.id for row in await it.rows()]
+    edited = dated(3)
+    edited[1] = (edited[1][0], "Another title", edited[1][2])
+    site.serve_document("/feed", rss(edited))
+    await it.poll(feed)
+    second = (await it.rows("bob", "all"))[1].id
+    assert [row.id for row in await it.rows()] == [first, second, last]
+    await it.filter({"exclude_words": ["another"]})
+    site.serve_document("/feed", rss(dated(3)))
+    await it.poll(feed)
+    assert [row.id for row in await it.rows()] == [first, second, last]
+    for uid, user in (("home", "alice"), ("all", "bob")):
+        assert await violations(it.redis, user, uid) == []
+
+
+@pytest.mark.parametrize("target", [True, False])
+async def test_filters_hold_for_follows_and_rebuilds(it, site, target):
+    """What fills a timeline from the store is chosen like news."""
+    site.serve_document("/feed", rss(dated(4)))
+    feed = await it.follow(site.url("/feed", "blog.test"), "bob", "all")
+    await it.poll(feed)
+    await it.accounts.add_user("alice", "", it.clock())
+    await it.channels.create("alice", "home", it.clock(), "home")
+    await it.filter({"include_regex": "Post [12]$"})
+    following = Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, default_limits)
+    await following.follow("alice", "home", feed.url, it.clock())
+    assert len(await it.rows()) == 2
+    if target:
+        await it.redis.command("DEL", keys.posts("alice", "home"), keys.unread("alice", "home"))
+        rebuilding = Rebuilding(it.channels, it.timelines, it.items, it.stages.stored, lambda: AGELESS)
+        await rebuilding.rebuild("alice", None, it.clock())
+        await it.stages.run_once()
+        assert len(await it.rows()) == 2
 
 
 async def test_a_listener_that_fails_harms_nobody(it, site):

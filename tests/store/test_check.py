@@ -45,6 +45,7 @@ DAMAGE: dict[str, tuple[list[Command], str, str]] = {
         [("HSET", keys.token("eve", "0" * 64), "scope", "read"), ("SADD", keys.tokens("eve"), "0" * 64)],
         keys.user("eve"), "remains of a user",
     ),
+    "waits for nothing": ([("HSET", keys.behind("ann"), "home 1", "soon")], keys.behind("ann"), "can't be read"),
     "no notifications": (
         [("ZREM", keys.channels("ann"), "notifications"), ("DEL", keys.channel("ann", "notifications"))],
         keys.channel("ann", "notifications"), "everybody has it",

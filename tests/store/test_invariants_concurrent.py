@@ -131,6 +131,33 @@ async def test_any_mixture_keeps_the_invariants(actors: list[Actor], seed: int) 
     await check_counts(actors[0])
 
 
+@pytest.mark.parametrize("limit", [1, 10, 1000])
+async def test_the_newest_win_at_the_limit(actors: list[Actor], limit: int) -> None:
+    """Whatever is delivered by whom and in whatever order and pieces, the newest stay, and each that left is known."""
+    items = [item for one, item in actors[0].items.items.items()]
+    given: set[str] = set()
+
+    async def deliver(actor: Actor) -> None:
+        for _ in range(40):
+            feed = actor.chance.choice("123")
+            some = actor.chance.sample(actor.of_feed(feed), actor.chance.randint(1, 12))
+            given.update(item.id for item in some)
+            added = await actor.timelines.add(ANN, "home", feed, some, now=NOW, limit=limit)
+            assert not {*added.added, *added.read} - {item.id for item in some}
+            standing = await actor.redis.command("ZCARD", keys.posts(ANN, "home"))
+            assert standing <= limit
+
+    await asyncio.gather(*(deliver(actor) for actor in actors))
+    newest = sorted((item for item in items if item.id in given), key=lambda item: (float(item.score), item.id))
+    assert await actors[0].ids("home") == [item.id for item in newest[::-1][: min(limit, 100)]]
+    await check_counts(actors[0])
+    before = await actors[0].ids("home")
+    for feed in "123":
+        again = [item for item in actors[0].of_feed(feed) if item.id in given]
+        assert not (await actors[0].timelines.add(ANN, "home", feed, again, now=NOW, limit=limit)).added
+    assert await actors[0].ids("home") == before
+
+
 async def test_acknowledged_reading_and_removing_is_final(actors: list[Actor]) -> None:
     """While polls, rebuilds, mutes, re-follows, limits and cleanup go on, what a reader read or removed stays so."""
     done: dict[str, set[str]] = {uid: set() for uid in UIDS}

@@ -11,7 +11,7 @@ from ipaddress import ip_network
 from microsub.config.backend import InstanceSettings, Polling
 from microsub.fetch import Fetcher, FetchLimits, FetchSettings
 from microsub.formats.identity import host_of
-from microsub.model.reader import PageQuery, Row
+from microsub.model.reader import ChannelSettings, PageQuery, Row
 from microsub.parsing.pool import ParsePool
 from microsub.pipeline.fan_out import FanOut
 from microsub.pipeline.moving import Mover
@@ -174,6 +174,10 @@ class World:
         found = await self.feeds.get(feed.id)
         assert found is not None
         return found
+
+    async def filter(self, filters: dict[str, object], user: str = "alice", uid: str = "home") -> None:
+        """Let a channel take what these filters let through."""
+        await self.channels.set_settings(user, uid, ChannelSettings(filters=filters), self.clock())
 
     async def rows(self, user: str = "alice", uid: str = "home", limit: int = 100) -> list[Row]:
         page = await self.timelines.page(user, uid, PageQuery(limit=limit), self.clock())

@@ -10,6 +10,7 @@ import orjson
 from microsub.formats.identity import canonical_feed_url, normalise_profile
 from microsub.model.reader import GLOBAL, NOTIFICATIONS
 from microsub.store import keys
+from microsub.store.behind import waiting
 from microsub.store.channeltext import read_settings
 from microsub.store.check.findings import Adopt, Call, Commands, Findings
 from microsub.store.check.seen import Reader, Seen, batched, number, pairs
@@ -48,6 +49,7 @@ async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
             seen.channels[user] = uids
             _tokens(seen, found, user, set(_texts(tokens)))
             await _tokens_whole(reader, seen, found, user)
+            await _waiting(reader, seen, found, user)
             await _each_channel(reader, seen, found, user, uids, set() if disabled else set(_texts(active)))
 
 
@@ -135,6 +137,16 @@ async def _tokens_whole(reader: Reader, seen: Seen, found: Findings, user: str) 
         elif expires is not None and ttl == -1:
             remedy = Commands((("EXPIREAT", key, int(float(expires)) + 1),))
             found.add(AREA, key, "a token that expires and would stay", remedy)
+
+
+async def _waiting(reader: Reader, seen: Seen, found: Findings, user: str) -> None:
+    """A note that can't be read is never taken back, and every request looks at it in vain."""
+    key = keys.behind(user)
+    if "behind" not in seen.users.get(user, ()) or key in seen.wrong:
+        return
+    for field, value in pairs((await reader.walk("HSCAN", [key]))[key]).items():
+        if waiting(field.encode(), value.encode()) is None:
+            found.add(AREA, f"{key} {field}", "a note that can't be read", Commands((("HDEL", key, field),)))
 
 
 async def _each_channel(
