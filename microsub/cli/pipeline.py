@@ -14,8 +14,9 @@ import orjson
 from microsub import wiring
 from microsub.cli.options import STORE_FLAGS, counted, fail, print_json, run, settings_flags
 from microsub.config.settings import Settings
+from microsub.errors import StoreUnavailable
 from microsub.store.deadletters import DeadLetter, DeadLetters
-from microsub.store.events import Event, Events
+from microsub.store.events import Event, Events, is_event_id
 
 _AT_ONCE = 100
 _LOOK_AGAIN = 0.5
@@ -56,10 +57,16 @@ def rebuild(settings: Settings, user: str, channel: str | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @settings_flags(*STORE_FLAGS)
 def events(settings: Settings, follow: bool, since: str | None, as_json: bool) -> None:
-    """Print what happened to feeds and posts: created, or modified with the fields that changed.
+    """Print what happened to feeds and posts: created, modified with the fields that changed, or deleted.
 
-    The last 10,000 events are kept. Without --since, the command prints all of them, or with --follow what comes.
+    The last 10,000 events are kept. Without --since, the command prints all of them, or with --follow what comes. A
+    program that was away goes on with --since and the id of the last event that it has seen; what comes twice, after a
+    crash, tells of the same post.
+
+    Example: microsub events --follow --json --since 1795244167090-0
     """
+    if since is not None and not is_event_id(since):
+        fail(f"--since: found '{since[:80]}', expected the id of an event, such as 1795244167090-0, or 0")
 
     async def work() -> None:
         async with wiring.open_stores(settings, existing=True) as stores:
@@ -71,8 +78,18 @@ def events(settings: Settings, follow: bool, since: str | None, as_json: bool) -
 
 async def _events(source: Events, since: str | None, follow: bool) -> AsyncIterator[Event]:
     after = since or (await source.last() if follow else "0")
+    is_waiting = False
     while True:
-        found = await source.since(after, _AT_ONCE)
+        try:
+            found = await source.since(after, _AT_ONCE)
+        except StoreUnavailable as error:
+            if not follow:
+                raise
+            if not is_waiting:
+                click.echo(f"waiting for the store: {error}", err=True)
+            is_waiting, found = True, []
+        else:
+            is_waiting = False
         for event in found:
             yield event
         if found:

@@ -301,3 +301,28 @@ def test_a_misspelt_variable_is_warned_of(run: Run, monkeypatch: pytest.MonkeyPa
     """MICROSUB_PROT is pointed out instead of ignored."""
     monkeypatch.setenv("MICROSUB_DATADIR", "x")
     assert "MICROSUB_DATA_DIR" in run("config", "check").stderr
+
+
+def test_a_programs_token_is_made_listed_and_revoked(run: Run) -> None:
+    """Printed alone and once, one for each name; the list shows names and dates, `token list` knows nothing of it."""
+    created = run("token", "service", "create", "planet", "--days", "30")
+    token = created.stdout.strip()
+    assert (created.exit_code, token.startswith("~planet."), "\n" in token) == (0, True, False)
+    (listed,) = json.loads(run("token", "service", "list", "--json").stdout)
+    assert listed["name"] == "planet"
+    assert 29.9 * 86400 < listed["expires"] - listed["created"] < 30.1 * 86400
+    assert run("token", "service", "create", "bridge").exit_code == 0
+    shown = run("token", "service", "list").stdout
+    assert [line.split()[0] for line in shown.splitlines()] == ["bridge", "planet"]
+    assert "never expires" in shown
+    assert token.partition(".")[2] not in shown
+    assert json.loads(run("token", "list", "alice", "--json").stdout) == []
+    again = run("token", "service", "create", "planet")
+    assert (again.exit_code, again.stdout, "already" in again.stderr) == (1, "", True)
+    strange = run("token", "service", "create", "pla net")
+    assert (strange.exit_code, "pla net" in strange.stderr) == (1, True)
+    assert run("token", "service", "revoke", "planet").stdout == "revoked\n"
+    gone = run("token", "service", "revoke", "planet")
+    assert (gone.exit_code, "no token for 'planet'" in gone.stderr) == (1, True)
+    run("token", "service", "revoke", "bridge")
+    assert run("token", "service", "list").stdout == "no tokens of programs\n"

@@ -1,0 +1,107 @@
+"""`microsub events` as another program has it: real processes, what comes while they run, and what came while they
+didn't.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+from microsub.posts import PostStore, StoreError, open_post_store
+from tests.support.process import Installation, installation
+from tests.support.waiting import wait_until
+
+FEED = "https://service.test/feed"
+
+
+async def save(posts: PostStore, *guids: str) -> None:
+    for guid in guids:
+        await posts.save(FEED, {"guid": guid, "timestamp": 1_700_000_000})
+
+
+class Follower:
+    """A process that follows the events; what it has printed so far."""
+
+    def __init__(self, installed: Installation, process: asyncio.subprocess.Process) -> None:
+        self.process = process
+        self._out = installed.folder / f"{len(installed.processes) - 1}.out"
+        self._log = installed.folder / f"{len(installed.processes) - 1}.log"
+
+    @classmethod
+    async def start(cls, installed: Installation, *flags: str) -> Follower:
+        return cls(installed, await installed.start("events", "--json", *flags))
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        whole = self._out.read_text().rpartition("\n")[0]
+        return [json.loads(line) for line in whole.splitlines()]
+
+    @property
+    def guids(self) -> list[str]:
+        return [event["guid"] for event in self.events if event["kind"] == "post_created"]
+
+    async def has(self, *guids: str) -> None:
+        await wait_until(lambda: self.guids == list(guids), timeout=30)
+
+    async def end(self, number: int) -> None:
+        self.process.send_signal(number)
+        await self.process.wait()
+
+
+async def test_events_are_followed_across_restarts(tmp_path: Path) -> None:
+    """Nothing is missed or doubled by a program that is killed and goes on behind the last id that it saw."""
+    async with installation(tmp_path, {"users": {}}) as installed:
+        await installed.serve()
+        async with open_post_store(data_dir=installed.folder / "data") as posts:
+            await save(posts, "early")
+            first = await Follower.start(installed, "--follow", "--since", "0")
+            await first.has("early")
+            await save(posts, "one", "two")
+            await first.has("early", "one", "two")
+            assert [event["kind"] for event in first.events][:2] == ["feed_created", "post_created"]
+            await first.end(signal.SIGKILL)
+            await save(posts, "three")
+            await posts.update_or_create(FEED, "one", {"name": "One", "mood": "calm"})
+            second = await Follower.start(installed, "--follow", "--since", first.events[-1]["id"])
+            await second.has("three")
+            await save(posts, "four")
+            await second.has("three", "four")
+            (modified,) = [event for event in second.events if event["kind"] == "post_modified"]
+            assert (modified["guid"], modified["changed"]) == ("one", ["mood", "name", "post-type"])
+            await second.end(signal.SIGINT)
+            assert second.process.returncode == 130
+        code, out, _ = await installed.run("events", "--since", "0")
+        assert code == 0
+        assert [line.split()[2:5] for line in out.splitlines()][:2] == [
+            ["feed", "created:", "feed"],
+            ["post", "created:", "feed"],
+        ]
+        assert len(out.splitlines()) == 7
+        code, _, err = await installed.run("events", "--since", "yesterday")
+        assert (code, "--since" in err, "yesterday" in err) == (1, True, True)
+
+
+async def test_following_goes_on_when_redis_comes_back(tmp_path: Path) -> None:
+    """A Redis that is killed and revived interrupts it, no more."""
+    async with installation(tmp_path, {"users": {}}) as installed:
+        await installed.serve()
+        follower = await Follower.start(installed, "--follow", "--since", "0")
+        async with open_post_store(data_dir=installed.folder / "data") as posts:
+            await save(posts, "before")
+            await follower.has("before")
+            os.kill(json.loads((installed.folder / "data" / "redis.json").read_text())["pid"], signal.SIGKILL)
+
+            async def saved() -> bool:
+                try:
+                    await save(posts, "after")
+                except StoreError:  # until it is back
+                    return False
+                return True
+
+            await wait_until(saved, timeout=30)
+            await wait_until(lambda: "after" in follower.guids or len(follower.events) > 2, timeout=30)
+        assert follower.process.returncode is None
