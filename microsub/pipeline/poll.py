@@ -229,10 +229,10 @@ class Poller:
             if left := await self._pass_on(due):
                 return left
             return await self._settle(due, Failed("parse", parsed.detail), {}, None)
-        new, updated = await self._take_in(due.feed, parsed, now)
+        new, updated, sent = await self._take_in(due.feed, parsed, now)
         outcome = Answered(new, updated, document.max_age, parsed.feed.ttl, parsed.dates)
         label = "changed" if new or updated else "unchanged"
-        fields["body_hash"] = digest
+        fields |= {"body_hash": digest} | ({"sent": sent} if sent else {})
         return await self._settle(due, outcome, fields, document.moved_to, label, parsed.marks)
 
     async def _leave_page(self, due: FeedDue, links: list[FeedLink]) -> PollResult | None:
@@ -274,16 +274,20 @@ class Poller:
         await self._feeds.update(feed.id, {"last_poll": f"{due.asked:.3f}"})
         return PollResult(feed.id, "moved", None, moved.host)
 
-    async def _take_in(self, feed: FeedRecord, parsed: _Read, now: float) -> tuple[int, int]:
-        """Hand on what is news; how many posts are new, and how many were edited."""
+    async def _take_in(self, feed: FeedRecord, parsed: _Read, now: float) -> tuple[int, int, str | None]:
+        """Hand on what is news: how many posts are new, how many were edited, and the id of the message."""
         # Before the fan-out: mutes and blocks ask for the feed's home page too.
         await self._describe(feed, _description(parsed.feed), now)
         sifted = await self._items.sift(feed, parsed.items, now)
-        if sifted.news:
+        posts, sent = sifted.news, None
+        # While the last news wait, the store doesn't show what it will say: an edit that is taken back is no edit yet.
+        if (last := feed.extra.get("sent")) and await self._entries.holds(last):
+            posts = tuple(parsed.items)
+        if posts:
             # All of a document in one message: how many of a first fill stay unread is decided over all of it.
-            await self._entries.add([EntriesFound(feed.id, now, sifted.news).to_fields()])
+            (sent,) = await self._entries.add([EntriesFound(feed.id, now, posts).to_fields()])
             self._told()
-        return len(sifted.new), len(sifted.edited)
+        return len(sifted.new), len(sifted.edited), sent
 
     async def _describe(self, feed: FeedRecord, said: Mapping[str, str | None], now: float) -> None:
         """Keep what the document says of the feed, and announce what of it is new."""

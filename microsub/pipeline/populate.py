@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import orjson
@@ -18,12 +19,31 @@ from microsub.store.events import Event
 from microsub.store.messages import ItemIncomplete, ItemsStored
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from microsub.services.announcing import Announcing
     from microsub.services.completing import Completing
     from microsub.store.feeds import Feeds
     from microsub.store.items import Items
     from microsub.store.port import Arg
     from microsub.store.streams import Message, Stream
+
+
+_FIELDS = ("Data", "version", "hash", "feed", "guid", "incomplete")
+
+_WRITTEN = "written"
+"""Begins `incomplete` while what was found is written and not told yet; the properties that changed follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    """The version of an item that is completed, and whose it is."""
+
+    item: str
+    feed: str
+    guid: str
+    version: str
+    digest: str
 
 
 class Populate:
@@ -52,27 +72,37 @@ class Populate:
     async def __call__(self, message: Message) -> None:
         """Look up and write. Raises StoreError; anything else is a message that isn't ours."""
         wanted = ItemIncomplete.of(message.fields)
-        ((data, version, feed_id, guid),) = await self._items.fields([wanted.item], ("Data", "version", "feed", "guid"))
-        if data is None or feed_id is None or (version or b"").decode() != wanted.version:
+        ((data, *others),) = await self._items.fields([wanted.item], _FIELDS)
+        version, digest, feed_id, guid, incomplete = (value.decode() if value else "" for value in others)
+        if data is None or not feed_id or version != wanted.version:
             return
-        feed = await self._feeds.get(feed_id.decode())
+        news = _News(wanted.item, feed_id, guid, version, digest)
+        if incomplete.startswith(_WRITTEN):
+            # By somebody who didn't live to tell.
+            await self._tell(news, tuple(incomplete.split()[1:]))
+            return
+        feed = await self._feeds.get(feed_id)
         wire = orjson.loads(data)
         before = from_wire(wire)
         entry = await self._completing.complete(before, feed.url if feed is not None else None)
         filled = to_wire(entry)
         changed = tuple(name for name in ("author", "refs") if filled.get(name) != wire.get(name))
         if not changed:
-            await self._items.complete(wanted.item, wanted.version, {"incomplete": ""})
+            await self._write(news, {"incomplete": ""})
             return
         author = normalise_profile(entry.author.url) if entry.author is not None and entry.author.url else ""
         # What is on the wire and no part of an entry stays.
         data = dump(wire | {name: filled[name] for name in changed})
-        fields: dict[str, Arg] = {"Data": data, "author": author, "incomplete": ""}
-        if await self._items.complete(wanted.item, wanted.version, fields):
-            if entry.author != before.author:
-                await self._stored.add([ItemsStored(feed_id.decode(), edited=(wanted.item,)).to_fields()])
-                self._told()
-            event = Event(
-                "post_modified", feed_id.decode(), self._clock(), wanted.item, (guid or b"").decode(), changed
-            )
-            await self._announcing.tell([event])
+        if await self._write(news, {"Data": data, "author": author, "incomplete": " ".join((_WRITTEN, *changed))}):
+            await self._tell(news, changed)
+
+    async def _write(self, news: _News, fields: Mapping[str, Arg]) -> bool:
+        return await self._items.complete(news.item, news.version, news.digest, fields)
+
+    async def _tell(self, news: _News, changed: tuple[str, ...]) -> None:
+        if "author" in changed:
+            await self._stored.add([ItemsStored(news.feed, edited=(news.item,)).to_fields()])
+            self._told()
+        event = Event("post_modified", news.feed, self._clock(), news.item, news.guid, changed)
+        await self._announcing.tell([event])
+        await self._write(news, {"incomplete": ""})

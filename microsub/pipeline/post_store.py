@@ -29,6 +29,7 @@ from microsub.store import keys, shedding
 from microsub.store.events import Event, Events
 from microsub.store.intake import ItemToStore, Stored
 from microsub.store.lease import leased
+from microsub.store.streams import version_of
 from microsub.store.timelines import Reason
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ class PostStore(Posts):
         all_fields = {**(_fields_before(before) if merge and before else {}), **fields}
         item = replace(self._to_store(feed, guid, all_fields, now), guid=form)
         # Not older than what is there, whatever the clocks of other machines say.
-        version = max(f"{int(now * 1000)}-0", (before or {}).get("version", ""))
+        version = max(version_of(f"{int(now * 1000)}-0"), (before or {}).get("version", ""))
         stored = await self._items.store(feed, [item], now, version)
         changed = _changes(before, item, stored)
         await self._store.tell(feed, _with_changes(stored, changed))

@@ -85,6 +85,7 @@ class StoreEntries:
             await self._stored.add([news.to_fields()])
         await self._ask_for_look_ups(pending)
         await self._announcing.tell(self._events(feed.id, stored, left))
+        await self._items.told(stored.updated)
         await self._items.done(feed.id, pending)
         self._told()
 

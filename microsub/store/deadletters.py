@@ -8,7 +8,7 @@ from typing import Any
 
 from microsub.store import keys
 from microsub.store.port import Redis
-from microsub.store.streams import Message, Stream
+from microsub.store.streams import ORIGIN, Message, Stream
 
 _STAGE, _WHY, _AT, _ID, _DELIVERIES = "!stage", "!why", "!at", "!id", "!deliveries"
 """Names that no message has itself."""
@@ -64,7 +64,9 @@ class DeadLetters:
         First there, then away from here: a crash in between leaves a message twice, and its stage bears that.
         """
         for letter in letters:
-            await Stream(self._redis, letter.stage).add([letter.fields])
+            # It keeps its place among the messages of its stream: what came later is not to be overwritten.
+            fields = {ORIGIN: letter.message.encode(), **letter.fields}
+            await Stream(self._redis, letter.stage).add([fields])
             await self.drop([letter])
         return len(letters)
 

@@ -23,10 +23,12 @@ from microsub.store.port import Arg, Command, Redis
 from microsub.store.scripts import load
 from microsub.store.shedding import listed_again
 
-_CLAIM = load("item_claim")
-_UPDATE = load("item_update")
+_CLAIM, _UPDATE, _CONFIRM, _TOLD = (load(name) for name in ("item_claim", "item_update", "item_confirm", "item_told"))
 
-_KNOWN = ("hash", "score", "author", "Published", "twin", "twin_at")
+_KNOWN = ("hash", "score", "author", "Published", "twin", "twin_at", "version", "confirmed", "untold")
+
+_UNKNOWN = "?"
+"""In place of the author before an edit that somebody else has made."""
 
 ANY = ""
 """A version that is never refused, for what is written without an order."""
@@ -67,7 +69,8 @@ class StoredItem:
 @dataclass(frozen=True, slots=True)
 class UpdatedItem:
     """An item that was edited; place and id are as before. `author_before` differs where the author changed, and
-    `changed` names the properties of its JSON that are not as they were.
+    `changed` names the properties of its JSON that are not as they were. `untold` is the mark of that edit, to be taken
+    away when it is told (`Intake.told`); empty for what was written without an order.
     """
 
     id: str
@@ -76,6 +79,7 @@ class UpdatedItem:
     author: str
     author_before: str
     changed: tuple[str, ...] = ()
+    untold: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,8 @@ class _Known:
     published: str
     twin: str
     twin_at: float
+    version: str
+    untold: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +143,10 @@ class _Compared:
     def edited(self) -> list[tuple[_Known, ItemToStore]]:
         return [(old, candidate) for old, candidate in self.again if old.hash != candidate.hash]
 
+    @property
+    def same(self) -> list[tuple[_Known, ItemToStore]]:
+        return [(old, candidate) for old, candidate in self.again if old.hash == candidate.hash]
+
 
 class Intake:
     """Decides what is news and writes it. Each method takes a handful of round trips, however many posts."""
@@ -156,16 +166,28 @@ class Intake:
     ) -> Stored:
         """Store what is new and update what was edited; running it again, or twice at once, changes nothing more.
 
-        `version` orders documents: an item that a later document has changed is left as it is. New and edited items
-        stand in the feed's pending set until `Items.done`.
+        `version` orders documents: an item that a later document has changed, or has confirmed, is left as it is. New
+        and edited items stand in the feed's pending set until `Items.done`. An edit of this version that was written
+        and not told is among the `updated` again.
         """
         compared = await self._compare(feed, candidates)
         if not compared.listed:
             return Stored()
-        new = await self._add(feed, compared.new, now, version)
-        updated = await self._edit(feed, compared.edited, now, version)
+        new, lost = await self._add(feed, compared.new, now, version)
+        # What somebody else stored meanwhile may be of an earlier document.
+        theirs = await self._compare(feed, lost)
+        edited = [*compared.edited, *theirs.edited, *await self._confirm([*compared.same, *theirs.same], version)]
+        updated = await self._edit(feed, edited, now, version)
+        if version:
+            updated += [_untold(old, candidate) for old, candidate in compared.same if old.untold]
         await self._prolong_twins(feed, compared.again, now)
         return Stored(tuple(new), tuple(updated), len(compared.listed) - len(new) - len(updated))
+
+    async def told(self, updated: Iterable[UpdatedItem]) -> None:
+        """Everybody who must know has been told of these edits; later ones are left to who made them."""
+        calls = [(_TOLD, [keys.item(item.id)], [item.untold]) for item in updated if item.untold]
+        if calls:
+            await self._redis.scripts(calls)
 
     async def _compare(self, feed: FeedRecord, candidates: Sequence[ItemToStore]) -> _Compared:
         listed: dict[str, ItemToStore] = {}
@@ -182,15 +204,21 @@ class Intake:
         rows = await self._redis.pipeline([("HMGET", keys.item(item_id), *_KNOWN) for item_id in ids.values()])
         known = {}
         for (guid, item_id), row in zip(ids.items(), rows, strict=True):
-            digest, score, author, published, twin, twin_at = (value.decode() if value else "" for value in row)
+            texts = [value.decode() if value else "" for value in row]
+            digest, score, author, published, twin, twin_at, version, confirmed, untold = texts
             if score:
-                known[guid] = _Known(item_id, digest, score, author, published, twin, float(twin_at or 0))
+                latest = max(version, confirmed)
+                known[guid] = _Known(
+                    item_id, digest, score, author, published, twin, float(twin_at or 0), latest, untold
+                )
         return known
 
-    async def _add(self, feed: FeedRecord, fresh: Sequence[ItemToStore], now: float, version: str) -> list[StoredItem]:
-        """Write new items; those that somebody else stored meanwhile are left to them."""
+    async def _add(
+        self, feed: FeedRecord, fresh: Sequence[ItemToStore], now: float, version: str
+    ) -> tuple[list[StoredItem], list[ItemToStore]]:
+        """Write new items; what became of them, and those that somebody else has stored meanwhile."""
         if not fresh:
-            return []
+            return [], []
         last = int(await self._redis.command("INCRBY", keys.item_ids(), len(fresh)))
         # The document's first entry is its newest: it gets the largest id.
         numbered = [(str(last - place), candidate) for place, candidate in enumerate(fresh)]
@@ -213,11 +241,12 @@ class Intake:
         lost = [(item_id, candidate) for item_id, candidate in numbered if owners[candidate.guid] != item_id]
         if lost:
             await self._redis.pipeline([command for pair in lost for command in _withdrawal(feed, *pair)])
-        return [
+        stored = [
             StoredItem(item_id, candidate.guid, score_text(candidate.score), candidate.author)
             for item_id, candidate in numbered
             if owners[candidate.guid] == item_id
         ]
+        return stored, [candidate for _, candidate in lost]
 
     async def _claim(self, feed: FeedRecord, numbered: Sequence[tuple[str, ItemToStore]]) -> dict[str, str]:
         """Guid → the id that it belongs to from now on."""
@@ -245,13 +274,15 @@ class Intake:
         for (old, candidate), data in zip(edited, before, strict=True):
             wire = redated(candidate.wire, old.published)
             fields = _changing(feed, old.id, candidate, wire, now, version)
+            if version:
+                fields["untold"] = version
             changed.append(_differences(data, wire))
             calls.append((_UPDATE, [keys.item(old.id)], [version, *_flat(fields)]))
         # What follows from an edit must be done even if we crash right behind it.
         await self._redis.command("SADD", keys.feed_pending(feed.id), *(old.id for old, _ in edited))
         written = await self._redis.scripts(calls)
         updated = [
-            UpdatedItem(old.id, candidate.guid, old.score, candidate.author, old.author, names)
+            UpdatedItem(old.id, candidate.guid, old.score, candidate.author, _before(old), names, version)
             for (old, candidate), names, was_written in zip(edited, changed, written, strict=True)
             if was_written
         ]
@@ -259,6 +290,17 @@ class Intake:
             ranks = [part for item in updated for part in (score_text(now), item.id)]
             await self._redis.command("ZADD", keys.feed_items(feed.id), "XX", *ranks)
         return updated
+
+    async def _confirm(
+        self, same: Sequence[tuple[_Known, ItemToStore]], version: str
+    ) -> list[tuple[_Known, ItemToStore]]:
+        """Note that a document has these items as they are, so that no earlier one changes them; those that are
+        otherwise by now.
+        """
+        older = [(old, candidate) for old, candidate in same if old.version < version]
+        calls = [(_CONFIRM, [keys.item(old.id)], [version, candidate.hash]) for old, candidate in older]
+        replies = await self._redis.scripts(calls) if calls else []
+        return [pair for pair, is_same in zip(older, replies, strict=True) if not is_same]
 
     async def _prolong_twins(self, feed: FeedRecord, listed: Iterable[tuple[_Known, ItemToStore]], now: float) -> None:
         """Copies stay known of each other for as long as a feed lists them; written once in a month at most."""
@@ -291,6 +333,16 @@ def _changing(
     if candidate.twin:
         fields |= {"twin": candidate.twin, "twin_at": score_text(now)}
     return fields
+
+
+def _untold(old: _Known, candidate: ItemToStore) -> UpdatedItem:
+    """An edit that somebody wrote and didn't live to tell."""
+    return UpdatedItem(old.id, candidate.guid, old.score, candidate.author, _UNKNOWN, untold=old.untold)
+
+
+def _before(old: _Known) -> str:
+    """The author before an edit, as far as the timelines have heard."""
+    return old.author if not old.untold else _UNKNOWN
 
 
 def _differences(before: bytes | None, after: bytes) -> tuple[str, ...]:

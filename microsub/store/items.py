@@ -9,7 +9,7 @@ from microsub.formats.identity import host_of, normalise_profile
 from microsub.model.reader import Cursor, TimelineItem
 from microsub.store import keys, twins
 from microsub.store.feeds import FeedRecord
-from microsub.store.intake import ANY, Intake, ItemToStore, Sifted, Stored
+from microsub.store.intake import ANY, Intake, ItemToStore, Sifted, Stored, UpdatedItem
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
 from microsub.store.shedding import spare
@@ -50,13 +50,12 @@ class Items:
         """See `Intake.store`."""
         return await self._intake.store(feed, candidates, now, version)
 
-    async def complete(self, item_id: str, version: str, fields: Mapping[str, Arg]) -> bool:
-        """Write what look-ups found out about that version of an item; False where it is another one by now, or gone.
-
-        Running it twice changes nothing more.
+    async def complete(self, item_id: str, version: str, digest: str, fields: Mapping[str, Arg]) -> bool:
+        """Write what look-ups found out about that version of an item, which had that hash; False where it is another
+        one by now, or gone. Running it twice changes nothing more.
         """
         args = [part for pair in fields.items() for part in pair]
-        return bool(await self._redis.script(_COMPLETE, [keys.item(item_id)], [version, *args]))
+        return bool(await self._redis.script(_COMPLETE, [keys.item(item_id)], [version, digest, *args]))
 
     async def add_pending(self, feed_id: str, ids: Sequence[str]) -> None:
         """These items must be held against the timelines' rules (again), whatever happens to us meanwhile."""
@@ -72,6 +71,10 @@ class Items:
         replies = await self._redis.pipeline([("SMEMBERS", keys.feed_pending(feed_id)) for feed_id in feed_ids])
         found = zip(feed_ids, replies, strict=True)
         return {feed_id: sorted(_texts(reply), key=int) for feed_id, reply in found if reply}
+
+    async def told(self, updated: Sequence[UpdatedItem]) -> None:
+        """See `Intake.told`."""
+        await self._intake.told(updated)
 
     async def done(self, feed_id: str, ids: Sequence[str]) -> None:
         """These items are in all timelines that they belong to."""

@@ -22,8 +22,12 @@ from microsub.store.scripts import load
 GROUP = "workers"
 """The only consumer group of each stream: every message is for one of them."""
 
+ORIGIN = "!origin"
+"""Field of a message that was a dead letter and is tried again: the id that it had at first."""
+
 _ADD = load("stream_add")
 _DONE = load("stream_done")
+_FIRST = load("stream_first")
 _HAND_BACK = load("stream_hand_back")
 _LEAVE = load("stream_leave")
 
@@ -48,9 +52,9 @@ class Message:
 
     @property
     def version(self) -> str:
-        """The id as text that sorts as the messages were written."""
-        millis, _, number = self.id.partition("-")
-        return f"{int(millis):015d}-{int(number):09d}"
+        """The id as text that sorts as the messages were written; that of the first attempt of a dead letter."""
+        origin = self.fields.get(ORIGIN)
+        return version_of(origin.decode() if origin else self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,17 +158,20 @@ class Stream:
 
     async def newest(self) -> str | None:
         """The id of the newest message that isn't done; None where there is none."""
-        rows = await self._redis.command("XREVRANGE", self._key, "+", "-", "COUNT", 1)
-        return rows[0][0].decode() if rows else None
+        return await self._first("+", "-")
 
     async def oldest_time(self) -> float | None:
         """When the oldest message that isn't done was added, by the clock of Redis (Unix time); None without any."""
-        rows = await self._redis.command("XRANGE", self._key, "-", "+", "COUNT", 1)
-        return int(rows[0][0].decode().partition("-")[0]) / 1000 if rows else None
+        oldest = await self._first("-", "+")
+        return int(oldest.partition("-")[0]) / 1000 if oldest else None
+
+    async def holds(self, message_id: str) -> bool:
+        """Whether that message isn't done yet."""
+        return await self._first(message_id, message_id) is not None
 
     async def done_until(self, message_id: str) -> bool:
         """Whether that message and all before it are done."""
-        return not await self._redis.command("XRANGE", self._key, "-", message_id, "COUNT", 1)
+        return await self._first("-", message_id) is None
 
     async def backlog(self) -> Backlog:
         """What isn't done yet."""
@@ -173,6 +180,10 @@ class Stream:
     async def forget_consumers(self, idle: float) -> int:
         """Forget the names of consumers that own nothing and were idle for that many seconds; how many."""
         return int(await self._redis.script(_LEAVE, self._keys[:1], [GROUP, int(idle * 1000)]))
+
+    async def _first(self, start: str, end: str) -> str | None:
+        found = await self._redis.script(_FIRST, self._keys[:1], [start, end])
+        return found.decode() if found else None
 
     async def _disown(self, ids: Collection[bytes]) -> None:
         """Let nobody own those of the messages that somebody has deleted by hand: Redis 6 never does that itself."""
@@ -204,6 +215,12 @@ async def backlogs(redis: Redis, names: Sequence[str]) -> dict[str, Backlog]:
         commands += [("XLEN", keys.stream(name)), ("GET", keys.stream_bytes(name))]
     replies = await redis.pipeline(commands)
     return {name: Backlog(int(replies[2 * n]), int(replies[2 * n + 1] or 0)) for n, name in enumerate(names)}
+
+
+def version_of(message_id: str) -> str:
+    """The id of a message, or what looks like one, as text that sorts as such ids do."""
+    millis, _, number = message_id.partition("-")
+    return f"{int(millis):015d}-{int(number or 0):09d}"
 
 
 def size_of(fields: Mapping[str, bytes]) -> int:

@@ -486,3 +486,17 @@ async def test_feeds_in_pages(posts: PostStore, it: World) -> None:
     assert found == [f"https://service.test/{number}" for number in (0, 1, 2, 4, 5, 6)]
     assert await posts.feed("https://nowhere.test/") is None
     assert (await posts.feeds(2, 10_000)).feeds == ()
+
+
+async def test_what_a_program_has_saved_of_a_polled_post_holds_until_its_feed_says_more(it, posts):
+    """The later one counts, whichever it is: a save, and then an edit of the publisher's."""
+    async with publisher() as site:
+        site.serve_document("/feed", rss(dated(1)))
+        feed = await it.follow(site.url("/feed", "blog.test"))
+        await it.poll(feed)
+        await posts.update_or_create(feed.url, "post-1", {"name": "Saved"})
+        assert '"name":"Saved"' in (await it.texts())[0]
+        it.clock.advance(-3600)  # that of another machine
+        site.serve_document("/feed", rss([("post-1", "Edited", dated(1)[0][2])]))
+        await it.poll(feed)
+        assert '"name":"Edited"' in (await it.texts())[0]

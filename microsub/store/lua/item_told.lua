@@ -1,0 +1,9 @@
+-- Takes the mark of an edit away, of which all who must know have been told.
+--
+-- Atomic: the mark of a later edit stays.
+--
+-- KEYS  1 item
+-- ARGV  1 mark
+-- reply 1 where it was taken away, else 0
+if redis.call('HGET', KEYS[1], 'untold') ~= ARGV[1] then return 0 end
+return redis.call('HDEL', KEYS[1], 'untold')

@@ -1,0 +1,229 @@
+"""Two documents of one feed, handled at the same time or out of order: the later one counts, and all is told."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from microsub.fetch import FetchFailed, FetchRequest, FetchResult
+from microsub.pipeline.populate import Populate
+from microsub.pipeline.store import StoreEntries
+from microsub.services.completing import Completing
+from microsub.store.deadletters import DeadLetters
+from microsub.store.items import Items
+from microsub.store.messages import EntriesFound, ItemIncomplete, ItemsStored
+from microsub.store.port import Redis
+from microsub.store.streams import Message, Stream
+from tests.support.polling import World, dated, rss, world
+from tests.support.posts import NOON, candidate
+from tests.support.web import Publisher, publisher
+
+
+class KilledError(BaseException):
+    """The process is gone."""
+
+
+class Between:
+    """A Redis before whose calls something else happens: `before(name, args)`, where a script's name is its own."""
+
+    def __init__(self, redis: Redis, before: Callable[[str, Any], Awaitable[None]]) -> None:
+        self._redis = redis
+        self._before = before
+
+    async def command(self, *args: Any) -> Any:
+        await self._before(args[0], args)
+        return await self._redis.command(*args)
+
+    async def pipeline(self, commands: Any) -> Any:
+        if commands:
+            await self._before(commands[0][0], commands[0])
+        return await self._redis.pipeline(commands)
+
+    async def script(self, script: Any, keys: Any, args: Any = ()) -> Any:
+        await self._before(script.name, args)
+        return await self._redis.script(script, keys, args)
+
+    async def scripts(self, calls: Any) -> Any:
+        if calls:
+            await self._before(calls[0][0].name, calls[0][2])
+        return await self._redis.scripts(calls)
+
+
+def once(name: str, act: Callable[[], Awaitable[object]]) -> Callable[[str, Any], Awaitable[None]]:
+    """Do `act` before the first call of that name."""
+    done = False
+
+    async def before(called: str, _args: Any) -> None:
+        nonlocal done
+        if called == name and not done:
+            done = True
+            await act()
+
+    return before
+
+
+@pytest.fixture
+async def it(redis: Redis) -> AsyncIterator[World]:
+    async with world(redis) as found:
+        yield found
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Publisher]:
+    async with publisher() as found:
+        yield found
+
+
+def storing(it: World, redis: Redis | Between | None = None) -> StoreEntries:
+    """The stage of a worker, whose connection may be a special one."""
+    its = redis or it.redis
+    return StoreEntries(
+        it.feeds,
+        Items(its),  # type: ignore[arg-type]
+        Stream(its, "stored"),  # type: ignore[arg-type]
+        Stream(its, "incomplete"),  # type: ignore[arg-type]
+        it.announcing,
+        clock=it.clock,
+    )
+
+
+def message(feed: str, place: int, *texts: str, **changes: Any) -> Message:
+    """The `place`th document of a feed; its posts have one number each and these texts."""
+    posts = tuple(candidate(f"post{n}", text=text, **changes) for n, text in enumerate(texts))
+    return Message(f"{int(NOON * 1000)}-{place}", EntriesFound(feed, NOON, posts).to_fields())
+
+
+async def text_of(it: World, feed: str, name: str = "post0") -> str:
+    found = await it.items.by_guid(feed, f"https://blog.example/{name}")
+    assert found is not None
+    return str(orjson.loads(found["Data"])["content"]["text"])
+
+
+async def told(it: World) -> list[ItemsStored]:
+    rows = await it.redis.command("XRANGE", "stream:{stored}", "-", "+")
+    return [
+        ItemsStored.of({name.decode(): value for name, value in zip(row[1][::2], row[1][1::2], strict=True)})
+        for row in rows
+    ]
+
+
+@pytest.mark.parametrize("late", [1, 2])
+async def test_of_two_documents_with_a_new_post_the_later_one_counts(it, late):
+    """Whichever of them wins the claim: the store has what the later one says."""
+    feed = await it.feeds.ensure("https://blog.example/feed", NOON)
+    documents = {1: message(feed.id, 1, "first"), 2: message(feed.id, 2, "second")}
+    slow = storing(it, Between(it.redis, once("item_claim", lambda: storing(it)(documents[3 - late]))))
+    await slow(documents[late])
+    assert await text_of(it, feed.id) == "second"
+
+
+async def test_a_post_that_says_again_what_it_said_is_not_overwritten_by_what_it_said_between(it):
+    """Three documents, the second of which is slow: the third one confirms the first, and counts."""
+    feed = await it.feeds.ensure("https://blog.example/feed", NOON)
+    await storing(it)(message(feed.id, 1, "first"))
+    slow = storing(it, Between(it.redis, once("item_update", lambda: storing(it)(message(feed.id, 3, "first")))))
+    await slow(message(feed.id, 2, "second"))
+    assert await text_of(it, feed.id) == "first"
+
+
+async def test_an_edit_is_told_though_another_document_took_its_mark_away_and_its_worker_died(it):
+    """Another worker finds the mark before the edit is written, tells, and takes it away. The next attempt tells."""
+    feed = await it.feeds.ensure("https://blog.example/feed", NOON)
+    await storing(it)(message(feed.id, 1, "first", "other"))
+    edit = message(feed.id, 2, "second", author="https://new.example/")
+
+    async def other_document() -> None:
+        await storing(it)(
+            Message(
+                f"{int(NOON * 1000)}-3",
+                EntriesFound(feed.id, NOON, (candidate("post1", text="edited"),)).to_fields(),
+            )
+        )
+
+    taken = False
+
+    async def before(name: str, _args: Any) -> None:
+        nonlocal taken
+        if name == "item_update" and not taken:
+            taken = True
+            await other_document()
+        if name == "SMEMBERS":
+            raise KilledError
+
+    with pytest.raises(KilledError):
+        await storing(it, Between(it.redis, before))(edit)
+    count = len(await told(it))
+    await storing(it)(edit)
+    after = (await told(it))[count:]
+    item = await it.items.by_guid(feed.id, "https://blog.example/post0")
+    assert [news.edited for news in after] == [(item["ID"],)]
+    await storing(it)(edit)
+    assert len(await told(it)) == count + 1
+
+
+class Nobody:
+    """Every page is gone."""
+
+    async def fetch(self, request: FetchRequest) -> FetchResult:
+        return FetchFailed(request.url, "http", "404", 404)
+
+
+async def test_what_look_ups_found_is_told_after_a_crash(it):
+    """The author is written, and the worker dies before it tells the timelines' rules: the next attempt does."""
+    feed = await it.feeds.ensure("https://blog.example/feed", NOON)
+    await storing(it)(message(feed.id, 1, "first", incomplete=True))
+    item = await it.items.by_guid(feed.id, "https://blog.example/post0")
+
+    class Found(Completing):
+        async def complete(self, entry, source=None):
+            return replace(entry, author=replace(entry.author, url="https://ann.example/", name="Anna"))
+
+    def populate(redis: Any) -> Populate:
+        completing = Found(Nobody())
+        return Populate(it.feeds, Items(redis), completing, Stream(redis, "stored"), it.announcing, clock=it.clock)
+
+    async def die() -> None:
+        raise KilledError
+
+    asked = Message("1-1", ItemIncomplete(item["ID"], item["version"]).to_fields())
+    before = len(await told(it))
+    with pytest.raises(KilledError):
+        await populate(Between(it.redis, once("stream_add", die)))(asked)
+    await populate(it.redis)(asked)
+    assert [news.edited for news in (await told(it))[before:]] == [(item["ID"],)]
+    await populate(it.redis)(asked)
+    assert len(await told(it)) == before + 1
+
+
+async def test_a_dead_letter_that_is_tried_again_overwrites_no_later_edit(it):
+    """It keeps the place that it had among the documents of its feed."""
+    feed = await it.feeds.ensure("https://blog.example/feed", NOON)
+    dead, entries = DeadLetters(it.redis), it.stages.entries
+    old = message(feed.id, 1, "first")
+    await dead.add("entries", old, "it failed", NOON)
+    await entries.add([message(feed.id, 2, "second").fields])
+    await it.stages.run_once()
+    for _ in range(2):
+        await dead.retry(await dead.list())
+        (again,) = await entries.take("one", 1)
+        await storing(it)(again)
+        assert await text_of(it, feed.id) == "second"
+        await dead.add("entries", again, "it failed again", NOON)
+        await entries.done([again])
+
+
+async def test_an_edit_that_is_taken_back_while_it_waits_is_taken_back(it, site):
+    """Edited, polled, and as before with the next poll, which comes before the stages: readers see the last version."""
+    site.serve_document("/feed", rss(dated(2)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    site.serve_document("/feed", rss([("post-2", "Edited", dated(2)[0][2]), *dated(1)]))
+    await it.poller.poll(feed.id)
+    site.serve_document("/feed", rss(dated(2), extra="<description>Taken back</description>"))
+    await it.poller.poll(feed.id)
+    await it.stages.run_once()
+    assert '"name":"Post 2"' in (await it.texts())[0]
