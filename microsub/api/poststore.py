@@ -23,7 +23,7 @@ from microsub.api import arguments
 from microsub.api.bearer import bearer
 from microsub.api.outcome import log_error
 from microsub.api.params import Params, collect, shown, urlencoded, wrong
-from microsub.api.responses import CORS, ErrorReply, Header, error_reply, send_error, send_preflight
+from microsub.api.responses import ErrorReply, Header, error_reply, send_error, send_preflight
 from microsub.errors import MethodNotAllowed, NotFound, Unauthorized
 from microsub.formats.identity import mask_credentials
 from microsub.model.reader import Cursor
@@ -41,9 +41,10 @@ Resource = Callable[[Posts, str, Params], Awaitable[Reply]]
 """The store, the id in the path (or an empty string) and the parameters to a JSON object."""
 
 _CORS: list[Header] = [
-    *(pair for pair in CORS if pair[0] not in {b"access-control-allow-methods", b"access-control-allow-headers"}),
+    (b"access-control-allow-origin", b"*"),
     (b"access-control-allow-methods", METHODS.encode()),
     (b"access-control-allow-headers", b"Authorization, Accept, Cache-Control, If-None-Match"),
+    (b"access-control-expose-headers", b"ETag, WWW-Authenticate, Retry-After, X-Request-Id"),
 ]
 _PREFLIGHT: list[Header] = [*_CORS, (b"access-control-max-age", b"86400"), (b"allow", METHODS.encode())]
 _CHALLENGE = "the token is missing: found none, expected it in the header 'Authorization: Bearer …'"
@@ -80,7 +81,7 @@ class PostStoreEndpoint:
             metrics.REQUESTS.labels("store", status).inc()
             metrics.REQUEST_SECONDS.labels("store").observe(time.perf_counter() - started)
         finally:
-            unbind_contextvars("request_id")
+            unbind_contextvars("request_id", "program")
 
     async def _answer(self, scope: Scope) -> Reply:
         if scope["method"] not in {"GET", "HEAD"}:
@@ -90,11 +91,8 @@ class PostStoreEndpoint:
             raise Unauthorized(_CHALLENGE)
         services = self._services
         bind_contextvars(program=await services.service_tokens.verify(token, services.clock()))
-        try:
-            resource, subject = _resource(scope["path"])
-            return await resource(services.posts, subject, collect(urlencoded(scope["query_string"])))
-        finally:
-            unbind_contextvars("program")
+        resource, subject = _resource(scope["path"])
+        return await resource(services.posts, subject, collect(urlencoded(scope["query_string"])))
 
 
 # --- resources -----------------------------------------------------------------------------------------------------

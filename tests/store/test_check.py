@@ -34,6 +34,25 @@ async def test_a_sound_store_is_clean(lived_in: LivedIn) -> None:
     assert (await lived_in.check(mend=True)).mended == ()
 
 
+async def test_what_a_feed_has_for_a_while_may_end(lived_in: LivedIn) -> None:
+    """Also while somebody follows the feed; without an end it is found."""
+    await lived_in.redis.command("SET", keys.feed_marks(A), "marks", "EX", 100)
+    assert (await lived_in.check()).left == ()
+    await lived_in.redis.command("PERSIST", keys.feed_marks(A))
+    assert [one.subject for one in (await lived_in.check(mend=True)).mended] == [keys.feed_marks(A)]
+    assert (await lived_in.check()).left == ()
+
+
+async def test_a_feed_that_is_kept_has_no_end(lived_in: LivedIn) -> None:
+    """Programs save posts into it; a hand that gave it an end is found and mended."""
+    feed = await lived_in.feeds.ensure("https://kept.example/feed", LATER)
+    await lived_in.feeds.keep(feed.id)
+    assert (await lived_in.check()).left == ()
+    await lived_in.redis.command("EXPIRE", keys.feed(feed.id), 100)
+    assert [one.subject for one in (await lived_in.check(mend=True)).mended] == [keys.feed(feed.id)]
+    assert (await lived_in.check()).left == ()
+
+
 SET_ZSET = "of the wrong type: found string, expected zset"
 
 DAMAGE: dict[str, tuple[list[Command], str, str]] = {

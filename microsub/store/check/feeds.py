@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from microsub.formats.identity import canonical_feed_url, host_of
@@ -11,6 +12,7 @@ from microsub.store.check.findings import Call, Commands, Findings, Follow, Reme
 from microsub.store.check.places import CLAIMED, INDEXED, SHOWN
 from microsub.store.check.seen import FeedFacts, Reader, Seen, batched, number, pairs
 from microsub.store.feeds import COUNTS, KEEP_UNFOLLOWED, TIMES
+from microsub.store.keynames import kinds
 from microsub.store.port import Command
 from microsub.store.twins import Copy
 
@@ -108,12 +110,18 @@ def _followers(seen: Seen, found: Findings, feed: str, members: Sequence[bytes])
         found.add(AREA, f"{key} {user}/{uid}", "among its followers, but doesn't follow it", Follow())
 
 
+@cache
+def _lasting() -> frozenset[str]:
+    """The kinds of keys that live as long as their feed."""
+    return frozenset(kind.name for kind in kinds() if kind.may_stay)
+
+
 def _lifetimes(seen: Seen, found: Findings, feed: str, has_followers: bool) -> None:
     """A feed's keys end together, thirty days after its last follower, unless programs save posts into it."""
     kept = feed in seen.records and seen.records[feed].kept
     for kind, ttl in seen.feed_keys.get(feed, {}).items():
         key = getattr(keys, kind)(feed)
-        if key in seen.wrong:
+        if key in seen.wrong or kind not in _lasting():
             continue
         if ttl >= 0 and (kept or (has_followers and feed in seen.followed)):
             why = "kept" if kept else "followed"
