@@ -142,10 +142,9 @@ class Poller:
 
         Raises StoreError and what is a bug; the caller plans the next attempt then.
         """
-        feed = await self._feeds.get(feed_id)
+        feed, subscribers = await self._feeds.to_poll(feed_id)
         if feed is None or feed.gone:
             return PollResult(feed_id, "gone", None, "" if feed is None else host_of(feed.url))
-        subscribers = await self._feeds.subscriber_count(feed_id)
         if not subscribers:
             return PollResult(feed_id, "unfollowed", None, host_of(feed.url))
         pause = held_until(feed, self._clock())

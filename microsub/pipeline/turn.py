@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import structlog
@@ -25,6 +26,13 @@ LEASE_SECONDS = 90.0
 HAND_BACK_SECONDS = 1.5
 _MOST_PER_TURN = 50
 _PAUSE_AFTER_STORE_TROUBLE = 5.0
+
+
+@dataclass(slots=True)
+class _Left:
+    """What the end of a turn has still to write: the last feed, and when it is due again."""
+
+    finished: tuple[str, float | None] | None = None
 
 
 class Turn:
@@ -64,23 +72,27 @@ class Turn:
         manners = host_manners(self._settings(), lease.host)
         pause = manners.interval
         keeper = asyncio.create_task(self._keep(lease, asyncio.current_task()))
+        left = _Left()
         try:
-            return await self._poll_due(lease, manners)
+            return await self._poll_due(lease, manners, left)
         except StoreError as error:
             pause = max(pause, _PAUSE_AFTER_STORE_TROUBLE)
             log.warning("the store failed during a poll", host=lease.host, error=str(error))
             return 0
         finally:
             keeper.cancel()
-            await self._hand_back(lease, pause)
+            await self._hand_back(lease, pause, left.finished)
 
-    async def _poll_due(self, lease: HostLease, manners: HostManners) -> int:
+    async def _poll_due(self, lease: HostLease, manners: HostManners, left: _Left) -> int:
         polled = 0
         while polled < _MOST_PER_TURN and not self._stopping:
             feeds = await self._schedule.due_feeds(lease, self._clock(), manners.concurrency)
             if not feeds:
                 break
-            ends = await asyncio.gather(*(self._feed(lease, feed_id) for feed_id in feeds), return_exceptions=True)
+            last = manners.interval > 0 and len(feeds) == 1
+            ends = await asyncio.gather(
+                *(self._feed(lease, feed_id, left if last else None) for feed_id in feeds), return_exceptions=True
+            )
             for end in ends:
                 if end is not None:
                     raise end
@@ -89,7 +101,7 @@ class Turn:
                 break
         return polled
 
-    async def _feed(self, lease: HostLease, feed_id: str) -> None:
+    async def _feed(self, lease: HostLease, feed_id: str, left: _Left | None) -> None:
         try:
             result = await self._poller.poll(feed_id)
         except StoreError:
@@ -97,9 +109,10 @@ class Turn:
         except Exception as error:
             log.exception("a poll ended in a bug", feed=feed_id, host=lease.host)
             result = await self._poller.give_up(feed_id, "internal", f"{type(error).__name__} while polling")
-        await self._finish(lease, feed_id, result)
+        await self._finish(lease, feed_id, result, left)
 
-    async def _finish(self, lease: HostLease, feed_id: str, result: PollResult) -> None:
+    async def _finish(self, lease: HostLease, feed_id: str, result: PollResult, left: _Left | None) -> None:
+        """Plan the feed's next poll, or leave that to the end of the turn, which comes at once."""
         now = self._clock()
         if result.hold_until is not None:
             await self._schedule.hold(lease.host, feed_id, result.hold_until, now)
@@ -107,6 +120,9 @@ class Turn:
             # The feed has moved: first into the other host's queue, then out of this one, so that it is never in none.
             await self._schedule.add(feed_id, result.host, result.next_poll)
             await self._schedule.finish(lease, feed_id, None)
+            return
+        if left is not None and result.next_poll is not None:
+            left.finished = (feed_id, result.next_poll)
             return
         if not await self._schedule.finish(lease, feed_id, result.next_poll):
             log.warning("a lease was lost during a poll", host=lease.host, feed=feed_id)
@@ -132,7 +148,7 @@ class Turn:
                     work.cancel()
                 return
 
-    async def _hand_back(self, lease: HostLease, pause: float) -> None:
+    async def _hand_back(self, lease: HostLease, pause: float, finished: tuple[str, float | None] | None) -> None:
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(HAND_BACK_SECONDS):
-                await self._schedule.release(lease, self._clock(), pause)
+                await self._schedule.release(lease, self._clock(), pause, finished)

@@ -44,10 +44,14 @@ class Audience:
 
     async def of(self, feed_id: str) -> Places:
         """The feed's subscribers at a moment after the call. One round trip, another one for a list that changed."""
+        edition = await self._edition(feed_id) if feed_id in self._known else None
+        return await self.at(feed_id, edition)
+
+    async def at(self, feed_id: str, edition: bytes | None) -> Places:
+        """The same for who has just read the edition: no round trip, or one for a list that changed."""
         known = self._known.get(feed_id)
-        if known is not None and known.until > self._clock() and await self._edition(feed_id) == known.edition:
-            if feed_id in self._known:
-                self._known.move_to_end(feed_id)
+        if known is not None and known.until > self._clock() and known.edition == edition:
+            self._known.move_to_end(feed_id)
             return known.places
         # The edition first: a change between the two makes the list count as old next time, never as new.
         edition, members = await self._redis.pipeline(

@@ -126,6 +126,16 @@ class Feeds:
         replies = await self._redis.pipeline([("HGETALL", keys.feed(feed_id)) for feed_id in ids])
         return {feed_id: _record(feed_id, reply) for feed_id, reply in zip(ids, replies, strict=True) if reply}
 
+    async def to_poll(self, feed_id: str) -> tuple[FeedRecord | None, int]:
+        """The record and how many users follow the feed. One round trip, another one for a list that changed."""
+        reply, edition = await self._redis.pipeline(
+            [("HGETALL", keys.feed(feed_id)), ("GET", keys.feed_edition(feed_id))]
+        )
+        if not reply:
+            return None, 0
+        places = await self._audience.at(feed_id, edition)
+        return _record(feed_id, reply), len({user for user, _ in places})
+
     async def update(self, feed_id: str, fields: Mapping[str, str | None]) -> bool:
         """Set fields, or delete those whose value is None. False where the feed doesn't exist (any more)."""
         return bool(await self._redis.script(_UPDATE, [keys.feed(feed_id)], _changes(fields)))

@@ -241,8 +241,8 @@ def hosts_due() -> str:
 
 
 def hosts_leases() -> str:
-    """Hash: taken host → fencing token, and `*` → the last token given out. Lifetime: permanent, entries go with the
-    lease. `store.schedule`.
+    """Hash: taken host → fencing token, `again <host>` → 1 where feeds came to a host that is taken, and `*` → the last
+    token given out. Lifetime: permanent, entries go with the lease. `store.schedule`.
     """
     return "{hosts}:leases"
 

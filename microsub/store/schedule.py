@@ -7,8 +7,9 @@ time. So a slow host delays nobody else, and thousands of feeds on one host queu
 A lease is a host and a token. A worker that dies gives its host back when the lease runs out; the next token is larger,
 and every write that carries an older one is refused.
 
-The two levels lie in different slots. Feeds are written before their host, and a host that is given back is looked at
-once more afterwards: whatever happens in between, a feed that is due has its host due as well.
+The two levels lie in different slots. Feeds are written before their host; where that is taken, a mark is left beside
+its lease, and whoever gives it back looks once more afterwards. So whatever happens in between, a feed that is due has
+its host due as well.
 """
 
 from __future__ import annotations
@@ -92,24 +93,31 @@ class Schedule:
 
     async def renew(self, lease: HostLease, now: float, lease_seconds: float) -> bool:
         """Keep the host for `lease_seconds` from now. False where the lease was lost."""
-        return await self._lease(lease, "renew", _time(now + lease_seconds))
+        return await self._lease(lease, "renew", _time(now + lease_seconds)) > 0
 
     async def finish(self, lease: HostLease, feed_id: str, next_due: float | None) -> bool:
         """A feed was polled: it is due again at `next_due`, or never (None). False where the lease was lost."""
         if not await self._holds(lease):
             return False
-        return bool(await self._host(lease, "finish", feed_id, "" if next_due is None else _time(next_due)))
+        return bool(await self._host(lease, "finish", feed_id, _time_or_never(next_due)))
 
-    async def release(self, lease: HostLease, now: float, interval: float) -> bool:
-        """Give the host back; its next request is `interval` seconds away at least. False where the lease was lost."""
-        next_request = await self._host(lease, "next", _time(now + interval))
-        if next_request is None or not await self._lease(lease, "release", next_request.decode()):
-            return False
-        # A feed that was added while the host was taken may have missed our look above.
-        again = await self._redis.script(_FEEDS, _host_keys(lease.host))
-        if again and again != next_request:
-            await self._hosts_due([(lease.host, again.decode())])
-        return True
+    async def release(
+        self, lease: HostLease, now: float, interval: float, finished: tuple[str, float | None] | None = None
+    ) -> bool:
+        """Give the host back; its next request is `interval` seconds away at least. False where the lease was lost.
+
+        `finished`, a feed and when it is due again, spares a `finish` before. Where the lease has run out, and nobody
+        who took it since has looked at the host yet, that counts: the feed was polled.
+        """
+        args = () if finished is None else (finished[0], _time_or_never(finished[1]))
+        next_request = await self._host(lease, "next", _time(now + interval), *args)
+        released = 0 if next_request is None else await self._lease(lease, "release", next_request.decode())
+        if released > 1:
+            # Feeds were added while the host was taken, and our look above may have missed them.
+            again = await self._redis.script(_FEEDS, _host_keys(lease.host))
+            if again and again != next_request:
+                await self._hosts_due([(lease.host, again.decode())])
+        return released > 0
 
     async def hold(self, host: str, feed_id: str, until: float, now: float) -> int:
         """The publisher wants this feed not to be requested before `until` (at most 48 h from now).
@@ -147,9 +155,9 @@ class Schedule:
         token = await self._redis.command("HGET", keys.hosts_leases(), lease.host)
         return token is not None and token.decode() == lease.token
 
-    async def _lease(self, lease: HostLease, verb: str, time: str) -> bool:
+    async def _lease(self, lease: HostLease, verb: str, time: str) -> int:
         args = [lease.host, lease.token, verb, time]
-        return bool(await self._redis.script(_LEASE, [keys.hosts_due(), keys.hosts_leases()], args))
+        return int(await self._redis.script(_LEASE, [keys.hosts_due(), keys.hosts_leases()], args))
 
     async def _host(self, lease: HostLease, verb: str, *args: str | int) -> Any:
         return await self._redis.script(_HOST, _host_keys(lease.host), [lease.token, HOST_RECORD, verb, *args])
@@ -157,6 +165,10 @@ class Schedule:
 
 def _host_keys(host: str) -> list[str]:
     return [keys.host_due(host), keys.host(host)]
+
+
+def _time_or_never(seconds: float | None) -> str:
+    return "" if seconds is None else _time(seconds)
 
 
 def _time(seconds: float) -> str:

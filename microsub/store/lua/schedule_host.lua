@@ -7,7 +7,8 @@
 -- ARGV  1 token  2 time to live of the host's record
 --       3 'due'     4 now   5 how many          reply: feed ids
 --         'finish'  4 feed  5 next time or ''   reply: 1
---         'next'    4 time until which the spacing lasts   reply: the time of the host's next request, or ''
+--         'next'    4 time until which the spacing lasts  5, 6 as 'finish' has them, or neither
+--                   reply: the time of the host's next request, or ''
 -- reply nil where a newer holder has come
 -- include: host_next
 local newest = tonumber(redis.call('HGET', KEYS[2], 'token') or 0)
@@ -17,14 +18,18 @@ redis.call('EXPIRE', KEYS[2], ARGV[2])
 if ARGV[3] == 'due' then
   return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[4], 'LIMIT', 0, ARGV[5])
 end
+local function finish(feed, time)
+  if time == '' then
+    redis.call('ZREM', KEYS[1], feed)
+  else
+    -- A feed that was removed during its poll stays removed.
+    redis.call('ZADD', KEYS[1], 'XX', time, feed)
+  end
+end
 if ARGV[3] == 'next' then
+  if ARGV[5] then finish(ARGV[5], ARGV[6]) end
   redis.call('HSET', KEYS[2], 'free', ARGV[4])
   return host_next(KEYS[1], KEYS[2])
 end
-if ARGV[5] == '' then
-  redis.call('ZREM', KEYS[1], ARGV[4])
-else
-  -- A feed that was removed during its poll stays removed.
-  redis.call('ZADD', KEYS[1], 'XX', ARGV[5], ARGV[4])
-end
+finish(ARGV[4], ARGV[5])
 return 1
