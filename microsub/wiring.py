@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import functools
 import os
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -191,11 +192,13 @@ def fan_out(stores: Stores) -> FanOut:
 
     async def limits() -> Callable[[str], TimelineLimits]:
         of_user = await stores.in_force.limits_of_users()
+        made: dict[int, TimelineLimits] = {}  # most of thousands of users share one value, which `of_user` holds
 
-        @functools.cache
         def known(user: str) -> TimelineLimits:
             limits = of_user(user)
-            return TimelineLimits(items=limits.max_items or 0, fresh=limits.first_fetch_unread or 0)
+            if (found := made.get(id(limits))) is None:
+                found = made[id(limits)] = TimelineLimits(limits.max_items or 0, limits.first_fetch_unread or 0)
+            return found
 
         return known
 
@@ -375,7 +378,11 @@ def rebuilding(stores: Stores) -> Rebuilding:
 
 def sweeping(stores: Stores) -> Sweeping:
     """The service that lets items go which nobody refers to."""
-    return Sweeping(stores.redis, stores.accounts, stores.feeds)
+
+    def kept() -> int:
+        return stores.in_force.instance_now().keep_per_feed or sys.maxsize
+
+    return Sweeping(stores.redis, stores.accounts, stores.feeds, kept=kept)
 
 
 def retention(settings: Settings, stores: Stores) -> Retention:

@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from microsub.config.jsontext import Path
-from microsub.config.urls import comparable, usable
 from microsub.config.patterns import PatternError, compiled
+from microsub.config.urls import comparable, usable
 from microsub.config.validate import ENDPOINT_UNUSED, Findings
 
 _KEYS = frozenset({"channels", "feeds", "nextuid", "me", "tokenendpoint", "authenabled"})

@@ -41,6 +41,7 @@ class SettingsInForce:
         self._all_until = float("-inf")
         self._asking: asyncio.Task[None] | None = None
         self._own: dict[tuple[str, str], tuple[float, ChannelSettings]] = {}
+        self._of_users: tuple[InForce, Callable[[str], Limits]] | None = None
 
     async def instance(self) -> InstanceSettings:
         """The instance's settings."""
@@ -78,9 +79,11 @@ class SettingsInForce:
     async def limits_of_users(self) -> Callable[[str], Limits]:
         """User to the limits of those of their channels that set none themselves, as they are now; none is None."""
         everywhere = await self._current()
-        common = everywhere.instance.limits.over(DEFAULT_LIMITS)
-        special = {user: own.over(common) for user, own in everywhere.users.items()}
-        return lambda user: special.get(user, common)
+        if self._of_users is None or self._of_users[0] is not everywhere:
+            common = everywhere.instance.limits.over(DEFAULT_LIMITS)
+            special = {user: own.over(common) for user, own in everywhere.users.items()}
+            self._of_users = everywhere, lambda user: special.get(user, common)
+        return self._of_users[1]
 
     async def unread_style(self, user: str) -> UnreadStyle:
         """The style of unread counts for channels of this user that don't set their own; costs next to nothing."""
