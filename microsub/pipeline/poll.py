@@ -238,10 +238,10 @@ class Poller:
         """Follow one of these feeds instead of a page that was none so far; None when it stays.
 
         A feed that has worked is never left so: its publisher may show a page instead for an hour of maintenance. Nor
-        is what has the address of a feed, until it has shown pages for a while.
+        is one that programs save posts into, nor what has the address of a feed, until it has shown pages for a while.
         """
         feed = due.feed
-        if feed.last_success is not None or not links:
+        if feed.last_success is not None or feed.kept or not links:
             return None
         if looks_like_feed(feed.url) and feed.failures < _PATIENCE:
             return None
@@ -253,7 +253,7 @@ class Poller:
         `failure` None is a document that is no feed. What may be an hour's trouble gets a few more polls.
         """
         feed = due.feed
-        if feed.last_success is not None or not (others := others_of(feed)):
+        if feed.last_success is not None or feed.kept or not (others := others_of(feed)):
             return None
         if failure is not None and failure.reason == "blocked" and self._on_refused is not None:
             return None

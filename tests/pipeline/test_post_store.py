@@ -453,6 +453,24 @@ async def test_a_feed_that_is_saved_into_is_created_once(it: World, posts: PostS
         ]
 
 
+async def test_a_feed_that_is_saved_into_stays_where_it_is(it: World, posts: PostStore) -> None:
+    """Its address may be that of a page that names a feed, of nothing, or of a page that isn't there any more."""
+    async with publisher() as site:
+        url = site.url("/page", "blog.test")
+        site.serve_document(
+            "/page", b"<link rel=alternate type=application/rss+xml href=/feed>", content_type="text/html"
+        )
+        site.serve_document("/feed", rss(dated(1)))
+        saved = await posts.save(url, fields("mine"))
+        feed = await it.follow(url)
+        await it.poll(feed)
+        assert (await it.record(feed)).url == url
+        assert (await it.feeds.subscribers(feed.id)) == [("alice", "home")]
+        await it.poll(await it.follow(site.url("/nothing", "blog.test")))
+        again = await posts.update_or_create(url, "mine", {"name": "Again"})
+        assert again.post.id == saved.post.id
+
+
 async def test_what_a_crash_left_untold_is_told_with_the_next_post(posts: PostStore, it: World) -> None:
     """A program died between storing and telling."""
     await follow(it)
