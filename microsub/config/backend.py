@@ -121,14 +121,20 @@ class FeedPolicy:
     ttl: float | None = None
 
 
+KEEP_PER_FEED = 300
+"""Posts of a feed that stay in the store though nobody has them any more."""
+
+
 @dataclass(frozen=True, slots=True)
 class InstanceSettings:
     """What holds for everybody. `limits` holds only what is declared: use `Limits.over(DEFAULT_LIMITS)`.
 
-    `hosts` is keyed by lower-case host name, `feeds` by URL as declared; `public_feeds` are found by words.
+    `keep_per_feed` is how many of a feed's newest posts stay in the store in any case, 0 for all. `hosts` is keyed by
+    lower-case host name, `feeds` by URL as declared; `public_feeds` are found by words.
     """
 
     limits: Limits = Limits()
+    keep_per_feed: int = KEEP_PER_FEED
     polling: Polling = Polling()
     delivery: Delivery = Delivery()
     hosts: Mapping[str, HostPolicy] = field(default_factory=dict)
@@ -162,6 +168,7 @@ def instance_from(part: Mapping[str, Any]) -> InstanceSettings:
     """The top-level settings object."""
     return InstanceSettings(
         limits=limits_from(part),
+        keep_per_feed=int(part.get("keep_per_feed", KEEP_PER_FEED)),
         polling=Polling(**_known(Polling, part.get("polling", _NOTHING))),
         delivery=Delivery(**_known(Delivery, part.get("delivery", _NOTHING))),
         hosts={name.lower(): HostPolicy(**_known(HostPolicy, entry)) for name, entry in part.get("hosts", {}).items()},
@@ -250,6 +257,7 @@ def _values(entry: Any) -> dict[str, Any]:
 def instance_part(settings: InstanceSettings) -> dict[str, Any]:
     """The top-level settings object."""
     return limits_part(settings.limits) | _filled(
+        keep_per_feed=None if settings.keep_per_feed == KEEP_PER_FEED else settings.keep_per_feed,
         polling=_unusual(settings.polling, Polling()),
         delivery=_unusual(settings.delivery, Delivery()),
         hosts={name: _values(entry) for name, entry in settings.hosts.items()},

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 
 import structlog
 
+from microsub.config.backend import KEEP_PER_FEED
 from microsub.services.rounds import Pace, for_ever
 from microsub.store import shedding
 from microsub.store.accounts import Accounts
@@ -27,9 +28,6 @@ from microsub.store.streams import Stream
 
 GRACE = 3600.0
 """Seconds between the condemnation of an item and the beginning of the sweep that may delete it."""
-
-KEPT_PER_FEED = 300
-"""Newest posts of a feed that stay though nobody refers to them: who follows it tomorrow begins with them."""
 
 SWEEPS = Pace(between=3600.0)
 _PAUSE = 0.005
@@ -78,7 +76,10 @@ class SweepReport:
 
 
 class Sweeping:
-    """Sweeps the post store. `kept` is asked for the newest posts of a feed that stay in any case."""
+    """Sweeps the post store.
+
+    `kept` says how many of a feed's newest posts stay in any case: who follows it tomorrow begins with them.
+    """
 
     def __init__(
         self,
@@ -87,7 +88,7 @@ class Sweeping:
         feeds: Feeds,
         *,
         elsewhere: Elsewhere = nothing_else,
-        kept: Callable[[], int] = lambda: KEPT_PER_FEED,
+        kept: Callable[[], int] = lambda: KEEP_PER_FEED,
         grace: float = GRACE,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:

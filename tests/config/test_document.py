@@ -76,6 +76,7 @@ def test_the_whole_shape_is_read() -> None:
             },
             "settings": {
                 "max_items": 9,
+                "keep_per_feed": 50,
                 "polling": {"min_interval": 60, "host_concurrency": 2.0},
                 "delivery": {"fan_out_limit": 1000.0, "away_days": 60},
                 "hosts": {"Own.Example": {"interval": 0, "concurrency": 9}},
@@ -114,6 +115,7 @@ def test_the_whole_shape_is_read() -> None:
         },
         settings=InstanceSettings(
             Limits(max_items=9),
+            50,
             Polling(min_interval=60, host_concurrency=2),
             Delivery(1000, 60),
             {"own.example": HostPolicy(0, 9)},
@@ -307,6 +309,7 @@ def test_the_schema_declares_the_defaults() -> None:
         assert shipped["channelSettings"]["properties"][name]["$ref"].endswith(name)
     for name, rule in shipped["polling"]["properties"].items():
         assert rule["default"] == getattr(Polling(), name)
+    assert shipped["instanceSettings"]["properties"]["keep_per_feed"]["default"] == InstanceSettings().keep_per_feed
     for name, rule in shipped["delivery"]["properties"].items():
         assert rule["default"] == getattr(Delivery(), name)
 
