@@ -19,8 +19,8 @@ from microsub.cache.storage import MappingStorage, Opener, Storage
 from microsub.errors import FetchError, ParseError
 from microsub.fetch import Fetched, Fetcher, FetchSettings
 from microsub.formats.identity import canonical_feed_url, host_of, mask_credentials
-from microsub.formats.parse import parse as parse_feed
 from microsub.model.jf2 import Feed
+from microsub.parsing.bounded import BoundedParser
 
 OFFLINE = "offline"
 """The reason of the FetchError for a URL that there is no copy of, when nobody may be asked."""
@@ -56,7 +56,8 @@ class FeedCache:
     memory of this object. `ttl` is how many seconds nothing is requested for, `ttls` the same for single URLs; a
     publisher's `max-age` or `Expires` lengthens it. `keep`: seconds after its last check for which a copy may still
     be shown. `user_agent` names your program to publishers, best with a URL; or give a whole `fetcher`, which stays
-    yours to close. `parse` takes body, URL and Content-Type, and raises ParseError; `clock` gives Unix seconds.
+    yours to close. `parse` takes body, URL and Content-Type, and raises ParseError; by default it is the server's,
+    with heavy documents in a process that ends in time. `clock` gives Unix seconds.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class FeedCache:
         keep: float = math.inf,
         user_agent: str | None = None,
         fetcher: Fetching | None = None,
-        parse: Parse = parse_feed,
+        parse: Parse | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._storage = as_storage({} if storage is None else storage)
@@ -80,7 +81,8 @@ class FeedCache:
         self._desk = Desk(self._storage, fetcher, keep=keep, clock=clock)
         self._ttl = ttl
         self._ttls = {canonical_feed_url(url): seconds for url, seconds in (ttls or {}).items()}
-        self._parse = parse
+        self._bounded = BoundedParser()
+        self._parse = parse if parse is not None else self._bounded
         self._clock = clock
 
     async def __aenter__(self) -> FeedCache:
@@ -147,7 +149,8 @@ class FeedCache:
         return await self._desk.purge(older_than)
 
     async def aclose(self) -> None:
-        """Let go of connections and threads. A mapping, storage or fetcher that was given stays open."""
+        """Let go of connections, threads and processes. A mapping, storage or fetcher that was given stays open."""
+        self._bounded.close()
         if self._own is not None:
             await self._own.aclose()
         if isinstance(self._storage, MappingStorage):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from dataclasses import replace
@@ -27,6 +28,9 @@ from microsub.services.retention import RetentionReport
 from microsub.services.sweeping import SweepReport
 
 _TITLE = 90
+_NOT_FOR_TERMINALS = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]+")
+"""Controls, which could set colours, titles and more, and marks that turn the direction of what follows."""
+
 _COMPLETED = 20
 
 
@@ -114,12 +118,17 @@ def _show_fetched(url: str, outcome: CachedFeed | FetchError | ParseError, title
 def _show_titles(found: CachedFeed, titles: int) -> None:
     feed = found.feed
     origin = {"network": "new", "not_modified": "not modified", "cache": f"copy, {_duration(found.age)} old"}
-    name = feed.name or mask_credentials(found.url)
+    name = _on_one_line(feed.name or mask_credentials(found.url))
     click.echo(f"\n{name}  ({feed.format}, {len(feed.entries)} entries, {origin[found.source]})")
     for entry in feed.entries[: titles or None]:
         text = entry.name or entry.summary or (entry.content.text if entry.content else None) or entry.url or ""
         day = entry.published.date().isoformat() if entry.published else "-" * 10
-        click.echo(f"  {day}  {_shortened(' '.join(text.split()))}")
+        click.echo(f"  {day}  {_shortened(_on_one_line(text))}")
+
+
+def _on_one_line(text: str) -> str:
+    """What a publisher wrote, as a terminal may show it."""
+    return " ".join(_NOT_FOR_TERMINALS.sub(" ", text).split())
 
 
 def _shortened(text: str) -> str:

@@ -55,7 +55,7 @@ class Fetcher:
         self._room = room if room is not None else Room()
         self._clock = clock
         guard = Guard(resolver if resolver is not None else ThreadedResolver(), settings.allow_private_networks)
-        self._carrier = carrier(guard, proxy=settings.proxy, ssl_context=ssl_context, head=settings.limits.head)
+        self._carrier = carrier(guard, proxy=settings.proxy, ssl_context=ssl_context, limits=settings.limits)
 
     async def fetch(self, request: FetchRequest) -> FetchResult:
         """GET a document, following redirects. Never raises for what publishers, networks or users' URLs do."""

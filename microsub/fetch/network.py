@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from weakref import WeakKeyDictionary
 
 import structlog
 
@@ -29,20 +30,23 @@ class ThreadedResolver:
     """The system's own look-up, in daemon threads of its own.
 
     A name server that doesn't answer holds a thread for many seconds. These threads are none of the shared pool's, at
-    most `width` at a time, and they don't hold up the end of the process.
+    most `width` at a time for each event loop, and they don't hold up the end of the process.
     """
 
     def __init__(self, width: int = 64) -> None:
-        self._free = asyncio.Semaphore(width)
+        self._width = width
+        self._free: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+        self._lock = threading.Lock()
 
     async def __call__(self, host: str, port: int) -> Sequence[str]:
         """Addresses of `host`, in the system's order of preference."""
-        await self._free.acquire()
         loop = asyncio.get_running_loop()
+        free = self._turns(loop)
+        await free.acquire()
         answer: asyncio.Future[list[str]] = loop.create_future()
 
         def finish(addresses: list[str], error: Exception | None) -> None:
-            self._free.release()
+            free.release()
             if answer.cancelled():
                 return
             if error is None:
@@ -64,9 +68,16 @@ class ThreadedResolver:
         try:
             threading.Thread(target=look_up, name=f"resolve {host}"[:60], daemon=True).start()
         except RuntimeError as error:
-            self._free.release()
+            free.release()
             raise OSError(str(error)) from None  # the machine has no thread left for it
         return await answer
+
+    def _turns(self, loop: asyncio.AbstractEventLoop) -> asyncio.Semaphore:
+        """Those of one event loop: a semaphore can't be shared among several."""
+        with self._lock:
+            if (found := self._free.get(loop)) is None:
+                found = self._free[loop] = asyncio.Semaphore(self._width)
+            return found
 
 
 class Guard:

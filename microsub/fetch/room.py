@@ -21,7 +21,7 @@ PATIENCE = 5.0
 
 
 class Room:
-    """The room of a process. Shares may be dropped in any thread; everything else happens on one event loop."""
+    """The room of a process, for any number of event loops. Shares may be dropped in any thread."""
 
     def __init__(self, total: int = TOTAL, free: int = FREE) -> None:
         self._total = total
@@ -30,8 +30,7 @@ class Room:
         self._arriving: dict[int, None] = {}
         self._arrived = 0
         self._lock = threading.RLock()  # a share may be dropped while another is being served
-        self._waiting: set[asyncio.Event] = set()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
 
     @property
     def used(self) -> int:
@@ -51,7 +50,7 @@ class Room:
         return next(iter(self._arriving), None) == id(share)
 
     async def _take(self, share: Share, size: int) -> None:
-        loop = self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         patient_until = loop.time() + PATIENCE
         with self._lock:
             self._arriving.setdefault(id(share))
@@ -62,13 +61,14 @@ class Room:
                     share.held += size
                     return
                 turn = asyncio.Event()
-                self._waiting.add(turn)
+                self._waiting[turn] = loop
             try:
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(max(patient_until, loop.time() + 1.0)):
                         await turn.wait()
             finally:
-                self._waiting.discard(turn)
+                with self._lock:
+                    del self._waiting[turn]
 
     def _settle(self, share: Share) -> None:
         with self._lock:
@@ -84,12 +84,16 @@ class Room:
             self._arriving.pop(id(share), None)
             self._arrived -= share.settled
             share.held, share.settled = 0, False
-        if self._waiting and self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._wake)
+        self._wake()
 
     def _wake(self) -> None:
-        for turn in list(self._waiting):
-            turn.set()
+        if not self._waiting:
+            return
+        with self._lock:
+            waiting = list(self._waiting.items())
+        for turn, loop in waiting:
+            with suppress(RuntimeError):  # a loop that has ended waits for nothing
+                loop.call_soon_threadsafe(turn.set)
 
 
 class Share:

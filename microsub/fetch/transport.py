@@ -16,13 +16,16 @@ import httpx
 
 from microsub.fetch.network import Guard
 from microsub.fetch.targets import Target
-from microsub.fetch.values import HEAD_BYTES, HopError
+from microsub.fetch.values import FetchLimits, HopError
 from microsub.fetch.wire import Wire, connect
 
 Fields = Sequence[tuple[bytes, bytes]]
 
 _READ = 64 * 1024
 _LONGEST_HEADER_BLOCK = 100 * 1024
+_FRAMING = 3
+"""How many times the bytes of the largest body a reply may take on the wire: chunks may be small, and have a frame."""
+
 _SERVER_SPOKE_OF_UPGRADE = 101
 
 
@@ -63,11 +66,11 @@ class Carrier(Protocol):
 class Direct:
     """A connection to the publisher for every request, behind the guard."""
 
-    def __init__(self, guard: Guard, ssl_context: ssl.SSLContext, head: int = HEAD_BYTES) -> None:
+    def __init__(self, guard: Guard, ssl_context: ssl.SSLContext, limits: FetchLimits) -> None:
         self._guard = guard
         self._ssl = ssl_context
         self._ssl.set_alpn_protocols(["http/1.1"])
-        self._head = head
+        self._limits = limits
 
     async def get(self, target: Target, fields: Fields, idle: float) -> Reply:
         """See `Carrier.get`."""
@@ -83,11 +86,11 @@ class Direct:
         except BaseException:
             wire.close()
             raise
-        return _DirectReply(http, wire, response)
+        return _DirectReply(http, wire, response, _FRAMING * self._limits.body + self._limits.head)
 
     async def _response(self, http: h11.Connection, wire: Wire) -> h11.Response:
         """The final reply's head, which must be complete within the limit, whatever goes before it."""
-        left = self._head
+        left = self._limits.head
         while True:
             with _as_hop_failure():
                 event = http.next_event()
@@ -113,9 +116,12 @@ class Direct:
 
 
 class _DirectReply:
-    def __init__(self, http: h11.Connection, wire: Wire, response: h11.Response) -> None:
+    """`most` is how many bytes may come, whatever is in them: extensions of chunks and trailers are no body."""
+
+    def __init__(self, http: h11.Connection, wire: Wire, response: h11.Response, most: int) -> None:
         self._http = http
         self._wire = wire
+        self._left = most
         self.status = response.status_code
         self.fields: Fields = list(response.headers)
 
@@ -127,6 +133,9 @@ class _DirectReply:
                 yield bytes(event.data)
             elif event is h11.NEED_DATA:
                 data = await self._wire.read(_READ)
+                self._left -= len(data)
+                if self._left < 0:
+                    raise HopError("protocol", "there is more around the body than may be in it")
                 with _as_hop_failure():
                     self._http.receive_data(data)
             else:
@@ -171,10 +180,10 @@ class _ProxiedReply:
         await self._reply.aclose()
 
 
-def carrier(guard: Guard, *, proxy: str | None, ssl_context: ssl.SSLContext | None, head: int) -> Carrier:
+def carrier(guard: Guard, *, proxy: str | None, ssl_context: ssl.SSLContext | None, limits: FetchLimits) -> Carrier:
     """How requests go out: through the proxy where there is one. Raises ValueError for a proxy of another kind."""
     context = ssl_context if ssl_context is not None else httpx.create_ssl_context()
-    return Direct(guard, context, head) if proxy is None else Proxied(guard, context, proxy)
+    return Direct(guard, context, limits) if proxy is None else Proxied(guard, context, proxy)
 
 
 def _proxy_pool(proxy: str, ssl_context: ssl.SSLContext) -> httpcore.AsyncHTTPProxy:

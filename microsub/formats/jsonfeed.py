@@ -61,10 +61,19 @@ def _load(text: str, url: str) -> Node:
     except ValueError:
         try:
             # Raw line breaks and tabs inside strings occur; they are meant as they stand.
-            document = json.loads(text, strict=False)
+            document = _whole(json.loads(text, strict=False))
         except (ValueError, RecursionError) as error:
             raise ParseError(url, f"this begins like JSON, but isn't: {error}") from error
     return document
+
+
+def _whole(document: Node) -> Node:
+    """`document` with halves of surrogate pairs, which escapes can smuggle in and nothing can store, replaced."""
+    text = json.dumps(document, ensure_ascii=False)
+    if text.isascii():
+        return document
+    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return document if whole == text else json.loads(whole)  # type: ignore[no-any-return]  # what it was
 
 
 def _entry(item: Node, base: str) -> RawEntry:

@@ -34,8 +34,8 @@ T = TypeVar("T")
 LARGE = 256 * 1024
 MANY_TAGS = 4000
 SECONDS = 20.0
-_IDLE_SECONDS = 60.0
-_RETIRE = 88 * 1024 * 1024
+IDLE_SECONDS = 60.0
+RETIRE = 88 * 1024 * 1024
 """A process that holds more bytes than this after a document is ended: it began with some fifty megabytes."""
 
 
@@ -181,12 +181,12 @@ class ParsePool:
 
     def _lay_by(self, process: ParserProcess) -> None:
         """Keep a process for the next heavy document, for a while."""
-        if self._closed or not process.answered or process.resident > _RETIRE:
+        if self._closed or not process.answered or process.resident > RETIRE:
             process.close()
             return
         self._idle.append(process)
         loop = asyncio.get_running_loop()
-        self._timers[process.pid] = loop.call_later(_IDLE_SECONDS, self._retire, process)
+        self._timers[process.pid] = loop.call_later(IDLE_SECONDS, self._retire, process)
 
     def _retire(self, process: ParserProcess) -> None:
         self._timers.pop(process.pid, None)

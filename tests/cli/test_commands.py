@@ -245,6 +245,16 @@ async def test_fetch_keeps_copies(tmp_path: Path) -> None:
         assert (found["feed"]["name"], found["url"], found["age"] > 0) == ("Harbour 0", good[0], True)
 
 
+async def test_fetch_shows_titles_as_a_terminal_may_show_them(tmp_path: Path) -> None:
+    """Neither controls nor marks that turn the direction come out, whatever a publisher puts into titles."""
+    title = "\x1b]0;renamed\x07 Har\u202ebour\x9b31m \U0001f468\u200d\U0001f33e"
+    feed = {"version": "https://jsonfeed.org/version/1", "title": title, "items": [{"id": "1", "title": title}]}
+    async with publisher() as site, installation(tmp_path, BACKEND) as installed:
+        url = site.serve_document("/feed", json.dumps(feed).encode(), "application/feed+json")
+        _, out, _ = await installed.run("fetch", "--cache", str(tmp_path / "copies"), url)
+        assert out.count("]0;renamed Har bour 31m \U0001f468\u200d\U0001f33e") == 2
+
+
 def test_offline_without_a_copy_is_an_error(run: Run, tmp_path: Path) -> None:
     """Nobody is asked; by default the copies stand in the user's own folder for data."""
     result = run("fetch", "--offline", "https://blog.example/feed")

@@ -13,7 +13,7 @@ from microsub.formats.dates import from_text
 from microsub.formats.encoding import decode
 from microsub.formats.parse import parse, sniff
 from microsub.formats.post_types import post_type, repeats
-from microsub.formats.wire import card_to_wire, encode, timestamp, to_wire
+from microsub.formats.wire import card_to_wire, encode, feed_to_wire, timestamp, to_wire
 from microsub.model.jf2 import Card, Content, Enclosure, Entry
 
 URL = "https://reader.example/feed"
@@ -226,10 +226,17 @@ def test_an_encoded_item_can_be_spliced() -> None:
 
 
 def test_broken_unicode_does_not_stop_an_item() -> None:
-    """Half a surrogate pair, which JSON can carry, becomes a question mark."""
-    document = b'{"version":"https://jsonfeed.org/version/1","items":[{"id":"1","title":"a\\ud800b","content_text":"\\udc00"}]}'
-    for entry in parse(document, URL, None).entries:
-        assert orjson.loads(encode(entry, item_id="1", source="1"))["name"] == "a?b"
+    """Half a surrogate pair, which JSON can carry and nothing can store, becomes a replacement character."""
+    document = (
+        b'{"version":"https://jsonfeed.org/version/1","title":"t\\ud83d","items":'
+        b'[{"id":"\\udc00","title":"a\\ud800b","content_text":"\\udc00 \\ud83d\\ude00","tags":["\\ud800"]}]}'
+    )
+    feed = parse(document, URL, None)
+    (entry,) = feed.entries
+    assert (feed.name, entry.guid, entry.category) == ("t\ufffd", "\ufffd", ("\ufffd",))
+    assert (entry.name, entry.content and entry.content.text) == ("a\ufffdb", "\ufffd \U0001f600")
+    assert orjson.loads(encode(entry, item_id="1", source="1"))["name"] == "a\ufffdb"
+    assert orjson.dumps(feed_to_wire(feed))
 
 
 def test_timestamps_have_an_offset() -> None:

@@ -89,6 +89,14 @@ async def crumbs(visit: Visit) -> None:
         await visit.send(many)
 
 
+async def chunks_of_extensions(visit: Visit) -> None:
+    """Little in each chunk and much beside it, as fast as can be."""
+    await visit.head(XML, "Transfer-Encoding: chunked")
+    many = b"6;" + b"x" * 8000 + b"\r\n<item>\r\n"
+    while True:
+        await visit.send(many * 10)
+
+
 async def endless_trailers(visit: Visit) -> None:
     await visit.head(XML, "Transfer-Encoding: chunked")
     await visit.send(chunked([GOOD]) + b"0\r\n")
@@ -142,6 +150,7 @@ CASES = {
     "endless-chunks": Case(endless_chunks, "too_large"),
     "a-byte-at-a-time": Case(trickle, "timeout"),
     "a-byte-in-each-chunk": Case(crumbs, "protocol", "crumbs"),
+    "chunks-of-extensions": Case(chunks_of_extensions, "protocol", "around the body"),
     "trailers-without-end": Case(endless_trailers, "protocol"),
     "length-too-long": Case(lying_length(len(GOOD) + 1000), "protocol"),
     "length-too-short": Case(lying_length(len(GOOD) - 300)),
