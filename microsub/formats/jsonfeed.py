@@ -73,7 +73,7 @@ def _whole(document: Node) -> Node:
     if text.isascii():
         return document
     whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return document if whole == text else json.loads(whole)  # type: ignore[no-any-return]  # what it was
+    return document if whole == text else json.loads(whole)
 
 
 def _entry(item: Node, base: str) -> RawEntry:
