@@ -33,7 +33,7 @@ class ThreadedResolver:
     most `width` at a time for each event loop, and they don't hold up the end of the process.
     """
 
-    def __init__(self, width: int = 64) -> None:
+    def __init__(self, width: int = 256) -> None:
         self._width = width
         self._free: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
         self._lock = threading.Lock()

@@ -57,6 +57,7 @@ class Wire(asyncio.Protocol):
     async def secure(self, context: ssl.SSLContext, host: str) -> None:
         """Go on with TLS, the certificate verified for `host`. Raises HopError."""
         assert self._transport is not None
+        host = host.removesuffix(".")  # the root's dot stands in no certificate (RFC 6066, 3)
         try:
             async with asyncio.timeout(self._seconds):
                 secure = await self._loop.start_tls(self._transport, self, context, server_hostname=host)
@@ -67,7 +68,9 @@ class Wire(asyncio.Protocol):
         except ssl.SSLError as error:
             raise HopError("tls", f"TLS failed: {error.reason or error}") from None
         except OSError as error:
-            raise HopError("connect", f"the server can't be reached: {reason_of(error)}") from None
+            # asyncio's own errors of this kind have no number and say nothing.
+            what = "it ended the connection" if error.errno is None else reason_of(error)
+            raise HopError("connect", f"the server can't be reached: {what}") from None
         if secure is None:
             raise HopError("connect", "the server can't be reached: it ended the connection")
         self._transport = secure

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
+import threading
 import time
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from microsub.fetch import (
     NotModified,
 )
 from microsub.fetch.network import ThreadedResolver
+from microsub.fetch.room import Room
 from tests.support.tls import certificate
 from tests.support.web import Answer, Asked, Publisher, publisher
 
@@ -332,6 +335,27 @@ async def test_the_systems_resolver() -> None:
 # --- limits --------------------------------------------------------------------------------------------------------
 
 
+def test_one_fetcher_serves_many_event_loops() -> None:
+    """Names that wait for a thread, and bodies that wait for room, wait in the loop that they belong to."""
+    look_up, room = ThreadedResolver(width=1), Room(total=100, free=0)
+    begin = threading.Barrier(3)
+
+    async def work() -> None:
+        begin.wait(10)
+        names = [look_up("127.0.0.1", 80) for _ in range(5)]
+        assert await asyncio.gather(*names) == [["127.0.0.1"]] * 5
+        for _ in range(50):
+            share = room.share()
+            await share.grow(60)
+            await asyncio.sleep(0)
+            share.settle()
+            share.close()
+
+    with ThreadPoolExecutor(3) as threads:
+        list(threads.map(lambda _: asyncio.run(work()), range(3)))
+    assert room.used == 0
+
+
 async def test_too_large(site: Publisher) -> None:
     """Counted after decompression, while it arrives: the rest isn't read."""
     limits = FetchLimits(body=100_000)
@@ -434,6 +458,7 @@ async def test_certificates_are_verified(tmp_path: Path) -> None:
     async with publisher(tls=server) as site:
         site.serve("/", Answer(b"x"))
         assert (await fetched(site.url("/", "good.test"), ssl_context=client)).body == b"x"
+        assert (await fetched(site.url("/", "good.test."), ssl_context=client)).body == b"x"
         wrong = await failed(site.url("/", "other.test"), ssl_context=client)
         untrusted = await failed(site.url("/", "good.test"))
         assert (wrong.reason, untrusted.reason) == ("tls", "tls")
