@@ -13,14 +13,13 @@ from tests.support.process import installation, reader
 from tests.support.waiting import wait_until
 from tests.support.web import publisher
 
-SAVED = "http://weather.test/harbour"
-
 
 async def test_polled_and_saved_posts_are_read_by_programs_and_readers(tmp_path: Path) -> None:
     """What a publisher has published and what a program has saved, by id, guid and page; the reader has both once."""
     async with publisher() as site:
         polled = site.serve_document("/feed", rss(dated(25), title="Polled"))
-        channel = {"uid": "home", "name": "Home", "feeds": [polled, SAVED]}
+        own = site.url("/harbour")  # where nothing is to be had
+        channel = {"uid": "home", "name": "Home", "feeds": [polled, own]}
         backend = {"users": {"alice": {"me": "https://alice.example/", "channels": [channel]}}}
         async with installation(tmp_path, backend) as installed:
             base = (await installed.serve()).rstrip("/").removesuffix("/microsub")
@@ -48,9 +47,7 @@ async def test_polled_and_saved_posts_are_read_by_programs_and_readers(tmp_path:
                 names = [post["name"] for post in (*first["items"], *second["items"])]
                 assert names == [f"Post {n}" for n in range(25, 0, -1)]
                 async with open_post_store(data_dir=installed.folder / "data") as posts:
-                    saved = await posts.save(
-                        SAVED, {"guid": "1", "timestamp": 1_700_000_000, "name": "Storm", "bft": 10}
-                    )
+                    saved = await posts.save(own, {"guid": "1", "timestamp": 1_700_000_000, "name": "Storm", "bft": 10})
                 shown = await get(f"posts/{saved.post.id}")
                 assert (shown["name"], shown["_guid"], shown["_fields"]) == ("Storm", "1", {"name": "Storm", "bft": 10})
                 assert (await get(f"feeds/{saved.post.feed}/posts", guid="1"))["items"] == [shown]
