@@ -1,7 +1,8 @@
 """`python -m benchmarks.refresh.publisher FEEDS`: that many feeds, one on each loopback address from 127.0.1.1 on.
 
 All replies are bytes that were made before, so that serving costs next to nothing. The questions it answers, by
-`lines`: `urls`; `mode` (see `MODES`), which also forgets the counts; and `served`: replies by status since then.
+`lines`: `urls`; `mode` (see `MODES`), which also forgets the counts; `served`: replies by status since then; and
+`traffic`: bytes since then.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Publisher:
         bases = [f"http://{host}:{port}" for host in hosts]
         self.urls = [f"{base}/{number}" for number, base in enumerate(bases)]
         self.served: Counter[int] = Counter()
+        self.traffic = 0
+        """Bytes of requests and replies since the mode was entered."""
         self._of = dict(zip(hosts, range(len(hosts)), strict=True))
         self._replies = {
             name: [_replies(number, base, newest, now, tagged) for number, base in enumerate(bases)]
@@ -59,6 +62,7 @@ class Publisher:
         """Answer so from now on."""
         self._mode = self._replies[mode]
         self.served.clear()
+        self.traffic = 0
 
     def reply(self, number: int, request: bytes) -> bytes:
         """The answer of one feed to the head of a request."""
@@ -66,9 +70,13 @@ class Publisher:
         sent = _SENT_TAG.search(request)
         if replies.tag and sent is not None and sent[1].strip() == replies.tag:
             self.served[304] += 1
-            return replies.same
+            return self._counted(request, replies.same)
         self.served[200] += 1
-        return replies.whole
+        return self._counted(request, replies.whole)
+
+    def _counted(self, request: bytes, reply: bytes) -> bytes:
+        self.traffic += len(request) + len(b"\r\n") + len(reply)
+        return reply
 
 
 def _replies(number: int, base: str, newest: int, now: datetime, tagged: bool) -> Replies:
@@ -125,6 +133,7 @@ async def serve(count: int) -> None:
     acts: dict[str, Callable[..., dict[str, Any]]] = {
         "urls": lambda: {"urls": publisher.urls},
         "mode": mode,
+        "traffic": lambda: {"bytes": publisher.traffic},
         "served": lambda: {str(status): count for status, count in publisher.served.items()},
     }
     reader = asyncio.StreamReader()

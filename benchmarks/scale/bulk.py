@@ -1,0 +1,63 @@
+"""Many writes at once: commands packed here, sent in large pieces, answers only looked at for errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import redis
+
+PIECE = 1024 * 1024
+"""Bytes that are sent before the answers are read."""
+
+
+def part(value: str | bytes) -> bytes:
+    """One argument as it goes over the wire; several of them may be joined and used again and again."""
+    data = value.encode() if isinstance(value, str) else value
+    return b"$%d\r\n%s\r\n" % (len(data), data)
+
+
+def command(count: int, *parts: bytes) -> bytes:
+    """A command of `count` arguments that were packed by `part`."""
+    return b"*%d\r\n%s" % (count, b"".join(parts))
+
+
+class Bulk:
+    """One connection for writing."""
+
+    def __init__(self, connection: redis.Connection) -> None:
+        self._connection = connection
+
+    def run(self, commands: Iterable[bytes]) -> int:
+        """Run packed commands; how many. Raises the first error that Redis answers with."""
+        total = waiting = size = 0
+        piece: list[bytes] = []
+        for one in commands:
+            piece.append(one)
+            size += len(one)
+            waiting += 1
+            if size >= PIECE:
+                self._send(piece, waiting)
+                total += waiting
+                piece, waiting, size = [], 0, 0
+        self._send(piece, waiting)
+        return total + waiting
+
+    def _send(self, piece: list[bytes], waiting: int) -> None:
+        if not waiting:
+            return
+        self._connection.send_packed_command([b"".join(piece)])
+        for _ in range(waiting):
+            self._connection.read_response()  # raises where it is an error
+
+
+@contextmanager
+def bulk(url: str) -> Iterator[Bulk]:
+    """A connection to the Redis at `url`."""
+    client = redis.Redis.from_url(url)
+    connection = client.connection_pool.get_connection()
+    try:
+        yield Bulk(connection)
+    finally:
+        client.connection_pool.release(connection)
+        client.close()

@@ -1,0 +1,282 @@
+"""An invented population in a real Redis.
+
+Users, channels, tokens, feeds and posts are written by the product's own stores. A million subscriptions and ten million
+places in timelines would take these half an hour, so they are written in bulk, as what the stores leave behind after
+following, polling and reading; `sample` compares the two ways on a small population, key by key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import orjson
+
+from benchmarks.scale.bulk import Bulk, command, part
+from benchmarks.scale.plan import Size, deal, followers
+from benchmarks.shelves import entry
+from microsub.formats.identity import host_of
+from microsub.model.jf2 import Feed
+from microsub.pipeline.store_items import items_to_store
+from microsub.store import keys
+from microsub.store.accounts import Accounts
+from microsub.store.channels import Channels
+from microsub.store.feeds import FeedRecord, Feeds
+from microsub.store.intake import ItemToStore
+from microsub.store.items import Items
+from microsub.store.places import score_text
+from microsub.store.port import Redis
+from microsub.store.schedule import HOST_RECORD, Schedule
+from microsub.store.timelines import Timelines
+
+T = TypeVar("T")
+
+DAY = 86_400
+FOLLOWED = 40 * DAY
+"""Seconds since everybody followed everything."""
+SPAN = 30 * DAY
+"""Seconds over which each feed's posts are spread."""
+_AT_ONCE = 100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FeedThere:
+    """A feed that is loaded: its record, ids and scores of its posts, newest first."""
+
+    record: FeedRecord
+    ids: tuple[str, ...]
+    scores: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Population:
+    """What is loaded. `counts` are followers by rank, `follows` ranks by user; `json` is the bytes of all posts' JSON."""
+
+    size: Size
+    now: float
+    counts: Sequence[int]
+    follows: Sequence[Sequence[int]]
+    tokens: list[str] = field(default_factory=list)
+    feeds: list[FeedThere] = field(default_factory=list)
+    json: list[int] = field(default_factory=list)
+
+    def channel_of(self, place: int) -> str:
+        """The channel that a user's feed at that place is in."""
+        return channel_name(place % self.size.channels)
+
+    def channels(self, user: int) -> Iterator[tuple[str, list[int]]]:
+        """The user's channels with the ranks of their feeds."""
+        for number in range(self.size.channels):
+            yield channel_name(number), list(self.follows[user][number :: self.size.channels])
+
+
+def user_name(number: int) -> str:
+    """The name of a user."""
+    return f"user{number}"
+
+
+def channel_name(number: int) -> str:
+    """The uid of a channel."""
+    return f"channel-{number}"
+
+
+def is_read(place: int) -> bool:
+    """Whether the post of a feed at that place, 0 being the newest, is read by those who follow it."""
+    return place % 3 == 2
+
+
+def population(size: Size, now: float) -> Population:
+    """Everything that is planned, and nothing loaded yet. `now` in whole Unix seconds."""
+    counts = followers(size)
+    return Population(size, now, counts, deal(counts, size.users))
+
+
+async def people(redis: Redis, there: Population, at_once: int = _AT_ONCE) -> None:
+    """Users with a token each."""
+    accounts = Accounts(redis)
+    since = there.now - FOLLOWED
+
+    async def one(number: int) -> str:
+        user = user_name(number)
+        await accounts.add_user(user, f"https://{user}.example/", since)
+        return await accounts.create_token(user, ["read", "follow", "channels"], "a reader app", since)
+
+    there.tokens.extend(await _all(one, there.size.users, at_once))
+
+
+async def channels(redis: Redis, there: Population, at_once: int = _AT_ONCE) -> None:
+    """The channels of all users."""
+    store = Channels(redis)
+
+    async def one(number: int) -> None:
+        for at in range(there.size.channels):
+            await store.create(user_name(number), f"Channel {at}", there.now - FOLLOWED, channel_name(at))
+
+    await _all(one, there.size.users, at_once)
+
+
+async def feeds(redis: Redis, bulk: Bulk, there: Population, at_once: int = _AT_ONCE) -> None:
+    """Feeds as they are after a poll, each with its first follower, and due in a month."""
+    store, schedule = Feeds(redis), Schedule(redis)
+    first = {rank: user for user in reversed(range(there.size.users)) for rank in there.follows[user]}
+
+    async def one(rank: int) -> FeedThere:
+        record = await store.ensure(f"https://blog-{rank}.example/posts/feed.xml", there.now - FOLLOWED)
+        await store.update(record.id, _polled(record, there.now))
+        await schedule.add(record.id, host_of(record.url), there.now + 30 * DAY)
+        user = first[rank]
+        uid = there.channel_of(there.follows[user].index(rank))
+        await store.subscribe(record.id, user_name(user), uid)
+        return FeedThere(await store.get(record.id) or record, (), ())
+
+    there.feeds.extend(await _all(one, there.size.feeds, at_once))
+    bulk.run(_hosts(there))
+
+
+def _hosts(there: Population) -> Iterator[bytes]:
+    """What a host's turn leaves behind for two days."""
+    for feed in there.feeds:
+        key = part(keys.host(host_of(feed.record.url)))
+        values = [part(text) for text in ("token", feed.record.id, "free", f"{there.now:.6f}")]
+        yield command(6, part("HSET"), key, *values)
+        yield command(3, part("EXPIRE"), key, part(str(HOST_RECORD)))
+
+
+async def posts(redis: Redis, there: Population, at_once: int = _AT_ONCE) -> None:
+    """Posts of all feeds, stored and told of."""
+    store = Items(redis)
+    template = post_template(there.now)
+
+    async def one(rank: int) -> FeedThere:
+        feed = there.feeds[rank]
+        candidates = [new_post(template, there, rank, place) for place in range(there.size.items)]
+        stored = (await store.store(feed.record, candidates, there.now - SPAN)).new
+        await store.done(feed.record.id, [item.id for item in stored])
+        return replace(feed, ids=tuple(item.id for item in stored), scores=tuple(item.score for item in stored))
+
+    there.feeds[:] = await _all(one, there.size.feeds, at_once)
+    sample = await store.data([item for feed in there.feeds[:: max(1, there.size.feeds // 100)] for item in feed.ids])
+    there.json.append(round(sum(len(data or b"") for data in sample) / len(sample)))
+
+
+def subscriptions(bulk: Bulk, there: Population) -> None:
+    """Who follows what, on both sides; the first follower of each feed is known to it already."""
+    bulk.run(_subscriptions(there))
+
+
+def _subscriptions(there: Population) -> Iterator[bytes]:
+    since = there.now - FOLLOWED
+    hset, sadd = part("HSET"), part("SADD")
+    said = [
+        part(feed.record.id) + part(orjson.dumps({"url": feed.record.url, "followed_at": since})) for feed in there.feeds
+    ]
+    places: list[list[bytes]] = [[] for _ in there.feeds]
+    for user in range(there.size.users):
+        name = user_name(user)
+        for uid, ranks in there.channels(user):
+            key = part(keys.channel_feeds(name, uid))
+            yield command(2 + 2 * len(ranks), hset, key, *(said[rank] for rank in ranks))
+            member = part(f"{name}/{uid}")
+            for rank in ranks:
+                places[rank].append(member)
+    for feed, members in zip(there.feeds, places, strict=True):
+        for start in range(0, len(members), 1000):
+            some = members[start : start + 1000]
+            yield command(2 + len(some), sadd, part(keys.feed_subscribers(feed.record.id)), *some)
+
+
+def timelines(bulk: Bulk, there: Population) -> None:
+    """All posts in all timelines that follow them, a third of them read."""
+    bulk.run(_timelines(there))
+
+
+def _timelines(there: Population) -> Iterator[bytes]:
+    zadd, now = part("ZADD"), part(score_text(there.now))
+    shown, fresh, seen = [], [], []
+    for feed in there.feeds:
+        pairs = [part(score) + part(item) for score, item in zip(feed.scores, feed.ids, strict=True)]
+        shown.append(b"".join(pairs))
+        fresh.append(b"".join(pair for place, pair in enumerate(pairs) if not is_read(place)))
+        seen.append(b"".join(now + part(item) for place, item in enumerate(feed.ids) if is_read(place)))
+    each = there.size.items
+    read = sum(map(is_read, range(each)))
+    for user in range(there.size.users):
+        name = user_name(user)
+        for uid, ranks in there.channels(user):
+            sets = ((keys.posts, shown, each), (keys.unread, fresh, each - read), (keys.read, seen, read))
+            for key, chunks, length in sets:
+                if length:
+                    number = 2 + 2 * length * len(ranks)
+                    yield command(number, zadd, part(key(name, uid)), *(chunks[rank] for rank in ranks))
+
+
+async def by_the_stores(redis: Redis, there: Population) -> None:
+    """What `subscriptions` and `timelines` write, step by step as the product does it: slow."""
+    follows, store, items = Channels(redis), Feeds(redis), Items(redis)
+    lines = Timelines(redis, items)
+    for user in range(there.size.users):
+        name = user_name(user)
+        for uid, ranks in there.channels(user):
+            for rank in ranks:
+                feed = there.feeds[rank]
+                await follows.follow(name, uid, feed.record.id, feed.record.url, there.now - FOLLOWED)
+                await store.subscribe(feed.record.id, name, uid)
+                known = await items.timeline_items(feed.ids)
+                await lines.add(name, uid, feed.record.id, known, now=there.now - SPAN, limit=0)
+                seen = [item for place, item in enumerate(feed.ids) if is_read(place)]
+                await lines.mark_read(name, uid, seen, there.now)
+
+
+def _polled(record: FeedRecord, now: float) -> dict[str, str | None]:
+    """What polls leave in a feed's record."""
+    return {
+        "title": f"The weblog with the number {record.id}",
+        "home": record.url.removesuffix("feed.xml"),
+        "description": "Notes from a workshop by the harbour, on brass, fog and chard",
+        "format": "rss",
+        "etag": f'"{hashlib.md5(record.url.encode(), usedforsecurity=False).hexdigest()}"',
+        "last_modified": "Thu, 01 Oct 2026 10:00:00 GMT",
+        "body_hash": hashlib.sha256(record.url.encode()).hexdigest(),
+        "interval": "7200.000",
+        "gap": "86400.000",
+        "last_change": f"{now - DAY:.3f}",
+        "last_poll": f"{now:.3f}",
+        "next_poll": f"{now + 30 * DAY:.3f}",
+        "last_success": f"{now:.3f}",
+        "failures": "0",
+        "last_new": "0",
+        "last_updated": "0",
+    }
+
+
+def post_template(now: float) -> ItemToStore:
+    """A post as a poll hands it on, for `new_post`."""
+    return items_to_store(Feed("https://blog.example/", "rss", entries=(entry(0, now),)), now)[0]
+
+
+def new_post(template: ItemToStore, there: Population, rank: int, place: int) -> ItemToStore:
+    """One post: the template under another address and date; its JSON has the same length but for the number."""
+    number = rank * 100_000 + place
+    link = f"https://blog-{rank}.example/posts/{number}"
+    # A prime number of seconds apart, and every feed a little off the others.
+    published = there.now - (place + 1) * (SPAN // (there.size.items + 1)) + rank * 7919 % 80_000
+    return replace(
+        template,
+        guid=link,
+        wire=template.wire.replace(b"https://blog.example/posts/0", link.encode()),
+        hash=hashlib.blake2b(link.encode(), digest_size=16).hexdigest(),
+        score=float(int(published)),
+        author=f"https://blog-{rank}.example",
+        link=link,
+        twin=template.twin and hashlib.sha256(link.encode()).hexdigest()[: len(template.twin)],
+    )
+
+
+async def _all(act: Callable[[int], Awaitable[T]], count: int, at_once: int) -> list[T]:
+    found: list[T] = []
+    for start in range(0, count, at_once):
+        found += await asyncio.gather(*(act(number) for number in range(start, min(count, start + at_once))))
+    return found

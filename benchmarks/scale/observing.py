@@ -1,0 +1,217 @@
+"""Fills a Redis of its own with a population and measures everything in it; and from a small one, the unit costs."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import inspect
+import sys
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.scale import filling, sample, work
+from benchmarks.scale.bulk import bulk, command, part
+from benchmarks.scale.costs import Costs, Memory, Polling, Reading, Upkeep, Work
+from benchmarks.scale.filling import Population
+from benchmarks.scale.meter import facts, used_memory
+from benchmarks.scale.plan import Size
+from benchmarks.scale.polls import Handshake, Polled
+from microsub.store import keys
+from microsub.store.connect import connect
+from microsub.store.embedded import start_embedded
+from microsub.store.migrations import migrate
+from microsub.store.port import Redis
+
+LONG = Size(users=1, per_user=20, channels=1, feeds=20, items=250)
+"""Feeds with many posts."""
+MANY = 21
+"""Posts of a document with many news."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What was seen of one population. `memory`: bytes that each step of filling added; `json`: bytes of a post's JSON."""
+
+    size: Size
+    memory: dict[str, float]
+    json: float
+    resident: float
+    reading: work.ReadersWork
+    few: work.Delivered
+    median: work.Delivered
+    most: work.Delivered
+    many_posts: Work
+    upkeep: work.UpkeepWork
+    redis_version: str
+    fill_seconds: float
+
+    @property
+    def used(self) -> float:
+        """Bytes that all of it takes."""
+        return sum(self.memory.values())
+
+
+def observe(size: Size, folder: Path, *, check: bool = False) -> Observed:
+    """Start a Redis in the folder, fill it, measure, and end it. With `check` the ways of filling are compared before."""
+    folder.mkdir(parents=True, exist_ok=True)
+    server = start_embedded(folder / "data")
+    try:
+        return asyncio.run(_observe(server.url, size, folder, check=check))
+    finally:
+        server.stop()
+
+
+async def _observe(url: str, size: Size, folder: Path, *, check: bool) -> Observed:
+    redis = await connect(url)
+    try:
+        # What filling leaves to be rewritten shall not be rewritten while something is measured.
+        await redis.command("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
+        now = float(int(time.time()))
+        if check:
+            _say(f"{await sample.compare(url, now)} keys are the same, whether written by the stores or in bulk")
+        await migrate(redis)
+        began = time.perf_counter()
+        there, memory = await fill(redis, url, size, now)
+        seconds = time.perf_counter() - began
+        gc.collect()
+        gc.freeze()  # the population is large, and isn't garbage
+        resident = float((await facts(redis, "memory"))["used_memory_rss"])
+        _say(f"{size.users:,} users: readers ask")
+        read = await work.reading(redis, url, there, folder)
+        async with work.workshop(url, folder) as (settings, stores, worker):
+            _say(f"{size.users:,} users: feeds post")
+            last, middle = size.feeds - 1, size.feeds // 2
+            few = await work.delivering(stores, worker, there, last, 40)
+            many = await work.delivering(stores, worker, there, last - 1, 10, MANY)
+            median = await work.delivering(stores, worker, there, middle, 40)
+            most = await work.delivering(stores, worker, there, 0, 10)
+            _say(f"{size.users:,} users: upkeep")
+            kept = await work.upkeep(settings, stores, there)
+        return Observed(
+            size=size,
+            memory=memory,
+            json=there.json[0],
+            resident=resident,
+            reading=read,
+            few=few,
+            median=median,
+            most=most,
+            many_posts=many.work,
+            upkeep=kept,
+            redis_version=(await facts(redis, "server"))["redis_version"],
+            fill_seconds=seconds,
+        )
+    finally:
+        gc.unfreeze()
+        await redis.aclose()
+
+
+async def fill(redis: Redis, url: str, size: Size, now: float) -> tuple[Population, dict[str, float]]:
+    """Load a population; and bytes that each step added."""
+    there = filling.population(size, now)
+    found: dict[str, float] = {}
+    with bulk(url) as pipe:
+        steps = {
+            "users": lambda: filling.people(redis, there),
+            "channels": lambda: filling.channels(redis, there),
+            "feeds": lambda: filling.feeds(redis, pipe, there),
+            "posts": lambda: filling.posts(redis, there),
+            "subscriptions": lambda: filling.subscriptions(pipe, there),
+            "timelines": lambda: filling.timelines(pipe, there),
+        }
+        before = await used_memory(redis)
+        for name, step in steps.items():
+            _say(f"{size.users:,} users: {name}")
+            doing: Awaitable[None] | None = step()
+            if inspect.isawaitable(doing):
+                await doing
+            after = await used_memory(redis)
+            found[name], before = float(after - before), after
+    return there, found
+
+
+def sets(folder: Path) -> tuple[float, float, float, float]:
+    """Bytes of a sorted set's key, of an id in a short and in a long one; and of a post of a feed that has many."""
+    server = start_embedded(folder / "data")
+    try:
+        return asyncio.run(_sets(server.url))
+    finally:
+        server.stop()
+
+
+async def _sets(url: str) -> tuple[float, float, float, float]:
+    redis = await connect(url)
+    try:
+        await migrate(redis)
+        few, many, long = [await _sorted_sets(redis, url, number) for number in (40, 120, 1000)]
+        short = (many - few) / 80
+        key = few - 40 * short
+        there, found = await fill(redis, url, LONG, float(int(time.time())))
+        return key, short, (long - key) / 1000, found["posts"] / LONG.items / LONG.feeds - there.json[0]
+    finally:
+        await redis.aclose()
+
+
+async def _sorted_sets(redis: Redis, url: str, length: int, number: int = 500) -> float:
+    """Bytes of a timeline's set of that length."""
+    # Ids and times of the sizes that they have on a server with some history.
+    pairs = [part(str(1_790_000_000 + place * 611)) + part(str(3_000_000 + place)) for place in range(length)]
+    before = await used_memory(redis)
+    with bulk(url) as pipe:
+        name = f"length-{length}"
+        pipe.run(
+            command(2 + 2 * length, part("ZADD"), part(keys.posts(name, f"channel-{at}")), *pairs)
+            for at in range(number)
+        )
+    return (await used_memory(redis) - before) / number
+
+
+def costs(found: Observed, asked: Polled, tls: Handshake, known: tuple[float, float, float, float]) -> Costs:
+    """Unit costs, from what a small population took."""
+    size, grown, read = found.size, found.memory, found.reading
+    set_key, short, long, long_item = known
+    each = (found.most.work - found.few.work) * (1 / (found.most.followers - found.few.followers))
+    return Costs(
+        memory=Memory(
+            user=grown["users"] / size.users,
+            channel=grown["channels"] / size.users / size.channels,
+            feed=grown["feeds"] / size.feeds,
+            subscription=grown["subscriptions"] / size.subscriptions,
+            item=grown["posts"] / size.feeds / size.items - found.json,
+            item_long=long_item,
+            set_key=set_key,
+            id_short=short,
+            id_long=long,
+        ),
+        polling=Polling(
+            not_modified=asked.not_modified,
+            unchanged=asked.unchanged,
+            news=asked.news,
+            item=(found.many_posts - found.few.work) * (1 / (MANY - 1)),
+            handshake=tls.work,
+            not_modified_bytes=asked.not_modified_bytes,
+            head_bytes=asked.head_bytes,
+            handshake_bytes=tls.bytes,
+        ),
+        reading=Reading(
+            page=read.page,
+            miss=(read.cold - read.page) * (1 / max(1.0, read.misses)),
+            channels=read.channels,
+            mark=read.mark,
+            page_bytes=read.page_bytes,
+            channels_bytes=read.channels_bytes,
+            mark_bytes=read.mark_bytes,
+        ),
+        delivery=each,
+        upkeep=Upkeep(
+            mend=found.upkeep.mend.each(size.subscriptions),
+            clean=found.upkeep.clean.each(size.users * (size.channels + 1)),
+            sweep=found.upkeep.sweep.each(found.upkeep.ids),
+        ),
+    )
+
+
+def _say(text: str) -> None:
+    print(f"\r  {text:<76}", end="", file=sys.stderr, flush=True)

@@ -1,0 +1,212 @@
+"""What is done with a population in Redis, and what it takes: reading, marking, delivering, upkeep."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.scale.asking import Answers, ask, get, post
+from benchmarks.scale.costs import Work
+from benchmarks.scale.filling import SPAN, Population, channel_name, is_read, new_post, post_template, user_name
+from benchmarks.scale.meter import Meter, Spent, calls
+from benchmarks.world import free_port, running
+from microsub import wiring
+from microsub.config.settings import Settings
+from microsub.pipeline.runner import Worker
+from microsub.services.mending import Mended, Mending
+from microsub.store import keys
+from microsub.store.messages import EntriesFound
+from microsub.store.port import Redis
+from microsub.store.streams import Stream
+
+REQUESTS = 2_000
+PAGE = 20
+_BACKEND = '{"users": {}, "settings": {"keep_read_days": 0, "keep_unread_days": 180}}\n'
+
+
+class WrongError(Exception):
+    """What was measured didn't do what it should have done, so that the figures mean nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadersWork:
+    """Requests of readers, each: the first ones, whose posts the process had to ask for, and the same again."""
+
+    cold: Work
+    misses: float
+    page: Work
+    channels: Work
+    mark: Work
+    page_bytes: float
+    channels_bytes: float
+    mark_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A new post of a feed, stored and brought to all its followers: each time, and seconds by the clock."""
+
+    followers: int
+    work: Work
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepWork:
+    """One round of each kind over everything."""
+
+    mend: Spent
+    clean: Spent
+    sweep: Spent
+    ids: int
+    items: int
+
+
+async def reading(redis: Redis, url: str, there: Population, folder: Path) -> ReadersWork:
+    """Let readers ask one web process."""
+    async with _web(url, folder) as (port, pid):
+        meter = Meter(redis, pid)
+        users = [number % there.size.users for number in range(min(REQUESTS, 4 * there.size.users))]
+        await ask(port, [get(there.tokens[users[0]], "action=channels")] * 200)  # everything is loaded and compiled
+        pages = [
+            get(there.tokens[user], f"action=timeline&channel={channel_name(at // there.size.users)}&limit={PAGE}")
+            for at, user in enumerate(users)
+        ]
+        lists = [get(there.tokens[user], "action=channels") for user in users]
+        asked = await calls(redis, "hget")
+        cold, _ = await _measured(meter, port, pages)
+        misses = (await calls(redis, "hget") - asked) / len(pages)
+        warm, page = await _measured(meter, port, pages * 2)
+        await ask(port, lists)  # the names of channels are remembered from now on
+        listed, channels = await _measured(meter, port, lists * 2)
+        marks = list(_marks(there, users))
+        before = await _unread(redis, there, users)
+        marked, mark = await _measured(meter, port, marks)
+        if before - await _unread(redis, there, users) != len(marks):
+            raise WrongError("not every mark has made one post read")
+    return ReadersWork(
+        cold=cold,
+        misses=misses,
+        page=warm,
+        channels=listed,
+        mark=marked,
+        page_bytes=page.bytes / page.count,
+        channels_bytes=channels.bytes / channels.count,
+        mark_bytes=mark.bytes / mark.count,
+    )
+
+
+@asynccontextmanager
+async def _web(url: str, folder: Path) -> AsyncIterator[tuple[int, int]]:
+    (folder / "backend.json").write_text(_BACKEND)
+    port = free_port()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MICROSUB_")}
+    environment |= {
+        "MICROSUB_REDIS_URL": url,
+        "MICROSUB_DATA_DIR": str(folder / "none"),
+        "MICROSUB_BACKEND": str(folder / "backend.json"),
+        "MICROSUB_HOST": "127.0.0.1",
+        "MICROSUB_PORT": str(port),
+        "MICROSUB_ITEM_CACHE_MB": "1000",
+    }
+    command = [sys.executable, "-m", "microsub", "web"]
+    with running(command, f"http://127.0.0.1:{port}/", folder / "web.log", environment) as process:
+        yield port, process.pid
+
+
+async def _measured(meter: Meter, port: int, requests: list[bytes]) -> tuple[Work, Answers]:
+    found: list[Answers] = []
+
+    async def act() -> None:
+        found.append(await ask(port, requests))
+
+    spent = await meter.spent(act)
+    return spent.each(len(requests)), found[0]
+
+
+def _marks(there: Population, users: Iterable[int]) -> Iterable[bytes]:
+    """One unread post for each, another one for those who come again."""
+    unread = [place for place in range(there.size.items) if not is_read(place)]
+    for at, user in enumerate(users):
+        feed = there.feeds[there.follows[user][0]]
+        item = feed.ids[unread[at // there.size.users % len(unread)]]
+        form = f"action=timeline&method=mark_read&channel={there.channel_of(0)}&entry={item}"
+        yield post(there.tokens[user], form)
+
+
+async def _unread(redis: Redis, there: Population, users: Iterable[int]) -> int:
+    names = {user_name(user) for user in users}
+    return sum(await redis.pipeline([("ZCARD", keys.unread(name, there.channel_of(0))) for name in sorted(names)]))
+
+
+@asynccontextmanager
+async def workshop(url: str, folder: Path) -> AsyncIterator[tuple[Settings, wiring.Stores, Worker]]:
+    """A worker in this process, as `microsub work` has it; it does what it is told to and no more."""
+    (folder / "backend.json").write_text(_BACKEND)
+    settings = Settings(redis_url=url, data_dir=folder / "none", backend=folder / "backend.json")
+    async with wiring.open_stores(settings) as stores, wiring.open_worker(settings, stores) as worker:
+        yield settings, stores, worker
+
+
+async def delivering(
+    stores: wiring.Stores, worker: Worker, there: Population, rank: int, times: int, posts: int = 1
+) -> Delivered:
+    """Let a feed have that many new posts, and once more, and so on, after a first time that isn't counted."""
+    record, template = there.feeds[rank].record, post_template(there.now)
+    entries = Stream(stores.redis, "entries")
+    first = await _number(stores.redis, rank, there)
+    taken: list[Spent] = []
+    for turn in range(times + 1):
+        places = range(10_000 + turn * posts, 10_000 + (turn + 1) * posts)
+        # Newer than everything that is there, and old enough to have happened.
+        news = tuple(
+            replace(new_post(template, there, rank, place), score=there.now - SPAN // 1000 + place - 10_000)
+            for place in places
+        )
+
+        async def act(news: tuple[object, ...] = news) -> None:
+            await entries.add([EntriesFound(record.id, time.time(), news).to_fields()])  # type: ignore[arg-type]
+            await worker.run_once(among=[])
+
+        spent = await Meter(stores.redis).spent(act)
+        if turn:
+            taken.append(spent)
+    if await _number(stores.redis, rank, there) - first != posts * (times + 1):
+        raise WrongError("a new post hasn't reached the last follower of its feed")
+    total = Spent(*(sum(getattr(one, name) for one in taken) for name in ("ours", "redis", "seconds")))
+    return Delivered(there.counts[rank], total.each(times), total.seconds / times)
+
+
+async def _number(redis: Redis, rank: int, there: Population) -> int:
+    """The length of the timeline of the last who follows that feed."""
+    user = max(user for user in range(there.size.users) if rank in there.follows[user])
+    uid = there.channel_of(there.follows[user].index(rank))
+    length: int = await redis.command("ZCARD", keys.posts(user_name(user), uid))
+    return length
+
+
+async def upkeep(settings: Settings, stores: wiring.Stores, there: Population) -> UpkeepWork:
+    """A round of each kind; there is nothing to do, which is what rounds mostly find."""
+    meter, now = Meter(stores.redis), time.time()
+    mending = Mending(stores.accounts, stores.channels, stores.feeds, stores.schedule, wiring.following(stores))
+    found: list[object] = []
+
+    async def mend() -> None:
+        found.append(await mending.run(now))
+
+    async def sweep() -> None:
+        found.append(await wiring.sweeping(stores).run(now, dry_run=True))
+
+    mended = await meter.spent(mend)
+    cleaned = await meter.spent(lambda: wiring.retention(settings, stores).run(now))
+    swept = await meter.spent(sweep)
+    if found[0] != Mended():
+        raise WrongError(f"there was something to mend: {found[0]}")
+    each = there.size.items * there.size.subscriptions
+    return UpkeepWork(mended, cleaned, swept, each, there.size.items * there.size.feeds)
+
