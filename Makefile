@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install setup serve demo test test-cluster check fuzz chaos bench simulate docs lock clean
+.PHONY: help install setup serve demo test test-cluster check fuzz chaos bench simulate scale docs lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -65,6 +65,9 @@ bench: $(VENV)/.dev $(VENV)-bench/.done ## measure: against static bytes, feedpa
 
 simulate: $(VENV)/.dev ## a month of polling 10,000 invented feeds, against a fixed schedule
 	@$(BIN)/python -m benchmarks.politeness $(ARGS)
+
+scale: $(VENV)/.dev ## load 10,000 users with 100 of 50,000 feeds each, and hold it against the model
+	@$(BIN)/python -m benchmarks.scale $(ARGS)
 
 docs: $(VENV)/.dev ## write the generated reference pages anew
 	@$(BIN)/python scripts/reference.py

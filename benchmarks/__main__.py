@@ -114,7 +114,7 @@ def parsing(corpus: Path, *, quick: bool) -> Part:
         for name, (size, entries, milliseconds) in costs.items()
     ]
     found = against_feedparser.compare(corpus, 3 if quick else 15)
-    figures = f"{_this_machine()}, feedparser {version('feedparser')}\n\n{against_feedparser.table(found)}"
+    figures = f"{this_machine()}, feedparser {version('feedparser')}\n\n{against_feedparser.table(found)}"
     if why := against_feedparser.left_out(corpus):
         figures += f"\n\n{why}"
     return Part(
@@ -134,7 +134,7 @@ def refreshing(*, quick: bool) -> Part:
     if not compare.can_compare():
         return Part("refresh: left out; it needs Linux, and `reader`, which `make bench` installs", {})
     found = compare.compare(1 if quick else 5)
-    figures = f"{_this_machine()}, reader {found.reader}\n\n{refresh_report.table(found.lines)}\n\n"
+    figures = f"{this_machine()}, reader {found.reader}\n\n{refresh_report.table(found.lines)}\n\n"
     figures += refresh_report.memory_line(found.memory)
     return Part(
         text=figures,
@@ -231,7 +231,8 @@ def as_text(lines: Sequence[Line], machine: dict[str, object]) -> str:
     return "\n".join(found)
 
 
-def _this_machine() -> str:
+def this_machine() -> str:
+    """What figures were taken on, in a line."""
     return f"{platform.system()} {platform.machine()}: python {platform.python_version()}, processors {os.cpu_count()}"
 
 

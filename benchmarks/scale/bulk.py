@@ -46,7 +46,7 @@ class Bulk:
     def _send(self, piece: list[bytes], waiting: int) -> None:
         if not waiting:
             return
-        self._connection.send_packed_command([b"".join(piece)])
+        self._connection.send_packed_command([b"".join(piece)])  # type: ignore[no-untyped-call]
         for _ in range(waiting):
             self._connection.read_response()  # raises where it is an error
 

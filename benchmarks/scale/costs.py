@@ -27,10 +27,10 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes of Redis. `user` is without channels but with a token; `feed` the record with its schedule, host, URL and first
-    follower; `subscription` both sides of one. `item` is what a post takes beside its JSON: the other fields, its guid, its
-    places; `item_long` the same for feeds with more than `SHORT_SET` posts, whose lists Redis keeps in another form. A
-    sorted set takes `set_key`, and per id `id_short` while it is short, else `id_long`.
+    """Bytes of Redis. `user` is without channels but with a token; `feed` the record with its schedule, host, URL and
+    first follower; `subscription` both sides of one. `item` is what a post takes beside its JSON: the other fields, its
+    guid, its places; `item_long` the same for feeds with more than `SHORT_SET` posts, whose lists Redis keeps in
+    another form. A sorted set takes `set_key`, and per id `id_short` while it is short, else `id_long`.
     """
 
     user: float
@@ -81,9 +81,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """What a round of upkeep takes: mending per subscription, cleaning per channel, and a sweep of the store per id in a
-    timeline.
-    """
+    """What a round of upkeep takes: mending per subscription, cleaning per channel, a sweep per post in a timeline."""
 
     mend: Work
     clean: Work

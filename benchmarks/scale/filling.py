@@ -1,8 +1,8 @@
 """An invented population in a real Redis.
 
-Users, channels, tokens, feeds and posts are written by the product's own stores. A million subscriptions and ten million
-places in timelines would take these half an hour, so they are written in bulk, as what the stores leave behind after
-following, polling and reading; `sample` compares the two ways on a small population, key by key.
+Users, channels, tokens, feeds and posts are written by the product's own stores. A million subscriptions and ten
+million places in timelines would take these half an hour, so they are written in bulk, as what the stores leave behind
+after following, polling and reading; `sample` compares the two ways on a small population, key by key.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class FeedThere:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Population:
-    """What is loaded. `counts` are followers by rank, `follows` ranks by user; `json` is the bytes of all posts' JSON."""
+    """What is loaded. `counts` are followers by rank, `follows` ranks by user; `json` the bytes of a post's JSON."""
 
     size: Size
     now: float
@@ -171,7 +171,8 @@ def _subscriptions(there: Population) -> Iterator[bytes]:
     since = there.now - FOLLOWED
     hset, sadd = part("HSET"), part("SADD")
     said = [
-        part(feed.record.id) + part(orjson.dumps({"url": feed.record.url, "followed_at": since})) for feed in there.feeds
+        part(feed.record.id) + part(orjson.dumps({"url": feed.record.url, "followed_at": since}))
+        for feed in there.feeds
     ]
     places: list[list[bytes]] = [[] for _ in there.feeds]
     for user in range(there.size.users):

@@ -43,10 +43,11 @@ KINDS = (
 class Habits:
     """What is assumed of people and publishers. Days, bytes, and numbers per day.
 
-    `growth`: distinct feeds grow with the number of users to that power; 0.675 makes 100 feeds of one reader 50,000 of ten
-    thousand. `unchanged` is the share of polls that bring a document in which nothing is new. `reads` is the share of posts
-    that a reader sees, `known` that of a page's posts which the process has in memory, `peak` how many times the average
-    the busiest hour is. `age` is how long the server has been running.
+    `growth`: distinct feeds grow with the number of users to that power; 0.675 makes 100 feeds of one reader 50,000 of
+    ten thousand. `unchanged` is the share of polls that bring a document in which nothing is new, `packed` what is left
+    of a document in the cache. `reads` is the share of posts that are ever read, `visits` that of users who read on a
+    day, `known` that of a page's posts which the process has in memory; the busiest hour has `peak` times the average.
+    `age` is how long the server has been running.
     """
 
     feeds: float = 100
@@ -83,8 +84,8 @@ class Keeping:
 
 @dataclass(frozen=True, slots=True)
 class Machines:
-    """What a process and a node are good for: shares of a processor that may be busy in the busiest hour; how many times
-    the data Redis must have (fragments, and what it copies while it rewrites its file); bytes of a node.
+    """What a process and a node are good for: shares of a processor that may be busy in the busiest hour; how many
+    times the data Redis must have (fragments, and what it copies while it rewrites its file); bytes of a node.
     """
 
     process: float = 0.6
@@ -166,7 +167,7 @@ class Prediction:
 
 def distinct_feeds(users: float, habits: Habits = Habits()) -> float:
     """How many feeds so many users follow altogether, each counted once."""
-    return habits.feeds * users**habits.growth
+    return habits.feeds * math.pow(users, habits.growth)
 
 
 def population(users: float, habits: Habits = Habits(), keeping: Keeping = Keeping()) -> Stock:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import inspect
 import sys
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +31,7 @@ MANY = 21
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What was seen of one population. `memory`: bytes that each step of filling added; `json`: bytes of a post's JSON."""
+    """What was seen of one population. `memory` are bytes that each step of filling added, `json` those of a post."""
 
     size: Size
     memory: dict[str, float]
@@ -54,7 +53,7 @@ class Observed:
 
 
 def observe(size: Size, folder: Path, *, check: bool = False) -> Observed:
-    """Start a Redis in the folder, fill it, measure, and end it. With `check` the ways of filling are compared before."""
+    """Start a Redis in the folder, fill it, measure, and end it. `check` compares the ways of filling before."""
     folder.mkdir(parents=True, exist_ok=True)
     server = start_embedded(folder / "data")
     try:
@@ -113,7 +112,7 @@ async def fill(redis: Redis, url: str, size: Size, now: float) -> tuple[Populati
     there = filling.population(size, now)
     found: dict[str, float] = {}
     with bulk(url) as pipe:
-        steps = {
+        steps: dict[str, Callable[[], Awaitable[None] | None]] = {
             "users": lambda: filling.people(redis, there),
             "channels": lambda: filling.channels(redis, there),
             "feeds": lambda: filling.feeds(redis, pipe, there),
@@ -124,8 +123,8 @@ async def fill(redis: Redis, url: str, size: Size, now: float) -> tuple[Populati
         before = await used_memory(redis)
         for name, step in steps.items():
             _say(f"{size.users:,} users: {name}")
-            doing: Awaitable[None] | None = step()
-            if inspect.isawaitable(doing):
+            doing = step()
+            if doing is not None:
                 await doing
             after = await used_memory(redis)
             found[name], before = float(after - before), after

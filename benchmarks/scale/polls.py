@@ -38,8 +38,9 @@ class Polled:
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """A TLS connection: processor time of the side that asks, and bytes both ways. `measured` is False where no certificate could
-    be made, and the figures are guessed.
+    """A TLS connection: processor time of the side that asks, and bytes both ways.
+
+    `measured` is False where no certificate could be made, and the figures are guessed.
     """
 
     work: Work
@@ -52,7 +53,9 @@ def polled(folder: Path, repeats: int = REPEATS) -> Polled:
     data = folder / "data"
     data.mkdir(parents=True)
     with (
-        child([sys.executable, "-m", "benchmarks.refresh.publisher", str(FEEDS)], folder / "publisher.log") as publisher,
+        child(
+            [sys.executable, "-m", "benchmarks.refresh.publisher", str(FEEDS)], folder / "publisher.log"
+        ) as publisher,
         child([sys.executable, "-m", "benchmarks.refresh.ours", str(data)], folder / "ours.log") as ours,
     ):
         redis = ours.ask("redis")["pid"]

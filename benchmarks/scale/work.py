@@ -26,7 +26,7 @@ from microsub.store.streams import Stream
 
 REQUESTS = 2_000
 PAGE = 20
-_BACKEND = '{"users": {}, "settings": {"keep_read_days": 0, "keep_unread_days": 180}}\n'
+_BACKEND = '{"users": {}}\n'
 
 
 class WrongError(Exception):
@@ -71,7 +71,7 @@ async def reading(redis: Redis, url: str, there: Population, folder: Path) -> Re
     """Let readers ask one web process."""
     async with _web(url, folder) as (port, pid):
         meter = Meter(redis, pid)
-        users = [number % there.size.users for number in range(min(REQUESTS, 4 * there.size.users))]
+        users = [number % there.size.users for number in range(min(REQUESTS, there.size.channels * there.size.users))]
         await ask(port, [get(there.tokens[users[0]], "action=channels")] * 200)  # everything is loaded and compiled
         pages = [
             get(there.tokens[user], f"action=timeline&channel={channel_name(at // there.size.users)}&limit={PAGE}")
@@ -209,4 +209,3 @@ async def upkeep(settings: Settings, stores: wiring.Stores, there: Population) -
         raise WrongError(f"there was something to mend: {found[0]}")
     each = there.size.items * there.size.subscriptions
     return UpkeepWork(mended, cleaned, swept, each, there.size.items * there.size.feeds)
-
