@@ -83,6 +83,7 @@ def _predicted(costs: Costs, assumed: Assumed) -> dict[str, str]:
         "scale costs": report.cost_tables(costs),
         "scale model": report.model_table(costs, *assumed),
         "scale limits": report.limits_table(costs, *assumed),
+        "scale levers": report.levers_table(costs, *assumed),
     }
 
 

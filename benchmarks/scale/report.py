@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from benchmarks.report import aligned
 from benchmarks.scale.costs import Costs, Work
-from benchmarks.scale.model import DAY, GIB, Habits, Keeping, Machines, Prediction, Stock, limit, memory, predict
+from benchmarks.scale.model import DAY, GIB, KINDS, Habits, Keeping, Machines, Prediction, Stock, limit, memory, predict
 from benchmarks.scale.observing import Observed
 
 USERS = (1, 1_000, 10_000, 100_000)
 MEGABIT = 1e6 / 8
+QUIET = tuple(replace(kind, share=kind.share / 0.87) for kind in KINDS if kind.posts < 10)
+"""Publishers without the most talkative 13 %."""
 
 
 def cost_tables(costs: Costs) -> str:
@@ -122,6 +124,28 @@ def limits_table(costs: Costs, habits: Habits, keeping: Keeping, machines: Machi
     found = sorted(((limit(holds), name, remedy) for name, remedy, holds in parts), key=lambda one: one[0])
     rows = [f"| {name} | {_round(most):,} | {remedy} |" for most, name, remedy in found]
     return "\n".join(["| what is full | at about so many users | what to add |", "|---|--:|---|", *rows])
+
+
+def levers_table(costs: Costs, habits: Habits, keeping: Keeping, machines: Machines) -> str:
+    """What keeping less, or readers of other habits, do to Redis' memory."""
+    cases = [
+        ("as above", habits, keeping),
+        ("`max_items` 500 instead of 2,000", habits, replace(keeping, timeline=500)),
+        ("`keep_unread_days` 30 instead of 180", habits, replace(keeping, unread_days=30)),
+        ("`keep_unread_days` 14", habits, replace(keeping, unread_days=14)),
+        ("the first month of the server", replace(habits, age=30), keeping),
+        ("30 feeds per reader instead of 100", replace(habits, feeds=30), keeping),
+        ("nobody follows news sites and lively feeds", replace(habits, kinds=QUIET), keeping),
+    ]
+    rows = [("Redis' memory", *(f"{number:,} users" for number in USERS[:3]), "users of one node")]
+    for name, people, kept in cases:
+        sizes = [predict(number, costs, people, kept, machines).bytes for number in USERS[:3]]
+
+        def fits(number: float, people: Habits = people, kept: Keeping = kept) -> bool:
+            return predict(number, costs, people, kept, machines).bytes * machines.headroom <= machines.node
+
+        rows.append((name, *map(size_text, sizes), f"{_round(limit(fits)):,}"))
+    return aligned(rows)
 
 
 def check_table(found: Observed, costs: Costs) -> str:

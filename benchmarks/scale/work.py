@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,23 +72,23 @@ async def reading(redis: Redis, url: str, there: Population, folder: Path) -> Re
     """Let readers ask one web process."""
     async with _web(url, folder) as (port, pid):
         meter = Meter(redis, pid)
-        users = [number % there.size.users for number in range(min(REQUESTS, there.size.channels * there.size.users))]
-        await ask(port, [get(there.tokens[users[0]], "action=channels")] * 200)  # everything is loaded and compiled
+        places = _places(there)
+        await ask(port, [get(there.tokens[0], "action=channels")] * 200)  # everything is loaded and compiled
         pages = [
-            get(there.tokens[user], f"action=timeline&channel={channel_name(at // there.size.users)}&limit={PAGE}")
-            for at, user in enumerate(users)
+            get(there.tokens[user], f"action=timeline&channel={channel_name(channel)}&limit={PAGE}")
+            for user, channel in places
         ]
-        lists = [get(there.tokens[user], "action=channels") for user in users]
+        lists = [get(there.tokens[user], "action=channels") for user, _ in places]
         asked = await calls(redis, "hget")
         cold, _ = await _measured(meter, port, pages)
         misses = (await calls(redis, "hget") - asked) / len(pages)
         warm, page = await _measured(meter, port, pages * 2)
         await ask(port, lists)  # the names of channels are remembered from now on
         listed, channels = await _measured(meter, port, lists * 2)
-        marks = list(_marks(there, users))
-        before = await _unread(redis, there, users)
+        marks = [_mark(there, user, turn) for user, turn in places]
+        before = await _unread(redis, there)
         marked, mark = await _measured(meter, port, marks)
-        if before - await _unread(redis, there, users) != len(marks):
+        if before - await _unread(redis, there) != len(marks):
             raise WrongError("not every mark has made one post read")
     return ReadersWork(
         cold=cold,
@@ -129,19 +130,24 @@ async def _measured(meter: Meter, port: int, requests: list[bytes]) -> tuple[Wor
     return spent.each(len(requests)), found[0]
 
 
-def _marks(there: Population, users: Iterable[int]) -> Iterable[bytes]:
-    """One unread post for each, another one for those who come again."""
+def _places(there: Population) -> list[tuple[int, int]]:
+    """Users and numbers of channels in no order: neighbours follow much the same."""
+    users = list(range(there.size.users))
+    random.Random(1).shuffle(users)
+    return [(user, channel) for channel in range(there.size.channels) for user in users][:REQUESTS]
+
+
+def _mark(there: Population, user: int, turn: int) -> bytes:
+    """Mark an unread post of the user's first channel; another one at each turn."""
     unread = [place for place in range(there.size.items) if not is_read(place)]
-    for at, user in enumerate(users):
-        feed = there.feeds[there.follows[user][0]]
-        item = feed.ids[unread[at // there.size.users % len(unread)]]
-        form = f"action=timeline&method=mark_read&channel={there.channel_of(0)}&entry={item}"
-        yield post(there.tokens[user], form)
+    item = there.feeds[there.follows[user][0]].ids[unread[turn]]
+    form = f"action=timeline&method=mark_read&channel={there.channel_of(0)}&entry={item}"
+    return post(there.tokens[user], form)
 
 
-async def _unread(redis: Redis, there: Population, users: Iterable[int]) -> int:
-    names = {user_name(user) for user in users}
-    return sum(await redis.pipeline([("ZCARD", keys.unread(name, there.channel_of(0))) for name in sorted(names)]))
+async def _unread(redis: Redis, there: Population) -> int:
+    names = map(user_name, range(there.size.users))
+    return sum(await redis.pipeline([("ZCARD", keys.unread(name, there.channel_of(0))) for name in names]))
 
 
 @asynccontextmanager
