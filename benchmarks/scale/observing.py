@@ -27,6 +27,8 @@ LONG = Size(users=1, per_user=20, channels=1, feeds=20, items=250)
 """Feeds with many posts."""
 MANY = 21
 """Posts of a document with many news."""
+TURNS = 40
+"""Feeds that post in turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class Observed:
     reading: work.ReadersWork
     few: work.Delivered
     median: work.Delivered
+    popular: work.Delivered
     most: work.Delivered
     many_posts: Work
     upkeep: work.UpkeepWork
@@ -82,10 +85,11 @@ async def _observe(url: str, size: Size, folder: Path, *, check: bool) -> Observ
         async with work.workshop(url, folder) as (settings, stores, worker):
             _say(f"{size.users:,} users: feeds post")
             last, middle = size.feeds - 1, size.feeds // 2
-            few = await work.delivering(stores, worker, there, last, 40)
-            many = await work.delivering(stores, worker, there, last - 1, 10, MANY)
-            median = await work.delivering(stores, worker, there, middle, 40)
-            most = await work.delivering(stores, worker, there, 0, 10)
+            few = await work.delivering(stores, worker, there, range(last, last - min(TURNS, middle), -1))
+            many = await work.delivering(stores, worker, there, range(last, last - min(TURNS, middle) // 2, -1), MANY)
+            median = await work.delivering(stores, worker, there, range(middle, middle + min(TURNS, middle)))
+            popular = await work.delivering(stores, worker, there, range(1, 1 + min(TURNS, middle)))
+            most = await work.delivering(stores, worker, there, [0] * 11)
             _say(f"{size.users:,} users: upkeep")
             kept = await work.upkeep(settings, stores, there)
         return Observed(
@@ -96,6 +100,7 @@ async def _observe(url: str, size: Size, folder: Path, *, check: bool) -> Observ
             reading=read,
             few=few,
             median=median,
+            popular=popular,
             most=most,
             many_posts=many.work,
             upkeep=kept,
@@ -171,7 +176,8 @@ def costs(found: Observed, asked: Polled, tls: Handshake, known: tuple[float, fl
     """Unit costs, from what a small population took."""
     size, grown, read = found.size, found.memory, found.reading
     set_key, short, long, long_item = known
-    each = (found.most.work - found.few.work) * (1 / (found.most.followers - found.few.followers))
+    # Many feeds, not one again and again, whose timelines a processor would have at hand.
+    each = (found.popular.work - found.few.work) * (1 / (found.popular.followers - found.few.followers))
     return Costs(
         memory=Memory(
             user=grown["users"] / size.users,

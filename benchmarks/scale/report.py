@@ -160,8 +160,8 @@ def check_table(found: Observed, costs: Costs) -> str:
         add(f"memory, {name}", measured, predicted, size_text)
     cold = costs.reading.page + costs.reading.miss * read.misses
     delivered = [
-        (f"a new post for {one.followers:,} followers", one.work, _delivered(found, one.followers, costs))
-        for one in (found.median, found.most)
+        (f"a new post for {one.followers:,.0f} followers", one.work, _delivered(found, one.followers, costs))
+        for one in (found.median, found.popular, found.most)
     ]
     works = [
         (f"a page, {read.misses:.1f} of 20 posts unknown", read.cold, cold),
@@ -191,8 +191,8 @@ def check_line(found: Observed) -> str:
         f"{size.users:,} users with {size.per_user} of {size.feeds:,} feeds each, {size.items} posts per feed: "
         f"{size.subscriptions:,} subscriptions, {size.subscriptions * size.items:,} places in timelines, loaded in "
         f"{found.fill_seconds:.0f} s. Redis {found.redis_version} used {size_text(found.used)}, the system gave it "
-        f"{size_text(found.resident)}. A new post reached {found.most.followers:,} timelines "
-        f"{found.most.seconds * 1000:,.0f} ms after it was found, and {found.median.followers:,} after "
+        f"{size_text(found.resident)}. A new post reached {found.most.followers:,.0f} timelines "
+        f"{found.most.seconds * 1000:,.0f} ms after it was found, and {found.median.followers:,.0f} after "
         f"{found.median.seconds * 1000:,.0f} ms, by the clock. A round of mending took {kept.mend.seconds:,.0f} s, one "
         f"of cleaning {kept.clean.seconds:,.0f} s, a sweep {kept.sweep.seconds:,.0f} s."
     )
@@ -228,7 +228,7 @@ def _memories(found: Observed, costs: Costs) -> list[tuple[str, float, float]]:
     return [*rows, ("all of it", sum(row[1] for row in rows), sum(row[2] for row in rows))]
 
 
-def _delivered(found: Observed, followers: int, costs: Costs) -> Work:
+def _delivered(found: Observed, followers: float, costs: Costs) -> Work:
     """Storing one post is what it is; the model speaks of each further timeline."""
     return found.few.work + costs.delivery * (followers - found.few.followers)
 

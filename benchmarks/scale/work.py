@@ -6,7 +6,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from microsub.config.settings import Settings
 from microsub.pipeline.runner import Worker
 from microsub.services.mending import Mended, Mending
 from microsub.store import keys
-from microsub.store.messages import EntriesFound
+from microsub.store.messages import EntriesFound, Fields
 from microsub.store.port import Redis
 from microsub.store.streams import Stream
 
@@ -50,9 +50,9 @@ class ReadersWork:
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """A new post of a feed, stored and brought to all its followers: each time, and seconds by the clock."""
+    """A new post of a feed, stored and brought to all its followers, so many on average; seconds by the clock."""
 
-    followers: int
+    followers: float
     work: Work
     seconds: float
 
@@ -160,37 +160,38 @@ async def workshop(url: str, folder: Path) -> AsyncIterator[tuple[Settings, wiri
 
 
 async def delivering(
-    stores: wiring.Stores, worker: Worker, there: Population, rank: int, times: int, posts: int = 1
+    stores: wiring.Stores, worker: Worker, there: Population, ranks: Sequence[int], posts: int = 1
 ) -> Delivered:
-    """Let a feed have that many new posts, and once more, and so on, after a first time that isn't counted."""
-    record, template = there.feeds[rank].record, post_template(there.now)
+    """Let these feeds post in turn, so many posts at a time; the first turn makes ready and isn't counted."""
+    meter, template = Meter(stores.redis), post_template(there.now)
     entries = Stream(stores.redis, "entries")
-    first = await _number(stores.redis, rank, there)
     taken: list[Spent] = []
-    for turn in range(times + 1):
+    for turn, rank in enumerate(ranks):
         places = range(10_000 + turn * posts, 10_000 + (turn + 1) * posts)
         # Newer than everything that is there, and old enough to have happened.
-        news = tuple(
+        news = [
             replace(new_post(template, there, rank, place), score=there.now - SPAN // 1000 + place - 10_000)
             for place in places
-        )
+        ]
+        message = EntriesFound(there.feeds[rank].record.id, time.time(), tuple(news)).to_fields()
 
-        async def act(news: tuple[object, ...] = news) -> None:
-            await entries.add([EntriesFound(record.id, time.time(), news).to_fields()])  # type: ignore[arg-type]
+        async def act(message: Fields = message) -> None:
+            await entries.add([message])
             await worker.run_once(among=[])
 
-        spent = await Meter(stores.redis).spent(act)
-        if turn:
-            taken.append(spent)
-    if await _number(stores.redis, rank, there) - first != posts * (times + 1):
-        raise WrongError("a new post hasn't reached the last follower of its feed")
-    total = Spent(*(sum(getattr(one, name) for one in taken) for name in ("ours", "redis", "seconds")))
-    return Delivered(there.counts[rank], total.each(times), total.seconds / times)
+        before = await _length(stores.redis, rank, there)
+        taken.append(await meter.spent(act))
+        if await _length(stores.redis, rank, there) != before + posts:
+            raise WrongError("a new post hasn't reached the last follower of its feed")
+    times = len(ranks) - 1
+    total = Spent(*(sum(getattr(one, name) for one in taken[1:]) for name in ("ours", "redis", "seconds")))
+    followers = sum(there.counts[rank] for rank in ranks[1:]) / times
+    return Delivered(followers, total.each(times), total.seconds / times)
 
 
-async def _number(redis: Redis, rank: int, there: Population) -> int:
+async def _length(redis: Redis, rank: int, there: Population) -> int:
     """The length of the timeline of the last who follows that feed."""
-    user = max(user for user in range(there.size.users) if rank in there.follows[user])
+    user = next(user for user in reversed(range(there.size.users)) if rank in there.follows[user])
     uid = there.channel_of(there.follows[user].index(rank))
     length: int = await redis.command("ZCARD", keys.posts(user_name(user), uid))
     return length
