@@ -148,7 +148,7 @@ def refreshing(*, quick: bool) -> Part:
 def fanning_out(*, quick: bool) -> Part:
     """One new post to all who follow its feed."""
     found = fanout.measure(quick=quick)
-    figures = f"{_this_machine()}\n\n{fanout.text(found)}"
+    figures = f"{this_machine()}\n\n{fanout.text(found)}"
     return Part(figures, fanout.document(found), met=found.met, mark="bench fanout", figures=figures)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import sys
 import time
@@ -85,11 +86,12 @@ async def _observe(url: str, size: Size, folder: Path, *, check: bool) -> Observ
         async with work.workshop(url, folder) as (settings, stores, worker):
             _say(f"{size.users:,} users: feeds post")
             last, middle = size.feeds - 1, size.feeds // 2
-            few = await work.delivering(stores, worker, there, range(last, last - min(TURNS, middle), -1))
-            many = await work.delivering(stores, worker, there, range(last, last - min(TURNS, middle) // 2, -1), MANY)
-            median = await work.delivering(stores, worker, there, range(middle, middle + min(TURNS, middle)))
-            popular = await work.delivering(stores, worker, there, range(1, 1 + min(TURNS, middle)))
-            most = await work.delivering(stores, worker, there, [0] * 11)
+            turns, deliver = min(TURNS, middle), functools.partial(work.delivering, stores, worker, there)
+            few = await deliver(10, range(last, last - turns, -1))
+            many = await deliver(20, range(last, last - turns // 2, -1), MANY)
+            median = await deliver(30, range(middle, middle + turns))
+            popular = await deliver(40, range(1, 1 + turns))
+            most = await deliver(50, [0] * 11)
             _say(f"{size.users:,} users: upkeep")
             kept = await work.upkeep(settings, stores, there)
         return Observed(

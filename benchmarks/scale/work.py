@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.scale.asking import Answers, ask, get, post
 from benchmarks.scale.costs import Work
-from benchmarks.scale.filling import SPAN, Population, channel_name, is_read, new_post, post_template, user_name
+from benchmarks.scale.filling import Population, channel_name, is_read, new_post, post_template, user_name
 from benchmarks.scale.meter import Meter, Spent, calls
 from benchmarks.world import free_port, running
 from microsub import wiring
@@ -160,18 +160,20 @@ async def workshop(url: str, folder: Path) -> AsyncIterator[tuple[Settings, wiri
 
 
 async def delivering(
-    stores: wiring.Stores, worker: Worker, there: Population, ranks: Sequence[int], posts: int = 1
+    stores: wiring.Stores, worker: Worker, there: Population, first: int, ranks: Sequence[int], posts: int = 1
 ) -> Delivered:
-    """Let these feeds post in turn, so many posts at a time; the first turn makes ready and isn't counted."""
+    """Let these feeds post in turn, so many posts at a time; the first turn makes ready and isn't counted.
+
+    The posts are numbered from `first` thousand on.
+    """
     meter, template = Meter(stores.redis), post_template(there.now)
     entries = Stream(stores.redis, "entries")
     taken: list[Spent] = []
     for turn, rank in enumerate(ranks):
-        places = range(10_000 + turn * posts, 10_000 + (turn + 1) * posts)
         # Newer than everything that is there, and old enough to have happened.
         news = [
-            replace(new_post(template, there, rank, place), score=there.now - SPAN // 1000 + place - 10_000)
-            for place in places
+            replace(new_post(template, there, rank, first * 1000 + number), score=there.now - 3600 + number)
+            for number in range(turn * posts, (turn + 1) * posts)
         ]
         message = EntriesFound(there.feeds[rank].record.id, time.time(), tuple(news)).to_fields()
 
