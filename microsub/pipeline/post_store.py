@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _LEASE = 30.0
 _LOOK_AGAIN = 0.02
 _USERS_AT_ONCE = 50
-_OWN = frozenset({"feed", "guid", "timestamp"})
+_OWN = frozenset({"guid", "timestamp"})
 """Fields that every post has, beside those that come back in `Post.fields`."""
 
 _DERIVED = frozenset({"_id", "_source", "post-type", "published", "refs"})

@@ -52,6 +52,7 @@ ARBITRARY: dict[str, Any] = {
     "score": 12,
     "hash": "not ours",
     "ID": "999",
+    "feed": "https://other.test/",
     "saved": ["of", {"all": "kinds"}],
     "big": 2**53 + 1,
     "half": 0.5,
