@@ -17,7 +17,7 @@ import httpx
 from microsub.fetch.network import Guard
 from microsub.fetch.targets import Target
 from microsub.fetch.values import FetchLimits, HopError
-from microsub.fetch.wire import Wire, connect
+from microsub.fetch.wire import Wire, connect, reason_of
 
 Fields = Sequence[tuple[bytes, bytes]]
 
@@ -211,7 +211,7 @@ def _as_hop_failure() -> Iterator[None]:
         problem = _tls_problem(error)
         if problem is not None:
             raise HopError("tls", f"TLS failed: {problem}") from None
-        raise HopError("connect", f"the server can't be reached: {_root(error)}") from None
+        raise HopError("connect", f"the outgoing proxy can't be reached: {_root(error)}") from None
     except httpcore.ProxyError as error:
         raise HopError("connect", f"the outgoing proxy refused: {error}") from None
     except (h11.ProtocolError, httpcore.NetworkError, httpcore.ProtocolError, httpcore.UnsupportedProtocol) as error:
@@ -229,8 +229,8 @@ def _tls_problem(error: BaseException) -> str | None:
 
 def _root(error: BaseException) -> str:
     for link in _chain(error):
-        if isinstance(link, OSError) and link.strerror and not isinstance(link, ssl.SSLError):
-            return link.strerror
+        if isinstance(link, OSError) and link.errno is not None and not isinstance(link, ssl.SSLError):
+            return reason_of(link)
     return str(error) or type(error).__name__
 
 

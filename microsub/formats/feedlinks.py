@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from microsub.formats.queries import from_subscribe_scheme
 from microsub.formats.urls import safe_url
@@ -72,8 +74,17 @@ def from_header(header: str | None) -> list[HttpLink]:
         values: dict[str, str] = {}
         for name, quoted, token in _PARAMETER.findall(parameters):
             values.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) or token)
-        found.append(HttpLink(target, values.get("rel", ""), values.get("type", ""), values.get("title")))
+        found.append(HttpLink(target, values.get("rel", ""), values.get("type", ""), _titled(values)))
     return found
+
+
+def _titled(parameters: Mapping[str, str]) -> str | None:
+    """The title, in its international form (RFC 8187) where there is one."""
+    charset, _, rest = parameters.get("title*", "").partition("'")
+    written = rest.partition("'")[2]
+    if written and charset.lower() in {"utf-8", "iso-8859-1"}:
+        return unquote(written, charset)
+    return parameters.get("title")
 
 
 def declared(target: str, rel: str, kind: str, title: str | None, base: str) -> FeedLink | None:

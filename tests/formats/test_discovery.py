@@ -28,6 +28,19 @@ def urls(links: list[FeedLink]) -> list[str]:
     return [link.url for link in links]
 
 
+def test_international_titles_in_a_header() -> None:
+    """`title*` counts before `title`, in the two encodings that it may have (RFC 8187, 3.2)."""
+    for parameters, title in (
+        ("title=plain; title*=UTF-8'de'%C3%9Cber%20uns", "Über uns"),
+        ("title*=iso-8859-1''%DCber", "Über"),
+        ("title=plain; title*=utf-7''+AFw-", "plain"),
+        ("title=plain; title*=broken", "plain"),
+    ):
+        header = f'</feed>; rel=alternate; type="application/rss+xml"; {parameters}'
+        (link,) = discover(b"<p>x", "https://a.example/", "text/html", header)
+        assert (link.url, link.title) == ("https://a.example/feed", title)
+
+
 def test_a_page_names_its_feeds_best_first() -> None:
     """HTTP header, alternates, rel=feed, the page's own h-feed; comments last; each once; no scripts."""
     header = '</hub>; rel="hub", </from-http>; rel=alternate; type="application/atom+xml"; title="A, \\"B\\""'
