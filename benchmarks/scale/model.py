@@ -139,7 +139,8 @@ class Day:
 class Prediction:
     """What so many users take: bytes of Redis, seconds of processor time per day, bytes of network per day.
 
-    `upkeep` is one round of one worker, in seconds of processor time; `sweep` one sweep of the store.
+    `upkeep` are the rounds of each worker, `sweep` the sweeps of the store, whichever worker does them; `upkeep_share`
+    is the part of a worker's time that its rounds take.
     """
 
     users: float
@@ -238,15 +239,15 @@ def predict(
     polling, delivering, reading = _polling(today, costs), _delivering(today, costs), _reading(today, costs, habits)
     upkeep = (costs.upkeep.mend * stock.subscriptions + costs.upkeep.clean * stock.channels) * (1 / SECOND)
     sweep = costs.upkeep.sweep * (_reachable(stock) / SECOND)
-    # Each worker does its own rounds, one after the other with a pause; a sweep is one worker's at a time.
-    each = upkeep.ours / (keeping.rounds + upkeep.ours + upkeep.redis)
-    sweeping = sweep.ours / (keeping.sweeps + sweep.ours + sweep.redis)
-    busy = (polling.ours + delivering.ours) / DAY * habits.peak + sweeping
+    # A round follows the last one after a pause. Each worker does its own; a sweep is one worker's at a time.
+    upkeep *= DAY / (keeping.rounds + upkeep.ours + upkeep.redis)
+    sweep *= DAY / (keeping.sweeps + sweep.ours + sweep.redis)
+    each = upkeep.ours / DAY
+    busy = ((polling.ours + delivering.ours) * habits.peak + sweep.ours) / DAY
     workers = max(1.0, busy / max(machines.process - each, 0.05))
     processors = max(1.0, reading.ours / DAY * habits.peak / machines.process)
-    rounds = math.ceil(workers) * upkeep.redis / (keeping.rounds + upkeep.ours + upkeep.redis)
-    rounds += sweep.redis / (keeping.sweeps + sweep.ours + sweep.redis)
-    share = (polling.redis + delivering.redis + reading.redis) / DAY * habits.peak + rounds
+    share = (polling.redis + delivering.redis + reading.redis) / DAY * habits.peak
+    share += (math.ceil(workers) * upkeep.redis + sweep.redis) / DAY
     parts = memory(stock, costs.memory)
     held = sum(parts.values()) * machines.headroom
     return Prediction(

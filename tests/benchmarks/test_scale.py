@@ -129,6 +129,16 @@ def test_processes_and_nodes_follow_from_the_busiest_hour() -> None:
     assert predict(1e5, slow).workers > predict(1e5, costs()).workers
 
 
+def test_rounds_follow_each_other() -> None:
+    """Upkeep of 600 seconds and a pause of 600: 72 rounds a day; it never takes more than a day has."""
+    # 1,000 subscriptions and 200 channels of a round cost half a second each.
+    slow = replace(costs(), upkeep=Upkeep(Work(500_000), Work(500_000), Work()))
+    found = predict(10, slow, replace(Habits(), feeds=100, channels=20))
+    assert found.upkeep.ours == pytest.approx(DAY / 2)
+    assert found.upkeep_share == pytest.approx(0.5)
+    assert predict(1e6, slow).upkeep_share < 1
+
+
 def test_a_limit_is_found() -> None:
     """The largest number that holds, none, or the most that was asked for."""
     assert limit(lambda users: users <= 12_345) == pytest.approx(12_345, rel=0.002)
