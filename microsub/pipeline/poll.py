@@ -231,7 +231,7 @@ class Poller:
         new, updated, sent = await self._take_in(due.feed, parsed, now)
         outcome = Answered(new, updated, document.max_age, parsed.feed.ttl, parsed.dates)
         label = "changed" if new or updated else "unchanged"
-        fields |= {"body_hash": digest} | ({"sent": sent} if sent else {})
+        fields |= {"body_hash": digest, "last_read": f"{now:.3f}"} | ({"sent": sent} if sent else {})
         return await self._settle(due, outcome, fields, document.moved_to, label, parsed.marks)
 
     async def _leave_page(self, due: FeedDue, links: list[FeedLink]) -> PollResult | None:

@@ -186,7 +186,9 @@ class PostStore(Posts):
         all_fields = {**(_fields_before(before) if merge and before else {}), **fields}
         item = replace(self._to_store(feed, guid, all_fields, now), guid=form)
         # Not older than what is there, whatever the clocks of other machines say.
-        version = max(version_of(f"{int(now * 1000)}-0"), (before or {}).get("version", ""))
+        version = max(
+            version_of(f"{int(now * 1000)}-0"), *((before or {}).get(name, "") for name in ("version", "confirmed"))
+        )
         stored = await self._items.store(feed, [item], now, version)
         changed = _changes(before, item, stored)
         await self._store.tell(feed, _with_changes(stored, changed))

@@ -116,7 +116,7 @@ class Sweeping:
                 report = await self._decide([one for one in found if not self._stays(one)], now, report)
                 await self._pause(_PAUSE)
         if not dry_run:
-            report = replace(report, tombstones=await self._forget(now))
+            report = replace(report, tombstones=await self._forget())
         return report
 
     async def run_for_ever(self, lease: Callable[[], AbstractAsyncContextManager[bool]], pace: Pace) -> None:
@@ -160,7 +160,8 @@ class Sweeping:
 
     async def _decide(self, unwanted: Sequence[Candidate], now: float, report: SweepReport) -> SweepReport:
         ripe = [one for one in unwanted if one.condemned and float(one.condemned) <= now - self._grace]
-        green = [one for one in unwanted if one not in ripe]
+        ids = {one.id for one in ripe}
+        green = [one for one in unwanted if one.id not in ids]
         deleted = len(ripe)
         if not report.dry_run:
             await shedding.condemn(self._redis, [one.id for one in green], now)
@@ -183,11 +184,11 @@ class Sweeping:
             found.add(list(ids), only)
         return found
 
-    async def _forget(self, now: float) -> int:
+    async def _forget(self) -> int:
         forgotten = 0
         ids = await self._feeds.all_ids()
         for start in range(0, len(ids), _BATCH):
-            forgotten += await shedding.forget_tombstones(self._redis, ids[start : start + _BATCH], now)
+            forgotten += await shedding.forget_tombstones(self._redis, ids[start : start + _BATCH])
         return forgotten
 
 

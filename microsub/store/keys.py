@@ -116,8 +116,8 @@ ITEM_PREFIX = "item:"
 
 
 def item(item_id: str) -> str:
-    """Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `hash`, `version`, `score`, `updated`, `discovered`,
-    `author`, `link`, `twin`, `incomplete`, `condemned` and whatever a post was saved with.
+    """Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `hash`, `version`, `confirmed`, `untold`, `score`,
+    `updated`, `discovered`, `author`, `link`, `twin`, `incomplete`, `condemned` and whatever a post was saved with.
     Lifetime: as long as a timeline refers to it. `store.items`.
     """
     return f"{ITEM_PREFIX}{item_id}"

@@ -14,13 +14,14 @@ from microsub.formats.identity import host_of
 from microsub.store import keys, twins
 from microsub.store.feeds import KEEP_UNFOLLOWED
 from microsub.store.places import score_text
-from microsub.store.port import Arg, Command, Redis
+from microsub.store.port import Arg, Command, Redis, Script
 from microsub.store.scripts import load
 
 TOMBSTONES = 400 * 86400.0
 """Seconds that a post which its feed doesn't list any more is known not to be new."""
 
 _BATCH = 1000
+Call = tuple[Script, Sequence[str], Sequence[Arg]]
 _CONDEMN, _DELETE, _BURY, _FORGET = (load(name) for name in ("item_condemn", "item_delete", "feed_bury", "feed_forget"))
 _FIELDS = ("feed", "guid", "twin", "link", "condemned", "updated")
 
@@ -142,10 +143,18 @@ async def listed_again(redis: Redis, feed_id: str, tombstones: Mapping[str, str]
         await redis.command("ZADD", keys.feed_tombstones(feed_id), "GT", *marks)
 
 
-async def forget_tombstones(redis: Redis, feed_ids: Sequence[str], now: float) -> int:
-    """Forget posts that were deleted, and that their feeds haven't listed for more than a year; how many."""
-    calls = [
-        (_FORGET, [keys.feed_guids(feed_id), keys.feed_tombstones(feed_id)], [score_text(now - TOMBSTONES), _BATCH])
-        for feed_id in feed_ids
+async def forget_tombstones(redis: Redis, feed_ids: Sequence[str]) -> int:
+    """Forget posts that were deleted, and that their feeds hadn't listed for more than a year when they were last read;
+    how many. A feed that doesn't change, or can't be had, for so long says nothing about its posts.
+    """
+    read = await redis.pipeline([("HGET", keys.feed(feed_id), "last_read") for feed_id in feed_ids])
+    calls: list[Call] = [
+        (
+            _FORGET,
+            [keys.feed_guids(feed_id), keys.feed_tombstones(feed_id)],
+            [score_text(float(last) - TOMBSTONES), _BATCH],
+        )
+        for feed_id, last in zip(feed_ids, read, strict=True)
+        if last
     ]
-    return sum(await redis.scripts(calls))  # type: ignore[arg-type]
+    return sum(await redis.scripts(calls))

@@ -15,6 +15,7 @@ from microsub.services.completing import Completing
 from microsub.services.following import Following
 from microsub.services.rebuilding import Rebuilding
 from microsub.store import keys
+from microsub.store.check.look import look
 from microsub.store.deadletters import DeadLetters
 from microsub.store.events import Event, Events
 from microsub.store.invariants import violations
@@ -110,6 +111,13 @@ async def test_filters_hold_for_follows_and_rebuilds(it, site, target):
         await rebuilding.rebuild("alice", None, it.clock())
         await it.stages.run_once()
         assert len(await it.rows()) == 2
+
+
+async def test_what_a_poll_leaves_behind_is_in_order(it, site):
+    """A feed that is followed and was polled: there is nothing to repair."""
+    site.serve_document("/feed", rss(dated(3)))
+    await it.poll(await it.follow(site.url("/feed", "blog.test")))
+    assert [f"{one.subject}: {one.what}" for one in (await look(it.redis, it.clock())).found] == []
 
 
 async def test_a_listener_that_fails_harms_nobody(it, site):

@@ -1,5 +1,7 @@
 -- Says which message of a stream is the first in a range, without its content, which may be megabytes.
 --
+-- Atomic: it only reads.
+--
 -- KEYS  1 stream
 -- ARGV  1 from  2 to: ids, or - and +; from + to - for the last one
 -- reply id, or nothing
