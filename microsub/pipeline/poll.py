@@ -49,6 +49,9 @@ _PATIENCE = 2
 """Failures after which an address that feeds have may turn out to be a page's."""
 
 
+_NOTHING_SEEN: Mapping[str, str | None] = {"body_hash": None, "etag": None, "last_modified": None}
+
+
 class Fetching(Protocol):
     """What a poll needs: `cache.CachingFetcher`, or a plain `fetch.Fetcher`."""
 
@@ -280,13 +283,23 @@ class Poller:
         sifted = await self._items.sift(feed, parsed.items, now)
         posts, sent = sifted.news, None
         # While the last news wait, the store doesn't show what it will say: an edit that is taken back is no edit yet.
-        if (last := feed.extra.get("sent")) and await self._entries.holds(last):
+        if await self._may_wait(feed):
             posts = tuple(parsed.items)
         if posts:
+            if feed.last_success is not None:
+                # Should this poll end here, the next one must see all of the document, even if it is as it was before.
+                await self._feeds.update(feed.id, _NOTHING_SEEN)
             # All of a document in one message: how many of a first fill stay unread is decided over all of it.
             (sent,) = await self._entries.add([EntriesFound(feed.id, now, posts).to_fields()])
             self._told()
         return len(sifted.new), len(sifted.edited), sent
+
+    async def _may_wait(self, feed: FeedRecord) -> bool:
+        """Whether news of an earlier poll aren't stored yet; that poll may have ended before it could say so."""
+        last = feed.extra.get("sent")
+        if feed.last_success is not None and feed.body_hash is None:
+            return True
+        return last is not None and await self._entries.holds(last)
 
     async def _describe(self, feed: FeedRecord, said: Mapping[str, str | None], now: float) -> None:
         """Keep what the document says of the feed, and announce what of it is new."""

@@ -227,3 +227,22 @@ async def test_an_edit_that_is_taken_back_while_it_waits_is_taken_back(it, site)
     await it.poller.poll(feed.id)
     await it.stages.run_once()
     assert '"name":"Post 2"' in (await it.texts())[0]
+
+
+async def test_an_edit_that_is_taken_back_after_a_crash_is_taken_back(it, site, monkeypatch):
+    """The worker hands the edit on and dies; the next poll finds the document as it was before, to the letter."""
+    site.serve_document("/feed", rss(dated(2)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    site.serve_document("/feed", rss([("post-2", "Edited", dated(2)[0][2]), *dated(1)]))
+
+    async def die(*_args: object) -> bool:
+        raise KilledError
+
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        patch.setattr(it.feeds, "settle", die)
+        await it.poller.poll(feed.id)
+    site.serve_document("/feed", rss(dated(2)))
+    await it.poller.poll(feed.id)
+    await it.stages.run_once()
+    assert '"name":"Post 2"' in (await it.texts())[0]
