@@ -1,4 +1,6 @@
-"""A storm: publishers publish, readers mark, and the processes in between are killed at random; then it is calm.
+"""A storm: publishers publish, edit and take edits back, readers mark, and the processes in between are killed at
+random, or frozen until others have taken over their work; Redis dies too, and comes back with its append-only file.
+Then it is calm.
 
 `Storm.rage` runs it for some seconds; `Storm.verdict` lists everything that is wrong afterwards. The same seed makes
 the same publications and marks; where the kills fall is up to the machine.
@@ -22,11 +24,14 @@ from pathlib import Path
 import httpx
 import orjson
 
+from microsub.errors import StoreError
 from microsub.formats.identity import host_of
+from microsub.services.sweeping import Sweeping
 from microsub.store import keys
 from microsub.store.connect import connect
 from microsub.store.deadletters import DeadLetters
 from microsub.store.streams import Stream, backlogs
+from tests.support.cluster import Node
 from tests.support.polling import World, world
 from tests.support.process import Installation
 from tests.support.waiting import wait_until
@@ -42,6 +47,17 @@ MARKS = 20
 """Acknowledged marks that a storm has at least."""
 
 POISON = 4
+RESTARTS = 3
+"""How often Redis dies in a storm."""
+
+EDITS = 0.4
+"""Share of publications that only change the title of a post, or give it back one that it had."""
+
+FROZEN_SECONDS = 2.5
+"""How long a worker stands still: longer than the patience of the others."""
+
+
+_STARTS = 4
 
 
 @dataclass
@@ -50,10 +66,15 @@ class Blog:
 
     path: str
     posts: list[tuple[int, float]] = field(default_factory=list)
+    takes: dict[int, int] = field(default_factory=dict)
+
+    def title(self, number: int) -> str:
+        """What the post is called by now."""
+        return f"Post {number}, take {self.takes.get(number, 1)}"
 
     def document(self) -> bytes:
         items = "".join(
-            f"<item><guid isPermaLink='false'>post-{number}</guid><title>Post {number}</title>"
+            f"<item><guid isPermaLink='false'>post-{number}</guid><title>{self.title(number)}</title>"
             f"<link>http://posts.test/{number}</link><description>Number {number}.</description>"
             f"<pubDate>{formatdate(at, usegmt=True)}</pubDate></item>"
             for number, at in reversed(self.posts[-290:])
@@ -65,7 +86,7 @@ class Blog:
 class Storm:
     """The state of one storm; see the module."""
 
-    redis_url: str
+    server: Node
     folder: Path
     it: World
     site: Publisher
@@ -78,6 +99,14 @@ class Storm:
     reading: bool = False
     kills: Counter[str] = field(default_factory=Counter)
     token: str = ""
+    edits: int = 0
+    frozen: int = 0
+    # Who starts a process takes one place of these, and who restarts Redis all of them: a start needs a Redis.
+    starting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_STARTS))
+
+    @property
+    def redis_url(self) -> str:
+        return f"redis://127.0.0.1:{self.server.port}"
 
     async def prepare(self) -> None:
         """Three readers follow the blogs: all of them in one channel, half of them in two, a third."""
@@ -106,6 +135,7 @@ class Storm:
             self._publishing(pace),
             self._making_due(),
             self._poisoning(kills),
+            self._restarting(kills),
             *(self._killing(number) for number in range(WORKERS)),
         ]
         tasks = [marking, *(asyncio.create_task(part) for part in parts)]
@@ -129,7 +159,9 @@ class Storm:
         async def settled() -> bool:
             await self._all_due()
             waiting = await backlogs(self.it.redis, keys.STREAMS[:3])
-            return not any(one.messages for one in waiting.values()) and not await self._missing()
+            if any(one.messages for one in waiting.values()):
+                return False
+            return not await self._missing() and not await self._outdated()
 
         try:
             with contextlib.suppress(AssertionError):  # the verdict says what is missing
@@ -138,9 +170,16 @@ class Storm:
             worker.send_signal(signal.SIGTERM)
             await worker.wait()
 
+    async def sweep(self) -> None:
+        """Let those who come later clear away what the dead have left: items that another worker had stored before."""
+        sweeping = Sweeping(self.it.redis, self.it.accounts, self.it.feeds)
+        for hours in (0, 2):
+            await sweeping.run(self.it.clock() + hours * 3600)
+
     async def verdict(self) -> list[str]:
         """All that is wrong, in sentences; empty when all is well."""
-        wrong = [*await self._missing(), *await self._doubles(), *await self._forgotten_marks()]
+        wrong = [*await self._missing(), *await self._outdated(), *await self._doubles()]
+        wrong += await self._forgotten_marks()
         letters = await self._letters()
         wrong += [
             f"a dead letter that is no poison: {letter}" for letter in letters if not letter.startswith("poison ")
@@ -158,15 +197,26 @@ class Storm:
         blog.posts.append((self.posts, self.it.clock() - self.chance.random()))
         self.site.serve_document(blog.path, blog.document())
 
+    def _edit(self, blog: Blog) -> None:
+        """Change one of the newest titles; there are two, so that half of the edits take one back."""
+        number, _ = self.chance.choice(blog.posts[-10:])
+        blog.takes[number] = 3 - blog.takes.get(number, 1)
+        self.edits += 1
+        self.site.serve_document(blog.path, blog.document())
+
     async def _publishing(self, pace: float) -> None:
         while True:
-            if self.posts < MOST_POSTS:
-                self._publish(self.chance.choice(self.blogs))
+            blog = self.chance.choice(self.blogs)
+            if self.chance.random() < EDITS:
+                self._edit(blog)
+            elif self.posts < MOST_POSTS:
+                self._publish(blog)
             await asyncio.sleep(self.chance.random() * 2 * pace)
 
     async def _all_due(self) -> None:
-        feeds = await self.it.feeds.get_many(await self.it.feeds.all_ids())
-        await self.it.schedule.bump([(one.id, host_of(one.url)) for one in feeds.values()], self.it.clock())
+        with contextlib.suppress(StoreError):  # Redis is away
+            feeds = await self.it.feeds.get_many(await self.it.feeds.all_ids())
+            await self.it.schedule.bump([(one.id, host_of(one.url)) for one in feeds.values()], self.it.clock())
 
     async def _making_due(self) -> None:
         while True:
@@ -180,13 +230,33 @@ class Storm:
         for number in range(POISON):
             await wait_until(lambda n=number: self.kills.total() > n * kills / POISON, timeout=3600)
             stream = Stream(self.it.redis, keys.STREAMS[number % 3])
-            await stream.add([{"poison": str(number).encode()}])
+            async with self.starting:
+                await stream.add([{"poison": str(number).encode()}])
         await asyncio.Event().wait()
+
+    async def _restarting(self, kills: int) -> None:
+        for number in range(RESTARTS):
+            await wait_until(lambda n=number: self.kills.total() > (n + 0.5) * kills / RESTARTS, timeout=3600)
+            async with contextlib.AsyncExitStack() as stack:
+                for _ in range(_STARTS):
+                    await stack.enter_async_context(self.starting)
+                await asyncio.to_thread(self.server.stop, signal.SIGKILL)
+                await asyncio.to_thread(self.server.start)
+                await wait_until(self._is_up, timeout=60)
+            self.kills["Redis"] += 1
+        await asyncio.Event().wait()
+
+    async def _is_up(self) -> bool:
+        with contextlib.suppress(StoreError):
+            return bool(await self.it.redis.command("PING"))
+        return False
 
     async def _killing(self, number: int) -> None:
         while True:
             # Most die between two commands of their own, some from outside, early or late.
             process = await self._start(self.chance.choice([0, self.chance.randrange(3, 1000)]))
+            if self.chance.random() < 0.2:
+                await self._freeze(process)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(3 * self.chance.random()):
                     await process.wait()
@@ -197,7 +267,22 @@ class Storm:
             # 255 is what asyncio makes of a child that was reaped before its watcher looked.
             assert process.returncode in {-signal.SIGKILL, 255}, f"worker {number} ended: {process.returncode}"
 
+    async def _freeze(self, process: asyncio.subprocess.Process) -> None:
+        """Stop the process in the middle of its work, and let it go on when that has been taken over by another."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self.chance.random()):
+                await process.wait()
+        if process.returncode is None:
+            process.send_signal(signal.SIGSTOP)
+            await asyncio.sleep(FROZEN_SECONDS)
+            process.send_signal(signal.SIGCONT)
+            self.frozen += 1
+
     async def _start(self, trips: int) -> asyncio.subprocess.Process:
+        async with self.starting:
+            return await self._started(trips)
+
+    async def _started(self, trips: int) -> asyncio.subprocess.Process:
         path = self.folder / f"worker{len(self.workers)}.log"
         with path.open("wb") as log:
             process = await asyncio.create_subprocess_exec(
@@ -214,7 +299,8 @@ class Storm:
     async def _marking(self, installed: Installation) -> None:
         """Bob reads through a web process that is killed as well; only what was answered with 200 counts."""
         while True:
-            url = await self._serve(installed)
+            async with self.starting:
+                url = await self._serve(installed)
             until = asyncio.get_running_loop().time() + 2 + 4 * self.chance.random()
             async with httpx.AsyncClient(timeout=5, headers={"Authorization": f"Bearer {self.token}"}) as http:
                 killing = asyncio.create_task(self._kill_at(installed.processes[-1], until))
@@ -237,7 +323,11 @@ class Storm:
         await process.wait()
 
     async def _mark_some(self, http: httpx.AsyncClient, endpoint: str) -> None:
-        page = (await http.get(endpoint, params={"action": "timeline", "channel": "all", "limit": "100"})).json()
+        answer = await http.get(endpoint, params={"action": "timeline", "channel": "all", "limit": "100"})
+        if answer.status_code != 200:
+            await asyncio.sleep(0.05)  # Redis is away
+            return
+        page = answer.json()
         items = [item["_id"] for item in page["items"]]
         chosen = self.chance.sample(items, min(5, len(items)))
         method = self.chance.choice(["mark_read", "mark_read", "mark_unread"])
@@ -252,17 +342,30 @@ class Storm:
 
     # --- what must be true -------------------------------------------------------------------------------------------
 
-    async def _found(self, user: str, uid: str) -> list[int]:
-        """The numbers of the posts in a timeline, newest first, doubles included."""
+    async def _found(self, user: str, uid: str) -> list[tuple[int, str]]:
+        """The numbers and titles of the posts in a timeline, newest first, doubles included; 0 for one without item."""
         data = await self.it.items.data([row.id for row in await self.it.rows(user, uid, 5000)])
-        names = [orjson.loads(one)["name"] if one else "Post 0" for one in data]
-        return [int(re.sub(r"\D", "", name)) for name in names]
+        posts = [orjson.loads(one) if one else {"url": "0", "name": ""} for one in data]
+        return [(int(post["url"].rpartition("/")[2]), post["name"]) for post in posts]
+
+    async def _outdated(self) -> list[str]:
+        wrong = []
+        for (user, uid), numbers in self.places.items():
+            titles = {
+                number: blog.title(number) for blog in map(self.blogs.__getitem__, numbers) for number, _ in blog.posts
+            }
+            wrong += [
+                f"post {number} is called '{title}' in {user}/{uid}, and not '{titles[number]}'"
+                for number, title in await self._found(user, uid)
+                if titles.get(number, title) != title
+            ]
+        return wrong
 
     async def _missing(self) -> list[str]:
         wrong = []
         for (user, uid), numbers in self.places.items():
             wanted = {number for blog in numbers for number, _ in self.blogs[blog].posts}
-            missing = wanted - set(await self._found(user, uid))
+            missing = wanted - {number for number, _ in await self._found(user, uid)}
             wrong += [f"post {number} is missing in {user}/{uid}" for number in sorted(missing)]
         return wrong
 
@@ -270,7 +373,7 @@ class Storm:
         wrong = []
         for (user, uid), numbers in self.places.items():
             wanted = {number for blog in numbers for number, _ in self.blogs[blog].posts}
-            counts = Counter(await self._found(user, uid))
+            counts = Counter(number for number, _ in await self._found(user, uid))
             wrong += [
                 f"post {number} is {count} times in {user}/{uid}" for number, count in counts.items() if count > 1
             ]
@@ -295,12 +398,12 @@ class Storm:
 
 
 @contextlib.asynccontextmanager
-async def storm(redis_url: str, folder: Path, seed: int) -> AsyncIterator[Storm]:
-    """A storm that is prepared and hasn't begun."""
-    redis = await connect(redis_url)
+async def storm(server: Node, folder: Path, seed: int) -> AsyncIterator[Storm]:
+    """A storm that is prepared and hasn't begun, on a Redis of its own."""
+    redis = await connect(f"redis://127.0.0.1:{server.port}")
     try:
         async with publisher() as site, world(redis) as it:
-            made = Storm(redis_url, folder, it, site, random.Random(seed))
+            made = Storm(server, folder, it, site, random.Random(seed))
             await made.prepare()
             yield made
     finally:
