@@ -58,8 +58,12 @@ def _soup(text: str, url: str) -> bs4.BeautifulSoup:
 
 
 def _page(soup: bs4.BeautifulSoup, url: str) -> tuple[Page, dict[str, Any]]:
-    tag = soup.find("base", href=True)
-    base = safe_url(str(tag["href"]), url) if isinstance(tag, bs4.Tag) else None
+    tags = soup.find_all("base")
+    tag = next((tag for tag in tags if tag.get("href") is not None), None)
+    for other in tags:
+        if other is not tag:
+            other.decompose()  # the parser would take the first one, with an address or without
+    base = safe_url(str(tag["href"]), url) if tag is not None else None
     # Without its fragment: an empty `href` means the page itself (RFC 3986, 5.2.2).
     parsed = mf2py.parse(doc=soup, url=url.partition("#")[0], filter_roots=True)
     rels: dict[str, Any] = parsed.get("rels", {})
