@@ -19,6 +19,9 @@ from microsub.store.twins import Copy
 AREA = "feeds"
 _AT_ONCE = 100
 
+LEFT_TO_THE_SWEEP = 86400.0
+"""Seconds for which an item that nobody is shown may lack its guid: the sweep deletes it within hours."""
+
 
 async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
     """Addresses, records and followers."""
@@ -215,6 +218,8 @@ def _stray_item(seen: Seen, found: Findings, item: str, row: Sequence[Any], owne
     key = keys.item(item)
     if (number(discovered) or 0.0) < seen.records[feed].created:
         return  # the feed's keys had ended with its last follower; this item has been kept by a timeline
+    if seen.now - (number(discovered) or 0.0) < LEFT_TO_THE_SWEEP and not seen.places.marked(item, SHOWN):
+        return  # a worker died between writing it and claiming its guid
     script_keys = (keys.feed(feed), keys.feed_guids(feed), keys.feed_items(feed))
     if owner is None or owner == item:
         what = "without its guid's claim" if owner is None else "missing in its feed's index"
