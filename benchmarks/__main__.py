@@ -13,7 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from benchmarks import against_feedparser, fanout, load, report
+from benchmarks import against_feedparser, busy, fanout, load, report, workers
 from benchmarks.cases import Case, ask, cases, write_marks
 from benchmarks.load import Load, Target
 from benchmarks.parsing import parse_costs
@@ -27,7 +27,7 @@ SLACK = load.CONNECTIONS
 """Requests that may be under way, unseen, when a round ends."""
 
 
-PARTS = ("pages", "parsing", "refresh", "fanout")
+PARTS = ("pages", "parsing", "refresh", "fanout", "workers", "busy")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,8 @@ def main() -> int:
         "parsing": lambda: parsing(options.corpus, quick=options.quick),
         "refresh": lambda: refreshing(quick=options.quick),
         "fanout": lambda: fanning_out(quick=options.quick),
+        "workers": lambda: working_together(quick=options.quick),
+        "busy": lambda: reading_meanwhile(quick=options.quick),
     }
     measured: dict[str, Part] = {}
     for name in (name for name in PARTS if name in wanted):
@@ -150,6 +152,24 @@ def fanning_out(*, quick: bool) -> Part:
     found = fanout.measure(quick=quick)
     figures = f"{this_machine()}\n\n{fanout.text(found)}"
     return Part(figures, fanout.document(found), met=found.met, mark="bench fanout", figures=figures)
+
+
+def working_together(*, quick: bool) -> Part:
+    """Two workers beside one."""
+    if not compare.is_linux():
+        return Part("workers: left out; it needs Linux", {})
+    found = workers.measure(quick=quick)
+    figures = f"{_this_machine()}\n\n{workers.text(found)}"
+    return Part(figures, workers.document(found), met=found.met, mark="bench workers", figures=figures)
+
+
+def reading_meanwhile(*, quick: bool) -> Part:
+    """What readers wait while feeds come in."""
+    if not compare.is_linux():
+        return Part("busy: left out; it needs Linux", {})
+    found = busy.measure(quick=quick)
+    figures = f"{_this_machine()}\n\n{busy.text(found)}"
+    return Part(figures, busy.document(found), met=all(one.met for one in found), mark="bench busy", figures=figures)
 
 
 def measure(there: World, rounds: int, seconds: float) -> list[Line]:

@@ -50,8 +50,13 @@ class _Side:
 
 
 def can_compare() -> bool:
-    """Whether there is a `reader` to compare with, and a Linux: other systems have one loopback address."""
-    return READER_PYTHON.exists() and Path("/proc/self/stat").exists()
+    """Whether there is a `reader` to compare with, and a Linux."""
+    return READER_PYTHON.exists() and is_linux()
+
+
+def is_linux() -> bool:
+    """Whether this is one: other systems have a single loopback address, and tell less of their processes."""
+    return Path("/proc/self/stat").exists()
 
 
 def compare(repeats: int, feeds: int = FEEDS) -> Compared:

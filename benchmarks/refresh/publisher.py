@@ -1,4 +1,5 @@
-"""`python -m benchmarks.refresh.publisher FEEDS`: that many feeds, one on each loopback address from 127.0.1.1 on.
+"""`python -m benchmarks.refresh.publisher FEEDS [DELAY]`: that many feeds, one on each loopback address from 127.0.1.1
+on, whose replies take DELAY seconds.
 
 All replies are bytes that were made before, so that serving costs next to nothing. The questions it answers, by
 `lines`: `urls`; `mode` (see `MODES`), which also forgets the counts; `served`: replies by status since then; and
@@ -91,8 +92,9 @@ def _replies(number: int, base: str, newest: int, now: datetime, tagged: bool) -
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, publisher: Publisher) -> None:
+    def __init__(self, publisher: Publisher, delay: float) -> None:
         self._publisher = publisher
+        self._delay = delay
         self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -103,9 +105,15 @@ class _Connection(asyncio.Protocol):
         self._received += data
         while _END in self._received:
             head, _, self._received = self._received.partition(_END)
-            self._transport.write(self._publisher.reply(self._number, head + b"\r\n"))
-            if _CLOSES.search(head + b"\r\n"):
-                self._transport.close()
+            if self._delay:
+                asyncio.get_running_loop().call_later(self._delay, self._reply, head)
+            else:
+                self._reply(head)
+
+    def _reply(self, head: bytes) -> None:
+        self._transport.write(self._publisher.reply(self._number, head + b"\r\n"))
+        if _CLOSES.search(head + b"\r\n"):
+            self._transport.close()
 
 
 def listeners(count: int) -> list[socket.socket]:
@@ -116,7 +124,7 @@ def listeners(count: int) -> list[socket.socket]:
     return [first, *(socket.create_server((host, port), backlog=64) for host in hosts[1:])]
 
 
-async def serve(count: int) -> None:
+async def serve(count: int, delay: float = 0.0) -> None:
     """Serve until standard input ends."""
     loop = asyncio.get_running_loop()
     sockets = listeners(count)
@@ -124,7 +132,7 @@ async def serve(count: int) -> None:
     now = datetime.now(UTC).replace(microsecond=0)
     publisher = Publisher(hosts, sockets[0].getsockname()[1], now)
     for one in sockets:
-        await loop.create_server(lambda: _Connection(publisher), sock=one)
+        await loop.create_server(lambda: _Connection(publisher, delay), sock=one)
 
     def mode(name: str) -> dict[str, Any]:
         publisher.enter(name)
@@ -152,7 +160,7 @@ def main() -> None:
     except ImportError:
         factory = None
     with asyncio.Runner(loop_factory=factory) as runner:
-        runner.run(serve(int(sys.argv[1])))
+        runner.run(serve(int(sys.argv[1]), float(sys.argv[2]) if len(sys.argv) > 2 else 0.0))
 
 
 if __name__ == "__main__":

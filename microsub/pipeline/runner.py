@@ -39,6 +39,11 @@ GRACE_SECONDS = 7.0
 STAGES_GRACE_SECONDS = 1.0
 """For the stages, when the last poll has ended: whatever they leave is another worker's."""
 
+AT_A_TIME = 16
+"""Hosts that are begun together. Hundreds at once would do each step of their polls in the same turn of the loop, and
+whoever else needs it, a reader's request in the same process, would wait for all of them.
+"""
+
 _TROUBLE_SECONDS = 5.0
 
 
@@ -117,11 +122,14 @@ class Worker:
 
         Returns how many feeds were polled. Raises StoreError.
         """
-        free = self._most - len(self._hosts)
-        if free <= 0:
-            return 0
-        leases = await self._schedule.take(self._clock(), free, self._lease_seconds, among)
-        ends = await asyncio.gather(*(self._start(lease) for lease in leases), return_exceptions=True)
+        free, now = self._most - self.in_flight, self._clock()
+        turns: list[asyncio.Task[int]] = []
+        while (wanted := min(AT_A_TIME, free - len(turns))) > 0:
+            leases = await self._schedule.take(now, wanted, self._lease_seconds, among)
+            turns += (self._start(lease) for lease in leases)
+            if len(leases) < wanted:
+                break
+        ends = await asyncio.gather(*turns, return_exceptions=True)
         await self._stages.run_once()
         return sum(end for end in ends if isinstance(end, int))
 
@@ -140,12 +148,15 @@ class Worker:
         try:
             if not await self._stages.has_room():
                 return True
-            leases = await self._schedule.take(self._clock(), free, self._lease_seconds)
+            wanted = min(free, AT_A_TIME)
+            leases = await self._schedule.take(self._clock(), wanted, self._lease_seconds)
         except StoreError as error:
             log.warning("the schedule can't be read", error=str(error))
             return False
         for lease in leases:
             self._start(lease)
+        if len(leases) == wanted:
+            self._wake.set()  # there may be more
         return True
 
     def _start(self, lease: HostLease) -> asyncio.Task[int]:

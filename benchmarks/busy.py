@@ -1,0 +1,136 @@
+"""What a reader waits for a page while the server works hardest: first loads of hundreds of feeds, and cleaning up.
+
+Once with a web process and a worker beside it, once with everything in one process. The server's own retention and
+sweep run now and then; here they are run all the time, as by another worker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from concurrent.futures import Executor
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.ingesting import Place, place, server, workers
+from benchmarks.latency import asking, pages, quantile
+from benchmarks.report import aligned
+from benchmarks.shelves import HOME
+from microsub import wiring
+from microsub.config.settings import Settings
+
+FEEDS = 600
+MOST_WAITING = 3.0
+FORMS = ("web and work", "serve")
+_PIECE = 1.0
+_BREATH = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How long readers wait for a page, in milliseconds."""
+
+    requests: int
+    p50: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One form of the server. `rate` is how many posts per second came in meanwhile."""
+
+    form: str
+    idle: Waiting
+    busy: Waiting
+    rate: float
+
+    @property
+    def slower(self) -> float:
+        """How many times longer the slowest hundredth of the readers wait."""
+        return self.busy.p99 / self.idle.p99
+
+    @property
+    def met(self) -> bool:
+        """Whether that is little enough."""
+        return self.slower <= MOST_WAITING
+
+
+def measure(*, quick: bool) -> list[Line]:
+    """Both forms, each from nothing."""
+    with tempfile.TemporaryDirectory(prefix="microsub-busy-") as folder:
+        return asyncio.run(_measured(Path(folder), FEEDS // 3 if quick else FEEDS, 2.0 if quick else 6.0))
+
+
+async def _measured(folder: Path, feeds: int, seconds: float) -> list[Line]:
+    lines = []
+    for number, form in enumerate(FORMS):
+        async with place(folder / str(number), feeds) as there:
+            with ExitStack() as stack:
+                others = stack.enter_context(asking())
+                endpoint = stack.enter_context(server(there.folder, "serve" if form == "serve" else "web"))
+                if form != "serve":
+                    stack.enter_context(workers(there.folder, 1))
+                await there.workers(1)
+                lines.append(await _line(form, there, others, f"{endpoint}?action=timeline&channel={HOME}", seconds))
+    return lines
+
+
+async def _line(form: str, there: Place, others: Executor, url: str, seconds: float) -> Line:
+    loop = asyncio.get_running_loop()
+    token = there.shelf.token
+    await loop.run_in_executor(others, pages, url, token, _PIECE)
+    idle = await loop.run_in_executor(others, pages, url, token, seconds)
+    cleaning = asyncio.create_task(_clean(there))
+    began = time.perf_counter()
+    await there.begin()
+    ingest = asyncio.create_task(there.end())
+    busy: list[float] = []
+    while not ingest.done():
+        busy += await loop.run_in_executor(others, pages, url, token, _PIECE / 4)
+    await ingest
+    rate = there.entries / (time.perf_counter() - began)
+    cleaning.cancel()
+    with suppress(asyncio.CancelledError):
+        await cleaning
+    return Line(form, _waiting(idle), _waiting(busy), rate)
+
+
+async def _clean(there: Place) -> None:
+    """Retention and sweep, again and again."""
+    settings = Settings(data_dir=there.folder / "data", backend=there.folder / "backend.json")
+    while True:
+        await wiring.sweeping(there.stores).run(time.time())
+        await wiring.retention(settings, there.stores).run(time.time())
+        await asyncio.sleep(_BREATH)
+
+
+def _waiting(seconds: list[float]) -> Waiting:
+    return Waiting(len(seconds), quantile(seconds, 0.5) * 1e3, quantile(seconds, 0.99) * 1e3)
+
+
+def text(lines: list[Line]) -> str:
+    """The table, for the terminal and for pages."""
+    head = ("", "idle p50 ms", "p99 ms", "busy p50 ms", "p99 ms", "requests", "posts/s", "p99 busy / idle", "aim")
+    rows = [
+        (
+            one.form,
+            f"{one.idle.p50:.1f}",
+            f"{one.idle.p99:.1f}",
+            f"{one.busy.p50:.1f}",
+            f"{one.busy.p99:.1f}",
+            f"{one.busy.requests:,}",
+            f"{one.rate:,.0f}",
+            f"{one.slower:.1f}",
+            f"{MOST_WAITING:g} {'met' if one.met else 'MISSED'}",
+        )
+        for one in lines
+    ]
+    return aligned([head, *rows])
+
+
+def document(lines: list[Line]) -> dict[str, Any]:
+    """The figures for programs."""
+    return {"lines": [{**asdict(one), "slower": one.slower} for one in lines]}

@@ -1,0 +1,156 @@
+"""First loads of hundreds of feeds by the processes that `microsub` runs: for what measures workers and readers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.refresh.feeds import ENTRIES
+from benchmarks.refresh.lines import child
+from benchmarks.refresh.processes import children, processor_seconds
+from benchmarks.shelves import Shelf, fill
+from benchmarks.world import SETTINGS, free_port, rewritten, running
+from microsub import wiring
+from microsub.config.settings import Settings
+from microsub.formats.identity import host_of
+from microsub.store import keys
+from microsub.store.port import Redis
+
+USER, CHANNEL = "ida", "home"
+_LOOK_AGAIN = 0.02
+_PATIENCE = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Redis with a reader's timeline, and feeds that are followed but not due yet."""
+
+    folder: Path
+    stores: wiring.Stores
+    feeds: tuple[tuple[str, str], ...]
+    shelf: Shelf
+    redis_pid: int
+
+    @property
+    def entries(self) -> int:
+        """How many posts there will be."""
+        return len(self.feeds) * ENTRIES
+
+    async def begin(self) -> None:
+        """Make all feeds due."""
+        await self.stores.schedule.bump(self.feeds, time.time())
+
+    async def end(self) -> None:
+        """Return when every post stands in the timeline. Raises TimeoutError."""
+        async with asyncio.timeout(_PATIENCE):
+            while await self.stores.redis.command("ZCARD", keys.posts(USER, CHANNEL)) < self.entries:
+                await asyncio.sleep(_LOOK_AGAIN)
+
+    async def workers(self, count: int) -> None:
+        """Return when so many workers are there. Raises TimeoutError."""
+        async with asyncio.timeout(_PATIENCE):
+            while len(await self.stores.presence.alive(time.time())) < count:
+                await asyncio.sleep(_LOOK_AGAIN)
+
+
+@asynccontextmanager
+async def place(folder: Path, feeds: int, *, delay: float = 0.0, timeline: int = 1000) -> AsyncIterator[Place]:
+    """A publisher whose replies take `delay` seconds, and a Redis in which its feeds are followed by one reader, and
+    another reader has a long timeline.
+    """
+    folder.mkdir(parents=True)
+    (folder / "backend.json").write_text(SETTINGS)
+    command = [sys.executable, "-m", "benchmarks.refresh.publisher", str(feeds), str(delay)]
+    with child(command, folder / "publisher.log") as publisher:
+        urls = publisher.ask("urls")["urls"]
+        settings = Settings(data_dir=folder / "data", backend=folder / "backend.json")
+        async with wiring.open_stores(settings) as stores:
+            now = time.time()
+            shelf = await fill(stores.redis, timeline, now)
+            followed = await _followed(stores, urls, now)
+            await _at_rest(stores.redis)
+            pid = int(_field(await stores.redis.command("INFO", "server"), "process_id"))
+            yield Place(folder, stores, followed, shelf, pid)
+
+
+async def _followed(stores: wiring.Stores, urls: Sequence[str], now: float) -> tuple[tuple[str, str], ...]:
+    """Follow all, and take them out of the schedule again."""
+    await stores.accounts.add_user(USER, "", now)
+    await stores.channels.create(USER, "Home", now, CHANNEL)
+    following = wiring.following(stores)
+    for url in urls:
+        await following.follow(USER, CHANNEL, url, now)
+    ids = await stores.feeds.find_many(urls)
+    feeds = tuple((ids[url], host_of(url)) for url in urls)
+    for feed, host in feeds:
+        await stores.schedule.remove(feed, host)
+    await stores.redis.command("DEL", keys.hosts_due())
+    return feeds
+
+
+async def _at_rest(redis: Redis) -> None:
+    # What loading left to rewrite shall not be rewritten while something is measured.
+    await rewritten(redis)
+    await redis.command("BGREWRITEAOF")
+    await rewritten(redis)
+
+
+def _field(info: bytes, name: str) -> str:
+    return next(line.partition(":")[2].strip() for line in info.decode().splitlines() if line.startswith(f"{name}:"))
+
+
+def environment(folder: Path, **settings: str) -> dict[str, str]:
+    """For processes on the data in that folder, which may ask publishers on loopback."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MICROSUB_")}
+    return kept | {
+        "MICROSUB_DATA_DIR": str(folder / "data"),
+        "MICROSUB_BACKEND": str(folder / "backend.json"),
+        "MICROSUB_ALLOW_PRIVATE_NETWORKS": "127.0.0.0/8",
+        "MICROSUB_LOG_LEVEL": "warning",
+        **{f"MICROSUB_{name.upper()}": value for name, value in settings.items()},
+    }
+
+
+@contextmanager
+def workers(folder: Path, count: int, **settings: str) -> Iterator[list[int]]:
+    """So many `microsub work`; their process numbers."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(_worker(folder, number, settings)) for number in range(count)]
+
+
+@contextmanager
+def _worker(folder: Path, number: int, settings: dict[str, str]) -> Iterator[int]:
+    with (folder / f"work-{number}.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "microsub", "work"],
+            stdout=log,
+            stderr=log,
+            env=environment(folder, **settings),
+        )
+    try:
+        yield process.pid
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+@contextmanager
+def server(folder: Path, command: str) -> Iterator[str]:
+    """`microsub web` or `microsub serve`; the value is its endpoint."""
+    port = free_port()
+    settings = environment(folder, host="127.0.0.1", port=str(port))
+    arguments = [sys.executable, "-m", "microsub", command]
+    with running(arguments, f"http://127.0.0.1:{port}/", folder / f"{command}.log", settings):
+        yield f"http://127.0.0.1:{port}/microsub"
+
+
+def spent(*pids: int) -> float:
+    """Seconds of processor time of these processes and their children."""
+    return processor_seconds(*pids, *(child for pid in pids for child in children(pid)))
