@@ -59,6 +59,7 @@ class Finishing:
         self._alone = not (feed.author and feed.author.url) and len(names) <= 1
         self._writer = feed.author.name if feed.author else None
         self._room = MAX_BODIES
+        self._authors: dict[tuple[Card | None, bool], Card] = {}
         self.surroundings = (self._fallback, self._alone, self._writer)
         self.head = replace(
             feed,
@@ -74,10 +75,16 @@ class Finishing:
 
     def finish(self, raw: RawEntry) -> Entry:
         """The next entry, which was shortened, cleaned and completed."""
-        alone = self._alone and not raw.collected
-        entry = finish(raw, _author(raw.entry.author, self._fallback, alone, self._writer))
+        entry = finish(raw, self._author(raw.entry.author, self._alone and not raw.collected))
         self.pass_over(body_size(entry))
         return entry
+
+    def _author(self, author: Card | None, alone: bool) -> Card:
+        """Most entries of a document have the same author, who is completed once."""
+        found = self._authors.get((author, alone))
+        if found is None:
+            found = self._authors[author, alone] = _author(author, self._fallback, alone, self._writer)
+        return found
 
     def pass_over(self, size: int) -> None:
         """The next entry needn't be finished; its cleaned body has that many characters."""
