@@ -159,7 +159,7 @@ def working_together(*, quick: bool) -> Part:
     if not compare.is_linux():
         return Part("workers: left out; it needs Linux", {})
     found = workers.measure(quick=quick)
-    figures = f"{_this_machine()}\n\n{workers.text(found)}"
+    figures = f"{this_machine()}\n\n{workers.text(found)}"
     return Part(figures, workers.document(found), met=found.met, mark="bench workers", figures=figures)
 
 
@@ -168,7 +168,7 @@ def reading_meanwhile(*, quick: bool) -> Part:
     if not compare.is_linux():
         return Part("busy: left out; it needs Linux", {})
     found = busy.measure(quick=quick)
-    figures = f"{_this_machine()}\n\n{busy.text(found)}"
+    figures = f"{this_machine()}\n\n{busy.text(found)}"
     return Part(figures, busy.document(found), met=all(one.met for one in found), mark="bench busy", figures=figures)
 
 
