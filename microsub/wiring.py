@@ -312,10 +312,10 @@ async def open_worker(
 
 
 @contextlib.asynccontextmanager
-async def running_worker(settings: Settings, stores: Stores, *, grace: float) -> AsyncIterator[Worker]:
-    """A worker that polls and cleans up within the block; it gets `grace` seconds to finish what it has in hand."""
+async def running_worker(settings: Settings, stores: Stores) -> AsyncIterator[Worker]:
+    """A worker that polls and cleans up within the block, or until its `stop`; it ends within ten seconds."""
     async with open_worker(settings, stores) as worker:
-        polling = asyncio.create_task(worker.run(grace), name="worker")
+        polling = asyncio.create_task(worker.run(), name="worker")
         cleaning = asyncio.create_task(retention(settings, stores).run_for_ever(), name="retention")
         sweep = functools.partial(leased, stores.redis, keys.sweep_lease())
         swept = asyncio.create_task(sweeping(stores).run_for_ever(sweep, SWEEPS), name="sweep")

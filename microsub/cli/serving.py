@@ -38,8 +38,8 @@ SWITCH_SECONDS = 0.0005
 with Python's own 5 ms a page took ten times as long while feeds came in.
 """
 
-GRACE = 10
-"""Seconds that a process takes at most to finish what it has in hand."""
+GRACE = 8
+"""Seconds that requests have to end. A worker has as long (`pipeline.runner`), and ten seconds are all there is."""
 
 
 @click.command()
@@ -155,13 +155,14 @@ async def _run(settings: Settings, listener: socket.socket | None, *, work: bool
         stores = await stack.enter_async_context(wiring.open_stores(settings))
         await wiring.warn_of_losses(settings, stores)
         config = await stack.enter_async_context(wiring.open_configuration(settings, stores))
-        if work:
-            await stack.enter_async_context(wiring.running_worker(settings, stores, grace=GRACE))
+        worker = await stack.enter_async_context(wiring.running_worker(settings, stores)) if work else None
         if listener is not None:
             app = await stack.enter_async_context(wiring.open_app(settings, stores, config))
             await stack.enter_async_context(_serving(app, listener, stop))
         await _greet(settings, stores, web=listener is not None)
         await first(stop, stores.watch.lost)
+        if worker is not None:
+            worker.stop()  # it ends what it has in hand while the server does the same
         stores.watch.raise_if_lost()
 
 

@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 TICK_SECONDS = 0.5
 BEAT_SECONDS = 10.0
-GRACE_SECONDS = 7.0
+GRACE_SECONDS = 6.0
 """For polls in flight. Ten seconds after it was asked to, a worker has stopped."""
 
 STAGES_GRACE_SECONDS = 1.0
@@ -43,6 +43,9 @@ AT_A_TIME = 16
 """Hosts that are begun together. Hundreds at once would do each step of their polls in the same turn of the loop, and
 whoever else needs it, a reader's request in the same process, would wait for all of them.
 """
+
+STAGES_END_SECONDS = 2.0
+"""After which the stages aren't waited for, when Redis doesn't answer: others take over by themselves."""
 
 _TROUBLE_SECONDS = 5.0
 
@@ -95,7 +98,11 @@ class Worker:
             beat.cancel()
             await self._drain(grace)
             self._stages.stop()
-            await stages
+            _, late = await asyncio.wait([stages], timeout=STAGES_END_SECONDS)
+            if late:
+                stages.cancel()
+            else:
+                stages.result()
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(HAND_BACK_SECONDS / 3):
                     await self._presence.leave(self.name)

@@ -8,10 +8,12 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from microsub.config.backend import HostPolicy, InstanceSettings, Polling
 from microsub.fetch import FetchLimits
-from microsub.pipeline.runner import Worker
+from microsub.pipeline.runner import GRACE_SECONDS, STAGES_END_SECONDS, Worker
+from microsub.pipeline.turn import HAND_BACK_SECONDS
 from microsub.store.port import Redis
 from tests.support.polling import FAST, dated, rss, world
 from tests.support.waiting import wait_until
@@ -118,6 +120,44 @@ async def test_a_worker_stops_soon_and_hands_its_hosts_back(real_redis: Redis) -
         leases = await it.schedule.take(it.clock(), 10, 60)
         assert [lease.host for lease in leases] == ["hung.test"]
         assert len(await it.schedule.due_feeds(leases[0], it.clock(), 10)) == 1
+
+
+class Hanging:
+    """A Redis that accepts everything and answers nothing, from some moment on."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self.hangs = False
+
+    def __getattr__(self, method: str) -> Any:
+        real = getattr(self._redis, method)
+
+        async def call(*args: Any) -> Any:
+            if self.hangs:
+                await asyncio.Event().wait()
+            return await real(*args)
+
+        return call
+
+
+async def test_a_worker_stops_though_redis_has_fallen_silent(real_redis: Redis) -> None:
+    """Neither the stages nor the polls wait for an answer that doesn't come."""
+    redis = Hanging(real_redis)
+    async with publisher() as site, world(redis) as it:
+        site.serve("/slow", Answer(hang=True, head_only_length=5))
+        await it.follow(site.url("/slow", "slow.test"))
+        worker = it.make_worker()
+        running_worker = asyncio.create_task(worker.run(0.1))
+        await wait_until(lambda: worker.in_flight)
+        redis.hangs = True
+        worker.stop()
+        await asyncio.wait_for(running_worker, 10)
+
+
+def test_the_parts_of_a_stop_fit_into_ten_seconds() -> None:
+    """Polls, hosts handed back, stages, and the worker's name taken off the list, one after the other."""
+    parts = (GRACE_SECONDS, HAND_BACK_SECONDS, STAGES_END_SECONDS, HAND_BACK_SECONDS / 3)
+    assert sum(parts) <= 10
 
 
 async def test_a_lost_lease_ends_the_poll(real_redis: Redis) -> None:
