@@ -48,6 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     users, small = (1_000, 100) if options.quick else (options.users, options.small)
     if min(users, small) < LEAST:
         parser.error(f"a population has {LEAST} users at least")
+    if not options.costs and not Path("/proc/self/stat").exists():
+        parser.error("measuring needs Linux; --costs takes the figures of another machine")
     if options.costs:
         tables = _predicted(costs_from(json.loads(options.costs.read_text())["costs"]), assumed)
     else:
