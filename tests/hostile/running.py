@@ -20,7 +20,7 @@ from tests.support.polling import World, dated, rss
 from tests.support.waiting import wait_until
 
 OTHERS = 3
-IN_TIME = 2.0
+IN_TIME = 5.0
 
 
 def certificate(name: str | None) -> ssl.SSLContext | None:
