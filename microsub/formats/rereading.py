@@ -73,29 +73,24 @@ def reread(body: bytes, url: str, content_type: str | None, source: str, marks: 
 def _read(work: Finishing, context: bytes, known: Mapping[bytes, _Known]) -> Reading:
     """What is known is passed over, unless entries turn out to share what they are known by."""
     rows: list[tuple[bytes | None, bytes, int]] = []
-    found: list[Entry | None] = []
+    listed: list[Listed] = []
     for raw in work.entries:
         work.shorten(raw)
         mark = _mark(raw, context)
         old = None if mark is None else known.get(mark)
         if old is None:
             entry = work.finish(raw)
-            rows.append((mark, _guid(identity(entry)), body_size(entry)))
+            listed.append(Listed(entry.published, identity(entry), entry))
+            rows.append((mark, _guid(listed[-1].guid), body_size(entry)))
         else:
-            entry = None
             work.pass_over(old.size)
+            listed.append(Listed(raw.entry.published))
             rows.append((mark, old.guid, old.size))
-        found.append(entry)
     if len({guid for _, guid, _ in rows}) == len(rows):
-        return Reading(work.head, tuple(map(_listed, work.entries, found)), _packed(rows))
-    entries = [work.finish(raw) if entry is None else entry for raw, entry in zip(work.entries, found, strict=True)]
-    guids = identities(entries)
-    listed = (Listed(entry.published, guid, entry) for entry, guid in zip(entries, guids, strict=True))
-    return Reading(work.head, tuple(listed), None)
-
-
-def _listed(raw: RawEntry, entry: Entry | None) -> Listed:
-    return Listed(raw.entry.published) if entry is None else Listed(entry.published, identity(entry), entry)
+        return Reading(work.head, tuple(listed), _packed(rows))
+    entries = [one.entry or work.finish(raw) for raw, one in zip(work.entries, listed, strict=True)]
+    told_apart = zip(entries, identities(entries), strict=True)
+    return Reading(work.head, tuple(Listed(entry.published, guid, entry) for entry, guid in told_apart), None)
 
 
 def _context(work: Finishing, source: str) -> bytes:
