@@ -26,6 +26,7 @@ import orjson
 
 from microsub.errors import StoreError
 from microsub.formats.identity import host_of
+from microsub.services.rebuilding import Rebuilding
 from microsub.services.sweeping import Sweeping
 from microsub.store import keys
 from microsub.store.connect import connect
@@ -49,6 +50,9 @@ MARKS = 20
 POISON = 4
 RESTARTS = 3
 """How often Redis dies in a storm."""
+
+REMOVALS = 0.1
+"""How often a reader who marks removes a post as well."""
 
 EDITS = 0.4
 """Share of publications that only change the title of a post, or give it back one that it had."""
@@ -95,6 +99,9 @@ class Storm:
     places: dict[tuple[str, str], set[int]] = field(default_factory=dict)
     workers: list[asyncio.subprocess.Process] = field(default_factory=list)
     marked: dict[str, bool] = field(default_factory=dict)
+    # By id, the numbers of what Bob has removed, and of what he may have: the answer didn't arrive.
+    removed: dict[str, int] = field(default_factory=dict)
+    leaving: dict[str, int] = field(default_factory=dict)
     posts: int = 0
     reading: bool = False
     kills: Counter[str] = field(default_factory=Counter)
@@ -154,6 +161,7 @@ class Storm:
 
     async def calm(self) -> None:
         """Let one worker that nobody kills finish, until everything published has arrived or time is up."""
+        await self._rebuild()
         worker = await self._start(0)
 
         async def settled() -> bool:
@@ -180,6 +188,8 @@ class Storm:
         """All that is wrong, in sentences; empty when all is well."""
         wrong = [*await self._missing(), *await self._outdated(), *await self._doubles()]
         wrong += await self._forgotten_marks()
+        back = self.removed.keys() & {row.id for row in await self.it.rows("bob", "all", 5000)}
+        wrong += [f"post {self.removed[item]} was removed, and is back" for item in sorted(back)]
         letters = await self._letters()
         wrong += [
             f"a dead letter that is no poison: {letter}" for letter in letters if not letter.startswith("poison ")
@@ -338,7 +348,24 @@ class Storm:
             reply = await http.post(endpoint, data=data)
             if reply.status_code == 200:
                 self.marked |= dict.fromkeys(chosen, method == "mark_read")
+        if len(items) == 100 and self.chance.random() < REMOVALS:
+            await self._remove(http, endpoint, self.chance.choice(page["items"]))
         await asyncio.sleep(0.02)
+
+    async def _remove(self, http: httpx.AsyncClient, endpoint: str, item: dict[str, str]) -> None:
+        item_id, number = item["_id"], int(item["url"].rpartition("/")[2])
+        self.marked.pop(item_id, None)
+        self.leaving[item_id] = number
+        data = {"action": "timeline", "method": "remove", "channel": "all", "entry": item_id}
+        if (await http.post(endpoint, data=data)).status_code == 200:
+            self.removed[item_id] = number
+
+    async def _rebuild(self) -> None:
+        """Send everything once more: what is gone stays so."""
+        stored = Stream(self.it.redis, "stored")
+        rebuilding = Rebuilding(self.it.channels, self.it.timelines, self.it.items, stored)
+        for user in dict.fromkeys(user for user, _ in self.places):
+            await rebuilding.rebuild(user, None, self.it.clock())
 
     # --- what must be true -------------------------------------------------------------------------------------------
 
@@ -365,6 +392,8 @@ class Storm:
         wrong = []
         for (user, uid), numbers in self.places.items():
             wanted = {number for blog in numbers for number, _ in self.blogs[blog].posts}
+            if user == "bob":
+                wanted -= set(self.leaving.values())
             missing = wanted - {number for number, _ in await self._found(user, uid)}
             wrong += [f"post {number} is missing in {user}/{uid}" for number in sorted(missing)]
         return wrong
