@@ -1,6 +1,6 @@
 -- Says which message of a stream is the first in a range, without its content, which may be megabytes.
 --
--- Atomic: it only reads.
+-- Atomic: a single command reads. Writes nothing.
 --
 -- KEYS  1 stream
 -- ARGV  1 from  2 to: ids, or - and +; from + to - for the last one
