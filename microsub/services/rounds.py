@@ -21,13 +21,22 @@ BETWEEN_ROUNDS = 600.0
 log = structlog.get_logger(__name__)
 
 
+async def _always(_part: str, _seconds: float) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """`clock` gives Unix time, `between` is seconds between two rounds, `chance` a number from 0 to 1."""
+    """`clock` gives Unix time, `between` is seconds between two rounds, `chance` a number from 0 to 1.
+
+    `turn` is asked, with the part's name and a number of seconds, whether nobody else has begun a round within these:
+    what one worker has looked at needs no other one.
+    """
 
     clock: Callable[[], float] = time.time
     between: float = BETWEEN_ROUNDS
     chance: Callable[[], float] = random.random
+    turn: Callable[[str, float], Awaitable[bool]] = _always
 
 
 PACE = Pace()
@@ -45,7 +54,8 @@ async def for_ever(one_round: Callable[[float], Awaitable[object]], part: str, p
         # Several processes that were started together drift apart.
         await asyncio.sleep(pace.between * (0.5 + pace.chance()))
         try:
-            await one_round(pace.clock())
+            if await pace.turn(part, pace.between / 2):
+                await one_round(pace.clock())
         except StoreError as error:
             log.warning("a round of upkeep failed", part=part, error=str(error))
         except Exception:

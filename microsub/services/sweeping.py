@@ -29,7 +29,7 @@ from microsub.store.streams import Stream
 GRACE = 3600.0
 """Seconds between the condemnation of an item and the beginning of the sweep that may delete it."""
 
-SWEEPS = Pace(between=3600.0)
+BETWEEN_SWEEPS = 3600.0
 _PAUSE = 0.005
 """Seconds after each batch, so that Redis has time for readers."""
 

@@ -79,6 +79,13 @@ def sweep_lease() -> str:
     return "sweep:lease"
 
 
+def upkeep(part: str) -> str:
+    """String: some worker has begun a round of that part of upkeep. Lifetime: half the time between two rounds.
+    `store.lease`.
+    """
+    return f"upkeep:{part}"
+
+
 def settings() -> str:
     """Hash: settings in force as JSON: `instance`, and `user:<name>` for the limits of all of a user's channels.
     Permanent. `store.applied`; read by services.

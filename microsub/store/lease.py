@@ -8,11 +8,17 @@ import secrets
 from collections.abc import AsyncIterator
 
 from microsub.errors import StoreError
+from microsub.store import keys
 from microsub.store.port import Redis
 from microsub.store.scripts import load
 
 _RENEW = load("lease_renew")
 _RELEASE = load("lease_release")
+
+
+async def take_turn(redis: Redis, part: str, seconds: float) -> bool:
+    """Whether nobody has begun that part of upkeep within so many seconds; the turn is ours then."""
+    return await redis.command("SET", keys.upkeep(part), "begun", "NX", "PX", int(seconds * 1000)) is not None
 
 
 @contextlib.asynccontextmanager

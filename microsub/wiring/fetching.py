@@ -1,0 +1,55 @@
+"""The doors to the web, with and without copies of documents behind them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+from microsub.cache import CachingFetcher, DirectoryMapping, FeedCache, MappingStorage
+from microsub.config.settings import Settings
+from microsub.fetch import Fetcher, FetchSettings, SpacedFetcher
+from microsub.services.completing import Completing
+from microsub.store.feedcopies import FeedCopies
+from microsub.wiring.stores import Stores
+
+
+@contextlib.asynccontextmanager
+async def open_fetcher(settings: Settings) -> AsyncIterator[Fetcher]:
+    """The door to the web."""
+    plain = FetchSettings(allow_private_networks=settings.allow_private_networks, proxy=settings.http_proxy)
+    fetcher = Fetcher(replace(plain, about=settings.base_url) if settings.base_url else plain)
+    try:
+        yield fetcher
+    finally:
+        await fetcher.aclose()
+
+
+COPIES_KEPT = 3600.0
+"""Seconds for which the server keeps a copy of a document beyond its last check: Redis is memory, and what followed
+feeds say is in the items. A search, a preview, a follow and its first poll come within minutes.
+"""
+
+
+@contextlib.asynccontextmanager
+async def open_caching_fetcher(settings: Settings, stores: Stores) -> AsyncIterator[CachingFetcher]:
+    """The door to the web with copies in Redis behind it, which all processes share."""
+    async with open_fetcher(settings) as fetcher:
+        yield CachingFetcher(FeedCopies(stores.redis), fetcher, keep=COPIES_KEPT)
+
+
+@contextlib.asynccontextmanager
+async def open_feed_cache(settings: Settings, folder: Path) -> AsyncIterator[FeedCache]:
+    """The feed cache on a folder, for use without a server."""
+    async with open_fetcher(settings) as fetcher, FeedCache(DirectoryMapping(folder), fetcher=fetcher) as cache:
+        yield cache
+
+
+@contextlib.asynccontextmanager
+async def open_completing(settings: Settings, stores: Stores | None = None) -> AsyncIterator[Completing]:
+    """Look-ups for entries, with the server's copies of documents, or without `stores` with copies of its own."""
+    async with open_fetcher(settings) as fetcher, contextlib.AsyncExitStack() as stack:
+        copies: FeedCopies | MappingStorage = MappingStorage({}) if stores is None else FeedCopies(stores.redis)
+        stack.push_async_callback(copies.aclose)
+        yield Completing(CachingFetcher(copies, SpacedFetcher(fetcher), keep=COPIES_KEPT))

@@ -1,0 +1,89 @@
+"""What keeps the store in shape, by itself or at an admin's word."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import os
+import sys
+import time
+from collections.abc import Collection, Coroutine
+from dataclasses import replace
+
+from microsub.config.document import check
+from microsub.config.settings import Settings
+from microsub.pipeline.import_report import ImportReport
+from microsub.pipeline.importing import Importing, OldFile
+from microsub.services.checking import Checking
+from microsub.services.mending import Mending
+from microsub.services.rebuilding import Rebuilding
+from microsub.services.reminding import Reminding
+from microsub.services.retention import Retention
+from microsub.services.rounds import Pace
+from microsub.services.sweeping import BETWEEN_SWEEPS, Sweeping
+from microsub.store import keys
+from microsub.store.ekster import open_old
+from microsub.store.imported import Imported
+from microsub.store.lease import leased, take_turn
+from microsub.store.streams import Stream
+from microsub.wiring.stores import Stores, TimelineLimitsInForce, following
+
+
+def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None, None]]:
+    """What runs beside polling for ever, by name. Of all workers one at a time has its turn with each part; only
+    reminding remembers its last round, so that each has its own.
+    """
+    pace = Pace(turn=functools.partial(take_turn, stores.redis))
+    sweeps = replace(pace, between=BETWEEN_SWEEPS)
+    alone = functools.partial(leased, stores.redis, keys.sweep_lease())
+    return {
+        "retention": retention(settings, stores).run_for_ever(pace),
+        "sweep": sweeping(stores).run_for_ever(alone, sweeps),
+        "mending": mending(stores).run_for_ever(pace),
+        "reminding": Reminding(stores.feeds, stores.items, Stream(stores.redis, "stored")).run_for_ever(),
+    }
+
+
+def rebuilding(stores: Stores) -> Rebuilding:
+    """The service that fills timelines from the store."""
+    stored = Stream(stores.redis, "stored")
+    return Rebuilding(stores.channels, stores.timelines, stores.items, stored, stores.in_force.instance_now)
+
+
+def sweeping(stores: Stores) -> Sweeping:
+    """The service that lets items go which nobody refers to."""
+
+    def kept() -> int:
+        return stores.in_force.instance_now().keep_per_feed or sys.maxsize
+
+    return Sweeping(stores.redis, stores.accounts, stores.feeds, kept=kept)
+
+
+def retention(settings: Settings, stores: Stores) -> Retention:
+    """The service that lets read and old items go, and what was removed long ago."""
+
+    async def declared() -> Collection[str] | None:
+        if not settings.backend.exists():
+            return ()
+        found = (await asyncio.to_thread(check, settings.backend, os.environ)).document
+        return None if found is None else found.backend.users.keys()
+
+    return Retention(stores.accounts, stores.channels, stores.timelines, stores.items, stores.in_force.limits, declared)
+
+
+def mending(stores: Stores) -> Mending:
+    """The service that brings feeds' followers and the schedule to what the channels say."""
+    return Mending(stores.accounts, stores.channels, stores.feeds, stores.schedule, following(stores))
+
+
+async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, dry_run: bool) -> ImportReport:
+    """Take over the older Go server's file and its Redis at `url` for a user. Raises what `open_old` raises."""
+    importing = Importing(stores.accounts, stores.channels, stores.feeds, stores.items, stores.timelines,
+                          stores.schedule, Imported(stores.redis), TimelineLimitsInForce(stores))  # fmt: skip
+    async with open_old(url, stores.redis) as source:
+        return await importing.run(user, file, source, time.time(), dry_run=dry_run)
+
+
+def checking(stores: Stores) -> Checking:
+    """The service that examines all invariants, and mends them."""
+    return Checking(stores.redis, mending(stores))

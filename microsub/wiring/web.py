@@ -1,0 +1,84 @@
+"""The application that answers reader apps and programs."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from starlette.types import ASGIApp
+
+from microsub.app import create_app
+from microsub.cache import CachingFetcher
+from microsub.config.settings import Settings
+from microsub.parsing.pool import ParsePool
+from microsub.services.being_seen import BeingSeen
+from microsub.services.bundle import Services
+from microsub.services.catching_up import CatchingUp
+from microsub.services.configuration import Configuration
+from microsub.services.curating import Curating
+from microsub.services.directory import Directory
+from microsub.services.health import Health
+from microsub.services.posts import Posts
+from microsub.services.reading import Reading
+from microsub.services.rules import RuleBook
+from microsub.services.search import PARSE_SECONDS, Search
+from microsub.store import keys
+from microsub.store.activity import Activity
+from microsub.store.behind import Behind
+from microsub.store.events import Events
+from microsub.store.itemcache import ItemCache
+from microsub.store.servicetokens import ServiceTokens
+from microsub.store.tracking import Tracker
+from microsub.wiring.fetching import open_caching_fetcher
+from microsub.wiring.stores import Stores, TimelineLimitsInForce, following
+
+
+@contextlib.asynccontextmanager
+async def open_app(settings: Settings, stores: Stores, config: Configuration) -> AsyncIterator[ASGIApp]:
+    """The ASGI application with its cache of items."""
+    tracker = Tracker(stores.url, keys.ITEM_PREFIX)
+    cache = ItemCache(stores.items, tracker, max_bytes=settings.item_cache_mb * 1024 * 1024)
+    async with open_caching_fetcher(settings, stores) as fetcher:
+        parser = ParsePool(seconds=PARSE_SECONDS)
+        reading = _reading(stores, cache)
+        try:
+            yield create_app(_services(stores, reading, fetcher, parser, config), base_url=settings.base_url)
+        finally:
+            parser.close()
+            await reading.aclose()
+            await cache.aclose()
+
+
+def _reading(stores: Stores, cache: ItemCache) -> Reading:
+    """What readers do, with timelines that are filled for who was away."""
+    behind, delivery = Behind(stores.redis), stores.in_force.instance_now
+    filling = CatchingUp(behind, stores.items, stores.timelines, TimelineLimitsInForce(stores), delivery)
+    style, seen = stores.in_force.unread_style, BeingSeen(Activity(stores.redis))
+    return Reading(
+        stores.channels,
+        stores.timelines,
+        stores.feeds,
+        stores.items,
+        cache,
+        style=style,
+        catching_up=filling,
+        seen=seen,
+    )
+
+
+def _services(
+    stores: Stores, reading: Reading, fetcher: CachingFetcher, parser: ParsePool, config: Configuration
+) -> Services:
+    directory = Directory(stores.feeds, stores.in_force.instance_now)
+    return Services(
+        accounts=stores.accounts,
+        reading=reading,
+        curating=Curating(stores.channels, stores.feeds),
+        following=following(stores),
+        rules=RuleBook(stores.rules, stores.channels),
+        search=Search(fetcher, directory, stores.feeds, parser),
+        health=Health(stores.presence, lambda: stores.watch.trouble),
+        posts=Posts(stores.feeds, stores.items, Events(stores.redis)),
+        service_tokens=ServiceTokens(stores.redis),
+        changed=config.touched,
+    )

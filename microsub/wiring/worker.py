@@ -1,0 +1,104 @@
+"""The worker: polling, the stages behind it, and upkeep beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from microsub.config.settings import Settings
+from microsub.errors import NotFound
+from microsub.formats.identity import mask_credentials
+from microsub.parsing.pool import ParsePool
+from microsub.pipeline.moving import Mover
+from microsub.pipeline.on_demand import PollNow, PollReport
+from microsub.pipeline.poll import Poller, PollResult
+from microsub.pipeline.runner import Worker, worker_name
+from microsub.pipeline.stages import Stages
+from microsub.pipeline.turn import Turn
+from microsub.services.announcing import Announcing
+from microsub.store.events import Events
+from microsub.wiring.fetching import open_caching_fetcher, open_completing
+from microsub.wiring.stores import Stores, fan_out
+from microsub.wiring.tasks import tell_failure
+from microsub.wiring.upkeep import upkeep
+
+
+@contextlib.asynccontextmanager
+async def open_worker(
+    settings: Settings, stores: Stores, *, on_refused: Callable[[PollResult], object] | None = None
+) -> AsyncIterator[Worker]:
+    """A worker that hasn't begun yet. `on_refused`: see `Poller`."""
+    await stores.in_force.instance()  # so that the very first poll is planned with the settings, not the defaults
+    async with open_caching_fetcher(settings, stores) as fetcher, open_completing(settings, stores) as completing:
+        parser = ParsePool()
+        name = worker_name()
+        announcing = Announcing(Events(stores.redis))
+        filling = fan_out(stores)
+        stages = Stages(stores.redis, stores.feeds, stores.items, filling, announcing, completing, consumer=name)
+        poller = Poller(
+            stores.feeds,
+            stores.items,
+            stages.entries,
+            announcing,
+            fetcher,
+            parser,
+            mover=Mover(stores.feeds, stores.items, stores.channels, stores.schedule, filling),
+            settings=stores.in_force.instance_now,
+            on_refused=on_refused,
+            told=stages.wake,
+        )
+        try:
+            turn = Turn(stores.schedule, stores.feeds, poller, settings=stores.in_force.instance_now)
+            many = settings.fetch_concurrency
+            yield Worker(stores.schedule, turn, stores.presence, stages, name=name, hosts_at_once=many)
+        finally:
+            parser.close()
+
+
+@contextlib.asynccontextmanager
+async def running_worker(settings: Settings, stores: Stores) -> AsyncIterator[Worker]:
+    """A worker that polls and cleans up within the block, or until its `stop`; it ends within ten seconds."""
+    async with open_worker(settings, stores) as worker:
+        polling = asyncio.create_task(worker.run(), name="worker")
+        polling.add_done_callback(tell_failure)
+        rounds = [asyncio.create_task(one, name=part) for part, one in upkeep(settings, stores).items()]
+        for task in rounds:
+            task.add_done_callback(tell_failure)
+        try:
+            yield worker
+        finally:
+            for task in rounds:
+                task.cancel()
+            worker.stop()
+            await asyncio.gather(polling, *rounds, return_exceptions=True)
+
+
+async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> list[PollReport]:
+    """Poll the followed feeds at `urls`, or all of them, and return when all are done.
+
+    The worker of a running server does it where there is one. Raises NotFound for a URL that nobody follows.
+    """
+    refused: dict[str, str] = {}
+
+    def note(result: PollResult) -> None:
+        refused[result.feed] = result.detail
+
+    async def others() -> bool:
+        return bool(await stores.presence.alive(time.time()))
+
+    async with open_worker(settings, stores, on_refused=note) as worker:
+        ids: list[str] = []
+        for url in urls:
+            found = await stores.feeds.find(url)
+            if found is None:
+                raise NotFound(
+                    f"nobody follows {mask_credentials(url)}; see 'microsub fetch' for feeds that aren't followed"
+                )
+            ids.append(found)
+        await stores.in_force.instance()
+        now = PollNow(stores.feeds, stores.schedule, worker, others=others, refused=refused)
+        reports = (await now.poll(ids or await stores.feeds.all_ids())).values()
+        # Feeds that somebody followed once are kept for their items; who asks for all doesn't mean them.
+        return [report for report in reports if urls or report.outcome not in {"unfollowed", "unknown"}]
