@@ -56,18 +56,27 @@ def is_heavy(body: bytes) -> bool:
 
 
 class ParsePool:
-    """`threads` documents are read at a time, and as many heavy ones beside them; the others wait.
+    """`threads` documents are read at a time, and `processes` heavy ones beside them; the others wait.
+
+    A second thread reads no more in the same time, since Python runs one at a time; it lets a document pass another one
+    that takes a second or two, and costs a quarter of the processor time for that.
 
     `seconds` and `memory` (bytes) bound the work on one document. Documents are taken to be from their final address.
     """
 
     def __init__(
-        self, threads: int = 2, *, seconds: float = SECONDS, memory: int = MEMORY, parse: Parse = parse
+        self,
+        threads: int = 2,
+        *,
+        processes: int = 2,
+        seconds: float = SECONDS,
+        memory: int = MEMORY,
+        parse: Parse = parse,
     ) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="parse")
-        self._heavy = ThreadPoolExecutor(threads, thread_name_prefix="parser")
+        self._heavy = ThreadPoolExecutor(processes, thread_name_prefix="parser")
         self._turn = asyncio.Semaphore(threads)
-        self._heavy_turn = asyncio.Semaphore(threads)
+        self._heavy_turn = asyncio.Semaphore(processes)
         self._seconds = seconds
         self._memory = memory
         self._tasks: dict[str, Callable[..., Any]] = {**TASKS, "parse": parse}
