@@ -42,15 +42,16 @@ def read_items_come_back() -> None:
     """Whatever a poll delivers makes its whole channel unread."""
     from microsub.store.timelines import Timelines
 
-    add = Timelines.add
+    add_to = Timelines.add_to
 
-    async def deliver(self: Timelines, user: str, uid: str, *rest: Any, now: float, **more: Any) -> Any:
-        result = await add(self, user, uid, *rest, now=now, **more)
-        page = await self.walk(user, uid, 1000, None)
-        await self.mark_unread(user, uid, [row.id for row in page.rows], now)
+    async def deliver(self: Timelines, targets: Any, *rest: Any, now: float, **more: Any) -> Any:
+        result = await add_to(self, targets, *rest, now=now, **more)
+        for target in targets:
+            page = await self.walk(target.user, target.uid, 1000, None)
+            await self.mark_unread(target.user, target.uid, [row.id for row in page.rows], now)
         return result
 
-    Timelines.add = deliver  # type: ignore[assignment,method-assign]
+    Timelines.add_to = deliver  # type: ignore[assignment,method-assign]
 
 
 @variant("isolation.timeline", "isolation.global")
