@@ -44,11 +44,11 @@ def read_items_come_back() -> None:
 
     add_to = Timelines.add_to
 
-    async def deliver(self: Timelines, targets: Any, *rest: Any, now: float, **more: Any) -> Any:
-        result = await add_to(self, targets, *rest, now=now, **more)
+    async def deliver(self: Timelines, targets: Any, *rest: Any) -> Any:
+        result = await add_to(self, targets, *rest)
         for target in targets:
             page = await self.walk(target.user, target.uid, 1000, None)
-            await self.mark_unread(target.user, target.uid, [row.id for row in page.rows], now)
+            await self.mark_unread(target.user, target.uid, [row.id for row in page.rows], time.time())
         return result
 
     Timelines.add_to = deliver  # type: ignore[assignment,method-assign]
