@@ -6,6 +6,7 @@ Each variant replaces one function of the product before the command runs. The p
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
