@@ -9,8 +9,8 @@ a crash leaves the note.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -18,6 +18,7 @@ from microsub.config.backend import InstanceSettings
 from microsub.errors import StoreError
 from microsub.metrics import ITEMS_DELIVERED
 from microsub.model.reader import GLOBAL
+from microsub.services.filling import MOST_ITEMS, LimitsOf, oldest
 
 if TYPE_CHECKING:
     from microsub.store.behind import Behind, Waiting
@@ -26,31 +27,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-DAY = 86_400.0
-
-MOST_ITEMS = 300
-"""Newest posts of a feed that are brought in; the store keeps no more of those that nobody reads."""
-
 PATIENCE = 2.0
 """Seconds that a request waits for its timelines; what takes longer goes on behind it."""
-
-
-class FillLimits(Protocol):
-    """How much a timeline takes: `items` in all (0: no limit), `fresh` of a new feed as unread."""
-
-    @property
-    def items(self) -> int:
-        """How many items the timeline holds."""
-        ...
-
-    @property
-    def fresh(self) -> int:
-        """How many items of a newly followed feed come in as unread."""
-        ...
-
-
-LimitsOf = Callable[[str, str], Awaitable[FillLimits]]
-"""User and channel uid to what holds there."""
 
 
 class CatchingUp:
@@ -109,8 +87,7 @@ class CatchingUp:
 
     async def _one(self, user: str, waiting: Waiting, now: float) -> None:
         """Bring in what waits, read after its note: what is noted from now on changes the note."""
-        days = self._settings().delivery.warm_up_days
-        since = max(waiting.since, now - days * DAY) if days else waiting.since
+        since = max(waiting.since, oldest(self._settings().delivery, now))
         ids = await self._items.newest(waiting.feed, MOST_ITEMS, since)
         items = await self._items.timeline_items(ids)
         if items:

@@ -6,13 +6,13 @@ nothing that asking again (or the sweep) doesn't mend, and every method may run 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from microsub.errors import NotFound
 from microsub.formats.identity import canonical_feed_url, host_of, mask_credentials
 from microsub.model.reader import GLOBAL, Cursor, Subscription
+from microsub.services.filling import LimitsOf
 from microsub.services.followers import unsubscribe
 from microsub.store.channels import Channels
 from microsub.store.feeds import FeedRecord, Feeds
@@ -26,24 +26,6 @@ _MOST_ITEMS = 5000
 
 _IN_FLIGHT = 30.0
 """Seconds: what was discovered so lately may have been on its way to a timeline when a subscription moved."""
-
-
-class FillLimits(Protocol):
-    """How much a timeline takes: `items` in all (0: no limit), `fresh` of a new feed as unread."""
-
-    @property
-    def items(self) -> int:
-        """How many items the timeline holds."""
-        ...
-
-    @property
-    def fresh(self) -> int:
-        """How many items of a newly followed feed come in as unread."""
-        ...
-
-
-LimitsOf = Callable[[str, str], Awaitable[FillLimits]]
-"""User and channel uid to what holds there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from microsub.config.backend import InstanceSettings
 from microsub.errors import NotFound
+from microsub.services.filling import MOST_ITEMS, oldest
 from microsub.store.messages import ItemsStored
 
 if TYPE_CHECKING:
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
     from microsub.store.items import Items
     from microsub.store.streams import Stream
     from microsub.store.timelines import Timelines
-
-DAY = 86400.0
-_MOST_ITEMS = 300
-"""Newest posts of a feed that are looked at; the store keeps no more of those that nobody reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +65,11 @@ class Rebuilding:
         return [await self._channel(user, one, [sub.feed for sub in followed[one]], now) for one in wanted]
 
     async def _channel(self, user: str, uid: str, feeds: Sequence[str], now: float) -> Rebuilt:
-        days = self._settings().delivery.warm_up_days
-        since = now - days * DAY if days else float("-inf")
+        since = oldest(self._settings().delivery, now)
         lost = await self._timelines.start_anew(user, uid, now)
         count = 0
         for feed in feeds:
-            ids = await self._items.newest(feed, _MOST_ITEMS, since)
+            ids = await self._items.newest(feed, MOST_ITEMS, since)
             if ids:
                 await self._stored.add([ItemsStored(feed, tuple(ids), target=(user, uid)).to_fields()])
                 count += len(ids)

@@ -12,7 +12,8 @@ from microsub.config.backend import Delivery, InstanceSettings
 from microsub.errors import StoreUnavailable
 from microsub.pipeline.fan_out import FanOut, Patient, default_limits
 from microsub.services.being_seen import EVERY, BeingSeen
-from microsub.services.catching_up import MOST_ITEMS, CatchingUp
+from microsub.services.catching_up import CatchingUp
+from microsub.services.filling import MOST_ITEMS
 from microsub.services.reading import Reading
 from microsub.store.activity import Activity
 from microsub.store.behind import Behind
