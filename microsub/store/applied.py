@@ -101,11 +101,11 @@ class Applied:
 
     async def keep(self, token: str, seconds: float) -> bool:
         """Extend the lease; False when it has passed to somebody else."""
-        return bool(await self._redis.script(load("config_lease"), [keys.config_lease()], [token, int(seconds * 1000)]))
+        return bool(await self._redis.script(load("lease_renew"), [keys.config_lease()], [token, int(seconds * 1000)]))
 
     async def give_back(self, token: str) -> None:
         """End the lease, if it is still ours."""
-        await self._redis.script(load("config_lease"), [keys.config_lease()], [token, 0])
+        await self._redis.script(load("lease_release"), [keys.config_lease()], [token])
 
     # --- the settings in force
 
