@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -71,14 +72,14 @@ class Stages:
         self.has_room = _Room(self.entries, limits)
         """Whether polling may go on."""
         handle = StoreEntries(feeds, items, self.stored, incomplete, announcing, clock=clock, told=self.wake)
-        common = {"consumer": consumer, "patience": patience, "clock": clock}
+        stage = functools.partial(Stage, dead=dead, consumer=consumer, patience=patience, clock=clock)
         self._stages = [
-            Stage(self.entries, handle, dead, has_room=_Room(self.stored, limits), **common),  # type: ignore[arg-type]
-            Stage(self.stored, fan_out.handle, dead, **common),  # type: ignore[arg-type]
+            stage(self.entries, handle, has_room=_Room(self.stored, limits)),
+            stage(self.stored, fan_out.handle),
         ]
         if completing is not None:
             populate = Populate(feeds, items, completing, self.stored, announcing, clock=clock, told=self.wake)
-            self._stages.append(Stage(incomplete, populate, dead, at_once=LOOK_UPS_AT_ONCE, **common))  # type: ignore[arg-type]
+            self._stages.append(stage(incomplete, populate, at_once=LOOK_UPS_AT_ONCE))
 
     async def run(self, grace: float) -> None:
         """Run until `stop`; then finish what is in hand within `grace` seconds, and hand back the rest."""
