@@ -20,11 +20,9 @@ from microsub.config.backend import InstanceSettings
 from microsub.errors import ParseError, ParsingStopped
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
 from microsub.formats.discovery import FeedLink, feeds_by_address
-from microsub.formats.feedlinks import looks_like_feed
 from microsub.formats.identity import host_of, mask_credentials
-from microsub.formats.urls import with_credentials_of
 from microsub.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
-from microsub.pipeline.moving import others_of
+from microsub.pipeline.elsewhere import instead_of_failure, instead_of_page
 from microsub.pipeline.policy import poll_policy
 from microsub.pipeline.record import fields_of, held_until, history_of, last_looked
 from microsub.pipeline.schedule import Answered, Failed, Gone, Outcome, PollPlan, plan_move, plan_next
@@ -44,10 +42,6 @@ if TYPE_CHECKING:
     from microsub.store.streams import Stream
 
 log = structlog.get_logger(__name__)
-
-_PATIENCE = 2
-"""Failures after which an address that feeds have may turn out to be a page's."""
-
 
 _NOTHING_SEEN: Mapping[str, str | None] = {"body_hash": None, "etag": None, "last_modified": None}
 
@@ -185,8 +179,8 @@ class Poller:
                 return await self._settle(due, Gone(reply.detail), {}, None)
             case FetchFailed(reason="blocked") if self._on_refused is not None:
                 return self._refused(due.feed, reply.detail)
-            case FetchFailed(refused=True, retry_after=None) if left := await self._leave_page(
-                due, feeds_by_address(due.feed.url)
+            case FetchFailed(refused=True, retry_after=None) if left := await self._go_over(
+                due, instead_of_page(due.feed, feeds_by_address(due.feed.url))
             ):
                 return left
             case FetchFailed():
@@ -225,7 +219,7 @@ class Poller:
             # Asked for consent or a login instead of a page, we may still know where its feed is.
             if not links and isinstance(parsed, ParseError):
                 links = feeds_by_address(due.feed.url)
-            if left := await self._leave_page(due, links):
+            if left := await self._go_over(due, instead_of_page(due.feed, links)):
                 return left
         if isinstance(parsed, ParseError):
             if left := await self._pass_on(due):
@@ -237,37 +231,16 @@ class Poller:
         fields |= {"body_hash": digest, "last_read": f"{now:.3f}"} | ({"sent": sent} if sent else {})
         return await self._settle(due, outcome, fields, document.moved_to, label, parsed.marks)
 
-    async def _leave_page(self, due: FeedDue, links: list[FeedLink]) -> PollResult | None:
-        """Follow one of these feeds instead of a page that was none so far; None when it stays.
-
-        A feed that has worked is never left so: its publisher may show a page instead for an hour of maintenance. Nor
-        is one that programs save posts into, nor what has the address of a feed, until it has shown pages for a while.
-        """
-        feed = due.feed
-        if feed.last_success is not None or feed.kept or not links:
-            return None
-        if looks_like_feed(feed.url) and feed.failures < _PATIENCE:
-            return None
-        return await self._go_over(due, [with_credentials_of(feed.url, link.url) for link in links])
-
     async def _pass_on(self, due: FeedDue, failure: FetchFailed | None = None) -> PollResult | None:
-        """Follow the next of the feeds that a page named, where this one has never worked; None when it stays.
-
-        `failure` None is a document that is no feed. What may be an hour's trouble gets a few more polls.
-        """
-        feed = due.feed
-        if feed.last_success is not None or feed.kept or not (others := others_of(feed)):
-            return None
+        """Follow the next of the feeds that a page named; None when it stays."""
         if failure is not None and failure.reason == "blocked" and self._on_refused is not None:
             return None
-        if failure is not None and not failure.lasting and feed.failures < _PATIENCE:
-            return None
-        return await self._go_over(due, others)
+        return await self._go_over(due, instead_of_failure(due.feed, failure))
 
     async def _go_over(self, due: FeedDue, urls: list[str]) -> PollResult | None:
-        """Follow the first of `urls` that will do instead of this feed."""
+        """Follow the first of `urls` that will do instead of this feed; None when there is none."""
         feed, now = due.feed, self._clock()
-        moved = None if self._mover is None else await self._mover.from_page(feed, urls, now)
+        moved = await self._mover.from_page(feed, urls, now) if urls and self._mover is not None else None
         if moved is None:
             return None
         POLLS.labels("moved").inc()
