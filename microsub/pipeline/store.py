@@ -18,7 +18,7 @@ from microsub.store.messages import EntriesFound, ItemIncomplete, ItemsStored
 from microsub.store.streams import Bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from microsub.services.announcing import Announcing
     from microsub.store.feeds import FeedRecord, Feeds
@@ -84,7 +84,7 @@ class StoreEntries:
         if news.new or news.edited or news.reworded:
             await self._stored.add([news.to_fields()])
         await self._ask_for_look_ups(pending)
-        await self._announcing.tell(self._events(feed.id, stored, left))
+        await self._announcing.tell(self._events(feed.id, stored, await self._guids_of(left)))
         await self._items.told(stored.updated)
         await self._items.done(feed.id, pending)
         self._told()
@@ -99,9 +99,14 @@ class StoreEntries:
         if wanted and LOOK_UPS.leave_room(await self._incomplete.backlog()):
             await self._incomplete.add(wanted)
 
-    def _events(self, feed_id: str, stored: Stored, left: Sequence[str]) -> list[Event]:
+    async def _guids_of(self, ids: Sequence[str]) -> dict[str, str]:
+        """What identifies these items in their feed; those that are gone, of which others tell, are left out."""
+        rows = await self._items.fields(ids, ("guid",)) if ids else []
+        return {item_id: guid.decode() for item_id, (guid,) in zip(ids, rows, strict=True) if guid}
+
+    def _events(self, feed_id: str, stored: Stored, left: Mapping[str, str]) -> list[Event]:
         now = self._clock()
         new = [Event("post_created", feed_id, now, item.id, item.guid) for item in stored.new]
         edited = [Event("post_modified", feed_id, now, item.id, item.guid, item.changed) for item in stored.updated]
-        unsaid = [Event("post_modified", feed_id, now, item_id) for item_id in left]
+        unsaid = [Event("post_modified", feed_id, now, item_id, guid) for item_id, guid in left.items()]
         return new + edited + unsaid

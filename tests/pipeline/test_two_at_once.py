@@ -13,7 +13,9 @@ from microsub.fetch import FetchFailed, FetchRequest, FetchResult
 from microsub.pipeline.populate import Populate
 from microsub.pipeline.store import StoreEntries
 from microsub.services.completing import Completing
+from microsub.store import keys
 from microsub.store.deadletters import DeadLetters
+from microsub.store.events import Events
 from microsub.store.items import Items
 from microsub.store.messages import EntriesFound, ItemIncomplete, ItemsStored
 from microsub.store.port import Redis
@@ -197,6 +199,28 @@ async def test_what_look_ups_found_is_told_after_a_crash(it):
     assert [news.edited for news in (await told(it))[before:]] == [(item["ID"],)]
     await populate(it.redis)(asked)
     assert len(await told(it)) == before + 1
+
+
+async def test_what_another_worker_tells_after_a_crash_carries_the_guid(it):
+    """The worker that stored a post and an edit dies before it tells; who takes over tells of both, with their guids.
+
+    Of a post that was deleted meanwhile nothing is told.
+    """
+    feed = await it.feeds.ensure("https://blog.example/feed", NOON)
+    await storing(it)(message(feed.id, 1, "first"))
+    last = await Events(it.redis).last()
+
+    async def die() -> None:
+        raise KilledError
+
+    edit = message(feed.id, 2, "second", "new", "deleted")
+    with pytest.raises(KilledError):
+        await storing(it, Between(it.redis, once("SMEMBERS", die)))(edit)
+    deleted = await it.items.by_guid(feed.id, "https://blog.example/post2")
+    await it.redis.command("DEL", keys.item(deleted["ID"]))
+    await storing(it)(message(feed.id, 3, "third"))
+    events = await Events(it.redis).since(last)
+    assert {event.guid for event in events} == {"https://blog.example/post0", "https://blog.example/post1"}
 
 
 async def test_a_dead_letter_that_is_tried_again_overwrites_no_later_edit(it):
