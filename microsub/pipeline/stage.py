@@ -50,7 +50,6 @@ class Patience:
     tick: float = 0.2
     look_around: float = 10.0
     trouble: float = 2.0
-    forget: float = 3600.0
 
 
 async def _always() -> bool:
@@ -146,7 +145,6 @@ class Stage:
             self._looked = now
             backlog = await self._stream.backlog()
             STAGE_BACKLOG.labels(self.name).set(backlog.messages)
-            await self._stream.forget_consumers(self._patience.forget)
             for message in await self._stream.take_over(self._consumer, self._patience.idle, self._free):
                 await self._take_over(message)
         while self._free > 0 and not self._stopping and await self._has_room():

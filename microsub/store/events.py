@@ -27,7 +27,8 @@ class Event:
     """Something happened to a feed, or to one of its posts.
 
     `changed` names the fields of the feed, or the properties of the post's JSON, that are not as they were; it is empty
-    for what is new, and for a change that a crash left unsaid. `at` is Unix time; `id` is given when it is published.
+    for what is new, and for a change that a crash left unsaid. An event of a post always has its `guid`. `at` is Unix
+    time; `id` is given when it is published.
     """
 
     kind: Kind

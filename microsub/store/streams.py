@@ -22,6 +22,9 @@ from microsub.store.scripts import load
 GROUP = "workers"
 """The only consumer group of each stream: every message is for one of them."""
 
+STAGES = ("entries", "stored", "incomplete")
+"""The streams that stages read: all but the dead letters, which have no group."""
+
 ORIGIN = "!origin"
 """Field of a message that was a dead letter and is tried again: the id that it had at first."""
 

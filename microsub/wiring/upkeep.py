@@ -19,13 +19,14 @@ from microsub.services.mending import Mending
 from microsub.services.rebuilding import Rebuilding
 from microsub.services.reminding import Reminding
 from microsub.services.retention import Retention
+from microsub.services.roll_call import RollCall
 from microsub.services.rounds import Pace
 from microsub.services.sweeping import BETWEEN_SWEEPS, Sweeping
 from microsub.store import keys
 from microsub.store.ekster import open_old
 from microsub.store.imported import Imported
 from microsub.store.lease import leased, take_turn
-from microsub.store.streams import Stream
+from microsub.store.streams import STAGES, Stream
 from microsub.wiring.stores import Stores, TimelineLimitsInForce, following
 
 
@@ -41,6 +42,7 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
         "sweep": sweeping(stores).run_for_ever(alone, sweeps),
         "mending": mending(stores).run_for_ever(pace),
         "reminding": Reminding(stores.feeds, stores.items, Stream(stores.redis, "stored")).run_for_ever(),
+        "roll_call": RollCall([Stream(stores.redis, name) for name in STAGES]).run_for_ever(pace),
     }
 
 

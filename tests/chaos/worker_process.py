@@ -20,7 +20,7 @@ from microsub.store.port import Redis
 from tests.support.polling import world
 
 LEASE = 2.0
-PATIENCE = Patience(idle=1.0, deliveries=20, tick=0.02, look_around=0.2, trouble=0.1, forget=5.0)
+PATIENCE = Patience(idle=1.0, deliveries=20, tick=0.02, look_around=0.2, trouble=0.1)
 
 
 class Mortal:
