@@ -19,7 +19,7 @@ from microsub.cli import main
 from microsub.config.settings import SETTINGS
 from microsub.config.validate import schema
 from microsub.model.scopes import ALL_SCOPES
-from microsub.store import keys
+from microsub.store.keynames import key_functions
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MADE = "<!-- Made by scripts/reference.py from the code. Edit the code, then run `make docs`. -->\n"
@@ -97,7 +97,7 @@ def scopes_table() -> str:
 
 
 def keys_page() -> str:
-    """Every Redis key with type, lifetime, writers and readers, from the docstrings of `microsub.store.keys`."""
+    """Every Redis key with type, lifetime, writers and readers, from the docstrings of the key modules."""
     lines = [
         MADE,
         "# Redis keys\n",
@@ -105,12 +105,7 @@ def keys_page() -> str:
         "| key | what it is |",
         "|---|---|",
     ]
-    functions = [
-        function
-        for _, function in inspect.getmembers(keys, inspect.isfunction)
-        if function.__module__ == keys.__name__ and function is not keys.pattern and function.__name__[0] != "_"
-    ]
-    for function in sorted(functions, key=lambda function: function.__code__.co_firstlineno):
+    for function in key_functions():
         shown = function(*(f"<{parameter.replace('_', ' ')}>" for parameter in inspect.signature(function).parameters))
         lines.append(f"| `{shown}` | {' '.join((function.__doc__ or '').split())} |")
     return "\n".join(lines) + "\n"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from microsub.config.backend import Limits
 from microsub.model.reader import GLOBAL
-from microsub.store import keys
+from microsub.store import identitykeys, keys
 from microsub.store.applied import Applied
 from microsub.store.port import Redis
 from microsub.store.scripts import load
 from microsub.store.timelinekeys import batches
 
 _AT_ONCE = 500
+USER_KEYS = (*identitykeys.USER_KEYS, *keys.USER_KEYS)
 
 
 async def delete_disabled(redis: Redis, name: str, disabled: float) -> bool:
@@ -35,7 +36,7 @@ async def delete_disabled(redis: Redis, name: str, disabled: float) -> bool:
             return False
     # Before the end, since a user made anew may be given limits of their own.
     await Applied(redis).set_user(name, Limits())
-    rest = [keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL), *(key(name) for key in keys.USER_KEYS)]
+    rest = [keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL), *(key(name) for key in USER_KEYS)]
     if not await step("", *rest):
         return False
     await _unlist(redis, name)

@@ -1,4 +1,5 @@
-"""Keys read backwards: which function of `store.keys` names a key, its type, and whether it may stay for ever.
+"""Keys read backwards: which function of `store.keys` or `store.identitykeys` names a key, its type, and whether it
+may stay for ever.
 
 Type and lifetime are what the function's docstring says, which is the contract.
 """
@@ -7,11 +8,11 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from microsub.store import keys
+from microsub.store import identitykeys, keys
 
 _TYPES = {"String": "string", "Hash": "hash", "Set": "set", "Sorted set": "zset", "Stream": "stream", "List": "list"}
 _TYPE = re.compile(rf"({'|'.join(sorted(_TYPES, key=len, reverse=True))})\b(?!, hash)")
@@ -56,16 +57,22 @@ def looks_like_ours(key: str) -> bool:
     return any(key.startswith(kind.prefix) for kind in kinds() if kind.name != "item")
 
 
+def key_functions() -> list[Callable[..., str]]:
+    """All functions that name keys, module by module in the order of the text."""
+    found = [
+        function
+        for module in (keys, identitykeys)
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__ and name != "pattern" and not name.startswith("_")
+    ]
+    return sorted(found, key=lambda function: (function.__module__ != keys.__name__, function.__code__.co_firstlineno))
+
+
 @cache
 def kinds() -> tuple[Kind, ...]:
     """All kinds of keys, those with most literal text first."""
-    functions = [
-        function
-        for name, function in inspect.getmembers(keys, inspect.isfunction)
-        if function.__module__ == keys.__name__ and name != "pattern" and not name.startswith("_")
-    ]
     found = []
-    for function in functions:
+    for function in key_functions():
         parameters = list(inspect.signature(function).parameters)
         example = function(*(f"\0{name}\0" for name in parameters))
         literals = re.split(r"\0\w+\0", example)

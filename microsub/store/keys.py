@@ -1,4 +1,4 @@
-"""Every Redis key of the product, named once; nothing else builds a key string.
+"""Every Redis key of the product, named once; nothing else builds a key string but `identitykeys`, which goes on here.
 
 A function's docstring says: type, member or field, score or value; lifetime; who writes; who reads. Braces are Redis
 Cluster hash tags: one user's keys share a slot, one feed's keys share a slot, one host's keys share a slot, and no

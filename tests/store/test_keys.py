@@ -8,14 +8,11 @@ import pytest
 from redis.crc import key_slot
 
 import microsub
-from microsub.store import keys
+from microsub.store import identitykeys, keys
+from microsub.store.keynames import key_functions
 from tests.support.stray_keys import assert_no_stray_keys, named_keys
 
-FUNCTIONS = {
-    name: function
-    for name, function in inspect.getmembers(keys, inspect.isfunction)
-    if function.__module__ == keys.__name__ and name != "pattern"
-}
+FUNCTIONS = {function.__name__: function for function in key_functions()}
 ARGUMENTS = {
     "name": "ann",
     "uid": "home",
@@ -62,12 +59,12 @@ def test_the_hosts_share_a_slot():
 
 def test_nothing_else_builds_a_key():
     """No module but the key module, and no script, holds a literal that begins like a key."""
-    prefix = re.compile(r"""["'](item:|feed:\{|feeds:|host:\{|hosts:|\{hosts\}|user:\{|twins:|ids:|meta:)""")
+    prefix = re.compile(r"""["'](item:|feed:\{|feeds:|host:\{|hosts:|\{hosts\}|user:\{|twins:|ids:|meta:|identity:)""")
     root = Path(microsub.__file__).parent
     found = [
         f"{path.relative_to(root)}: {line.strip()}"
         for path in [*root.rglob("*.py"), *root.rglob("*.lua")]
-        if path.name != "keys.py"
+        if path.name not in {"keys.py", "identitykeys.py"}
         for line in path.read_text().splitlines()
         if prefix.search(line)
     ]
@@ -121,5 +118,5 @@ class TestStrayKeys:
 def test_every_key_of_a_user_is_deleted_with_the_user() -> None:
     """Each belongs to a channel or to the user, or is a token; the channels' own lists go with the last channel."""
     mine = {name for name in FUNCTIONS if example(name, name="ann").startswith("user:{ann}")}
-    listed = {key.__name__ for key in (*keys.CHANNEL_KEYS, *keys.USER_KEYS)}
+    listed = {key.__name__ for key in (*keys.CHANNEL_KEYS, *keys.USER_KEYS, *identitykeys.USER_KEYS)}
     assert mine == listed | {"token", "channels", "removed_channels"}

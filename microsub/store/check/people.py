@@ -14,6 +14,7 @@ from microsub.store.behind import waiting
 from microsub.store.channeltext import read_settings
 from microsub.store.check.findings import Adopt, Call, Commands, Findings
 from microsub.store.check.seen import Reader, Seen, batched, number, pairs
+from microsub.store.departure import USER_KEYS
 from microsub.store.port import Command
 
 AREA = "users"
@@ -68,7 +69,7 @@ def _user(seen: Seen, found: Findings, user: str, listed: bool, record: Sequence
         return
     if listed:
         found.add(AREA, key, "a listed user without a record", Commands((("SREM", keys.users(), user),)))
-    remains = [name(user) for name in keys.USER_KEYS if name.__name__ in seen.users.get(user, ())]
+    remains = [name(user) for name in USER_KEYS if name.__name__ in seen.users.get(user, ())]
     remains += [keys.token(user, digest) for digest in seen.tokens.pop(user, ())]
     if remains:
         remedy = Commands(tuple(("DEL", name) for name in remains))

@@ -1,0 +1,63 @@
+"""The Redis keys by which people sign in, each named once; written and read as those of `store.keys`, of which they are
+a part.
+
+What is secret stands here as a hash only: SHA-256 of what is random anyway, argon2 of what people think up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+# --- local sign-in -----------------------------------------------------------------------------------------------
+
+
+def credentials(name: str) -> str:
+    """Hash: `password` (argon2id in PHC form), `changed` (Unix time), `handle` (what the user's passkeys call
+    them). Lifetime: permanent, until the user is disabled. `store.identity.credentials`.
+    """
+    return f"user:{{{name}}}:credentials"
+
+
+def passkeys(name: str) -> str:
+    """Hash: credential id in base64url → JSON: `name`, `key` (public), `count`, `created`, `used`, `transports`.
+    Lifetime: permanent, until the user is disabled. `store.identity.credentials`.
+    """
+    return f"user:{{{name}}}:passkeys"
+
+
+def invitation(name: str) -> str:
+    """String: SHA-256 of the one-time link by which the user chooses how to sign in. Lifetime: 24 hours, once.
+    `store.identity.credentials`.
+    """
+    return f"user:{{{name}}}:invitation"
+
+
+def devices(name: str) -> str:
+    """Sorted set: SHA-256 of a cookie by Unix time of the last sign-in there; such devices have an allowance of
+    attempts of their own. Lifetime: 400 days after the last one. `store.identity.credentials`.
+    """
+    return f"user:{{{name}}}:devices"
+
+
+def handles() -> str:
+    """Hash: handle that passkeys give → user. Permanent, members go with their users. `store.identity.credentials`."""
+    return "identity:handles"
+
+
+def ceremony(digest: str) -> str:
+    """String: JSON of a passkey's challenge, and for whom it was made; by SHA-256 of the secret that the browser was
+    given with it. Lifetime: 5 minutes, once. `store.identity.credentials`.
+    """
+    return f"identity:ceremony:{digest}"
+
+
+def attempts(digest: str) -> str:
+    """Hash: `count` of attempts that failed or are under way, `until` (Unix time of the next that is let through); by
+    SHA-256 of what is counted: an account, an address, a device. Lifetime: 24 hours after the last.
+    `store.identity.attempts`.
+    """
+    return f"identity:attempts:{digest}"
+
+
+USER_KEYS: tuple[Callable[[str], str], ...] = (credentials, passkeys, invitation, devices)
+"""The keys that belong to a user, for the user's deletion."""
