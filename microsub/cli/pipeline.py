@@ -15,6 +15,7 @@ from microsub import wiring
 from microsub.cli.options import STORE_FLAGS, counted, fail, print_json, run, settings_flags
 from microsub.config.settings import Settings
 from microsub.errors import StoreUnavailable
+from microsub.services.rebuilding import Rebuilt
 from microsub.store.deadletters import DeadLetter, DeadLetters
 from microsub.store.events import Event, Events, is_event_id
 
@@ -41,11 +42,12 @@ def rebuild(settings: Settings, user: str, channel: str | None) -> None:
         async with wiring.open_stores(settings, existing=True) as stores:
             await wiring.require_user(settings, stores, user)
             await stores.in_force.instance()
-            for one in await wiring.rebuilding(stores).rebuild(user, channel, time.time()):
-                how = ", which was empty" if one.lost else ""
-                what = f"{counted(one.items, 'post')} of {counted(one.feeds, 'feed')}"
-                click.echo(f"{one.user}/{one.uid}{how}: {what} on the way")
-            if not await stores.presence.alive(time.time()):
+            done = await wiring.rebuilding(stores).rebuild(user, channel, time.time())
+            for one in done:
+                click.echo(_rebuilt(one))
+            if not done:
+                click.echo(f"{user} follows no feeds: nothing to fill timelines from")
+            if any(one.feeds for one in done) and not await stores.presence.alive(time.time()):
                 click.echo("no worker runs; the posts arrive when one does (microsub serve, microsub work)", err=True)
 
     run(work())
@@ -228,6 +230,14 @@ def _head(letter: DeadLetter) -> dict[str, object]:
         "message": letter.message,
         "deliveries": letter.deliveries,
     }
+
+
+def _rebuilt(one: Rebuilt) -> str:
+    if not one.feeds:
+        return f"{one.user}/{one.uid} follows no feeds: nothing to fill it from"
+    how = ", which was empty" if one.lost else ""
+    what = f"{counted(one.items, 'post')} of {counted(one.feeds, 'feed')}"
+    return f"{one.user}/{one.uid}{how}: {what} on the way"
 
 
 def _moment(at: float) -> str:

@@ -53,7 +53,8 @@ class Rebuilding:
         self._settings = settings
 
     async def rebuild(self, user: str, uid: str | None, now: float) -> list[Rebuilt]:
-        """Rebuild one channel of a user, or all. Posts arrive as the workers come to them; `now` is Unix time.
+        """Rebuild one channel of a user, or all that follow feeds. Posts arrive as the workers come to them; `now` is
+        Unix time. A channel without feeds has nothing to come back: its posts have their place in its timeline alone.
 
         Raises NotFound where the user has no such channel, and StoreError.
         """
@@ -61,7 +62,7 @@ class Rebuilding:
         if uid is not None and uid not in followed:
             known = ", ".join(followed) or "none"
             raise NotFound(f"{user} has no channel '{uid}'; channels: {known}")
-        wanted = [uid] if uid is not None else list(followed)
+        wanted = [uid] if uid is not None else [one for one in followed if followed[one]]
         return [await self._channel(user, one, [sub.feed for sub in followed[one]], now) for one in wanted]
 
     async def _channel(self, user: str, uid: str, feeds: Sequence[str], now: float) -> Rebuilt:

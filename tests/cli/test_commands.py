@@ -277,6 +277,15 @@ def test_cleanup_says_what_it_did(run: Run) -> None:
     assert json.loads(run("cleanup", "--json").stdout)["dry_run"] is False
 
 
+def test_a_rebuild_names_channels_with_feeds(run: Run) -> None:
+    """Channels that follow nothing are passed over, and said so in one line when they are asked for by name."""
+    run("user", "add", "bob")
+    assert run("rebuild", "alice").stdout == "alice/home, which was empty: 0 posts of 1 feed on the way\n"
+    asked = run("rebuild", "alice", "notifications")
+    assert (asked.exit_code, asked.stdout) == (0, "alice/notifications follows no feeds: nothing to fill it from\n")
+    assert run("rebuild", "bob").stdout == "bob follows no feeds: nothing to fill timelines from\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
