@@ -27,7 +27,15 @@ SLACK = load.CONNECTIONS
 """Requests that may be under way, unseen, when a round ends."""
 
 
-PARTS = ("pages", "parsing", "refresh", "fanout", "workers", "busy")
+PARTS = {
+    "pages": "bench",
+    "parsing": "bench parsing",
+    "refresh": "bench refresh",
+    "fanout": "bench fanout",
+    "workers": "bench workers",
+    "busy": "bench busy",
+}
+"""What can be measured, in this order, and the marks between which pages of the documentation show it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +53,7 @@ class Part:
     figures: str = ""
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print. The exit code is 1 when an aim is missed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--parts", default=",".join(PARTS), help="what to measure (default: %(default)s)")
@@ -62,13 +70,16 @@ def main() -> int:
     parser.add_argument(
         "--update", type=Path, nargs="+", default=[], metavar="PAGE", help="write the tables between the marks of PAGE"
     )
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     sizes = sorted({int(size) for size in options.items.split(",")})
     if sizes[0] < 1000:
         parser.error("a timeline has at least 1000 items here")
     wanted = options.parts.split(",")
     if unknown := set(wanted) - set(PARTS):
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    for page in options.update:
+        if why := report.why_not_updated(page, [mark for name, mark in PARTS.items() if name in wanted]):
+            parser.error(f"--update: {why}")
     acts: dict[str, Callable[[], Part]] = {
         "pages": lambda: pages(sizes, quick=options.quick),
         "parsing": lambda: parsing(options.corpus, quick=options.quick),
@@ -83,9 +94,12 @@ def main() -> int:
         print(measured[name].text, end="\n\n", flush=True)
     if options.json:
         options.json.write_text(json.dumps({name: part.data for name, part in measured.items()}, indent=1) + "\n")
+    figures = {part.mark: part.figures for part in measured.values() if part.mark is not None}
     for page in options.update:
-        figures = {part.mark: part.figures for part in measured.values() if part.mark is not None}
-        page.write_text(report.all_updated(page.read_text(), figures))
+        if report.why_not_updated(page, list(figures)):
+            print(f"{page} stays as it is: what it shows was left out here", file=sys.stderr)
+        else:
+            page.write_text(report.all_updated(page.read_text(), figures))
     return int(not all(part.met for part in measured.values()))
 
 
@@ -103,7 +117,7 @@ def pages(sizes: Sequence[int], *, quick: bool) -> Part:
         text=as_text(lines, machine),
         data=report.document(lines, machine),
         met=not missed and report.growth(lines).get("timeline page", 1) <= 1.3,
-        mark="bench",
+        mark=PARTS["pages"],
         figures=f"{_machine_line(machine)}\n\n{report.table(lines)}",
     )
 
@@ -126,7 +140,7 @@ def parsing(corpus: Path, *, quick: bool) -> Part:
             "beside_feedparser": against_feedparser.document(found),
         },
         met=all(one.met for one in found),
-        mark="bench parsing",
+        mark=PARTS["parsing"],
         figures=figures,
     )
 
@@ -142,7 +156,7 @@ def refreshing(*, quick: bool) -> Part:
         text=figures,
         data=refresh_report.document(found.lines, found.memory),
         met=all(one.met for one in found.lines),
-        mark="bench refresh",
+        mark=PARTS["refresh"],
         figures=figures,
     )
 
@@ -151,7 +165,7 @@ def fanning_out(*, quick: bool) -> Part:
     """One new post to all who follow its feed."""
     found = fanout.measure(quick=quick)
     figures = f"{this_machine()}\n\n{fanout.text(found)}"
-    return Part(figures, fanout.document(found), met=found.met, mark="bench fanout", figures=figures)
+    return Part(figures, fanout.document(found), met=found.met, mark=PARTS["fanout"], figures=figures)
 
 
 def working_together(*, quick: bool) -> Part:
@@ -160,7 +174,7 @@ def working_together(*, quick: bool) -> Part:
         return Part("workers: left out; it needs Linux", {})
     found = workers.measure(quick=quick)
     figures = f"{this_machine()}\n\n{workers.text(found)}"
-    return Part(figures, workers.document(found), met=found.met, mark="bench workers", figures=figures)
+    return Part(figures, workers.document(found), met=found.met, mark=PARTS["workers"], figures=figures)
 
 
 def reading_meanwhile(*, quick: bool) -> Part:
@@ -169,7 +183,7 @@ def reading_meanwhile(*, quick: bool) -> Part:
         return Part("busy: left out; it needs Linux", {})
     found = busy.measure(quick=quick)
     figures = f"{this_machine()}\n\n{busy.text(found)}"
-    return Part(figures, busy.document(found), met=all(one.met for one in found), mark="bench busy", figures=figures)
+    return Part(figures, busy.document(found), met=all(one.met for one in found), mark=PARTS["busy"], figures=figures)
 
 
 def measure(there: World, rounds: int, seconds: float) -> list[Line]:

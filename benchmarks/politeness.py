@@ -62,6 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE too")
     parser.add_argument("--update", type=Path, metavar="PAGE", help="write the tables between the marks of PAGE")
     options = parser.parse_args(arguments)
+    if options.update and (why := report.why_not_updated(options.update, ["bench"])):
+        parser.error(f"--update: {why}")
     if options.feeds < len(HABITS) or options.days < 3:
         parser.error(f"{len(HABITS)} feeds and 3 days are the least")
     size = Size(options.feeds, options.days, options.seed, options.every)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -116,6 +117,26 @@ def updated(page: str, figures: str, name: str = "bench") -> str:
     if not begin or not end:
         raise ValueError(f"found no '{first} … {last}'")
     return f"{head}{first}\n{figures}\n{last}{tail}"
+
+
+def why_not_updated(page: Path, names: Sequence[str]) -> str | None:
+    """Why a page can't take figures by any of these names, in words for who asked for it; None where it can.
+
+    To be asked before measuring: figures that took minutes are lost when only then no place is found for them.
+    """
+    try:
+        text = page.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        return f"{page} can't be read: {getattr(error, 'strerror', None) or 'it is no text'}"
+    begun = [name for name in names if f"<!-- {name} -->" in text]
+    if not begun:
+        return f"{page} has no marks for what is measured; expected {' or '.join(_marks(name) for name in names)}"
+    halved = [name for name in begun if f"<!-- /{name} -->" not in text.partition(f"<!-- {name} -->")[2]]
+    return f"{page}: found the first mark alone, expected {' and '.join(map(_marks, halved))}" if halved else None
+
+
+def _marks(name: str) -> str:
+    return f"'<!-- {name} --> … <!-- /{name} -->'"
 
 
 def all_updated(page: str, figures: Mapping[str, str]) -> str:

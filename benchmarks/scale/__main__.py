@@ -24,6 +24,9 @@ SMALL = 500
 """Users of the population that the unit costs are measured on."""
 USERS = 10_000
 LEAST = 20
+TABLES = ("scale costs", "scale model", "scale limits", "scale levers")
+CHECK = "scale check"
+"""The marks of pages between which the tables go; the last one only where something was measured."""
 
 Assumed = tuple[Habits, Keeping, Machines]
 
@@ -50,13 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"a population has {LEAST} users at least")
     if not options.costs and not Path("/proc/self/stat").exists():
         parser.error("measuring needs Linux; --costs takes the figures of another machine")
+    shown = TABLES if options.costs else (*TABLES, CHECK)
+    for page in options.update:
+        if why := pages.why_not_updated(page, shown):
+            parser.error(f"--update: {why}")
     if options.costs:
         tables = _predicted(costs_from(json.loads(options.costs.read_text())["costs"]), assumed)
     else:
         costs, found = measure(users, small)
         tables = _predicted(costs, assumed)
         line = report.check_line(found)
-        tables["scale check"] = f"{this_machine()}. {line}\n\n{report.check_table(found, costs)}"
+        tables[CHECK] = f"{this_machine()}. {line}\n\n{report.check_table(found, costs)}"
         if options.json:
             options.json.write_text(json.dumps(report.document(costs, found), indent=1) + "\n")
     print("\n\n".join(tables.values()))
@@ -81,12 +88,13 @@ def measure(users: int, small: int) -> tuple[Costs, Observed]:
 
 
 def _predicted(costs: Costs, assumed: Assumed) -> dict[str, str]:
-    return {
-        "scale costs": report.cost_tables(costs),
-        "scale model": report.model_table(costs, *assumed),
-        "scale limits": report.limits_table(costs, *assumed),
-        "scale levers": report.levers_table(costs, *assumed),
-    }
+    texts = (
+        report.cost_tables(costs),
+        report.model_table(costs, *assumed),
+        report.limits_table(costs, *assumed),
+        report.levers_table(costs, *assumed),
+    )
+    return dict(zip(TABLES, texts, strict=True))
 
 
 def costs_from(data: dict[str, Any]) -> Costs:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
+from benchmarks import __main__ as command
 from benchmarks.generator import request_texts
 from benchmarks.load import Load
 from benchmarks.report import Line, Round, all_updated, growth, line, table, updated
@@ -64,6 +66,40 @@ def test_a_page_gets_the_figures_that_it_has_marks_for() -> None:
     assert found == page.replace("older", "new")
     with pytest.raises(ValueError, match="bench parsing"):
         all_updated(page, {"bench parsing": "unseen"})
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("no marks", "'<!-- bench parsing --> … <!-- /bench parsing -->'"),
+        ("<!-- bench -->\n<!-- /bench -->", "'<!-- bench parsing --> … <!-- /bench parsing -->'"),
+        ("<!-- bench parsing -->\n", "found the first mark alone"),
+        (None, "can't be read"),
+    ],
+)
+def test_a_page_that_can_take_no_figures_is_refused_before_measuring(
+    text: str | None, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wrong usage is exit code 2, with the page and the marks, and nothing is measured; one whose marks stand is."""
+    page = tmp_path / "page.md"
+    if text is not None:
+        page.write_text(text)
+    calls: list[str] = []
+
+    def parsing(_corpus: Path, *, quick: bool) -> command.Part:
+        calls.append("quick" if quick else "whole")
+        return command.Part("measured", {}, mark=command.PARTS["parsing"], figures="new")
+
+    monkeypatch.setattr(command, "parsing", parsing)
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--parts", "parsing", "--quick", "--update", str(page)])
+    said = capsys.readouterr().err
+    assert (ended.value.code, calls) == (2, [])
+    assert str(page) in said
+    assert named in said
+    page.write_text("<!-- bench parsing -->\n<!-- /bench parsing -->\n")
+    assert command.main(["--parts", "parsing", "--quick", "--update", str(page)]) == 0
+    assert page.read_text() == "<!-- bench parsing -->\nnew\n<!-- /bench parsing -->\n"
 
 
 def test_bodies_are_sent_in_turn_from_where_the_last_round_stopped() -> None:
