@@ -30,3 +30,12 @@ def test_links_of_a_page_lead_somewhere(page: Path) -> None:
         if not file.exists() or (anchor and file.suffix == ".md" and anchor not in anchors(file)):
             broken.append(link)
     assert not broken, f"{page}: {broken}"
+
+
+def test_the_readme_names_every_page() -> None:
+    """Each page below docs/ is one link away from README.md, those that are generated among them."""
+    named = {
+        (ROOT / link.partition("#")[0]).resolve() for link in LINK.findall((ROOT / "README.md").read_text("utf-8"))
+    }
+    missing = sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").rglob("*.md") if page not in named)
+    assert not missing, f"README.md has no link to {', '.join(missing)}"
