@@ -59,5 +59,46 @@ def attempts(digest: str) -> str:
     return f"identity:attempts:{digest}"
 
 
-USER_KEYS: tuple[Callable[[str], str], ...] = (credentials, passkeys, invitation, devices)
+# --- tokens of other providers -----------------------------------------------------------------------------------
+
+
+def foreign(name: str) -> str:
+    """Sorted set: digest of each token that the user's own provider has vouched for (`keys.token`) by the Unix time of
+    the end of that record. Lifetime: that of the last of them. `store.identity.foreign`.
+    """
+    return f"user:{{{name}}}:foreign"
+
+
+def foreign_checks(name: str) -> str:
+    """Hash: `all` → how many unknown tokens the user's provider was asked about this minute, and the same by the
+    address that they came from. Lifetime: a minute. `store.identity.foreign`.
+    """
+    return f"user:{{{name}}}:foreign:checks"
+
+
+def foreign_refused(name: str, digest: str) -> str:
+    """String: why the user's provider doesn't vouch for that token, or couldn't be asked. Lifetime: a minute, or
+    seconds. `store.identity.foreign`.
+    """
+    return f"user:{{{name}}}:foreign:refused:{digest}"
+
+
+def foreign_lease(name: str, digest: str) -> str:
+    """String: random, of the process that asks the user's provider about that token just now. Lifetime: the lease.
+    `store.identity.foreign`.
+    """
+    return f"user:{{{name}}}:foreign:lease:{digest}"
+
+
+def foreign_owner(digest: str) -> str:
+    """String: the user whose provider vouched for that token, to find them at the address without a name. Lifetime: as
+    the token's record. `store.identity.foreign`.
+    """
+    return f"foreign:{digest}"
+
+
+USER_KEYS: tuple[Callable[[str], str], ...] = (credentials, passkeys, invitation, devices, foreign, foreign_checks)
 """The keys that belong to a user, for the user's deletion."""
+
+ENDING: tuple[Callable[[str, str], str], ...] = (foreign_refused, foreign_lease)
+"""Further keys of a user, which end by themselves so soon that a deletion needn't look for them."""

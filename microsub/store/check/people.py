@@ -9,7 +9,7 @@ import orjson
 
 from microsub.formats.identity import canonical_feed_url, normalise_profile
 from microsub.model.reader import GLOBAL, NOTIFICATIONS
-from microsub.store import keys
+from microsub.store import identitykeys, keys
 from microsub.store.behind import waiting
 from microsub.store.channeltext import read_settings
 from microsub.store.check.findings import Adopt, Call, Commands, Findings
@@ -39,16 +39,17 @@ async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
                 ("ZRANGE", keys.channels(user), 0, -1),
                 ("ZRANGE", keys.removed_channels(user), 0, -1),
                 ("SMEMBERS", keys.tokens(user)),
+                ("ZRANGE", identitykeys.foreign(user), 0, -1),
             ]
         replies = await reader.ask(commands)
         for place, user in enumerate(batch):
-            record, active, removed, tokens = replies[4 * place : 4 * place + 4]
+            record, active, removed, tokens, foreign = replies[5 * place : 5 * place + 5]
             found.examined["users"] += 1
             _user(seen, found, user, user in listed, record)
             disabled = bool(record and record[2] is not None)
             uids = _channels(seen, found, user, _texts(active), _texts(removed), disabled)
             seen.channels[user] = uids
-            _tokens(seen, found, user, set(_texts(tokens)))
+            _tokens(seen, found, user, {*_texts(tokens), *_texts(foreign)})
             await _tokens_whole(reader, seen, found, user)
             await _waiting(reader, seen, found, user)
             await _each_channel(reader, seen, found, user, uids, set() if disabled else set(_texts(active)))
