@@ -1,7 +1,7 @@
 """The stage that completes: what can be looked up for a stored item comes as an update, when it is in.
 
 The item can be read before. A look-up that fails leaves it as it is; what was edited meanwhile is left to the message
-of that edit.
+of that edit, and what is complete already was asked for twice.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Populate:
         wanted = ItemIncomplete.of(message.fields)
         ((data, *others),) = await self._items.fields([wanted.item], _FIELDS)
         version, digest, feed_id, guid, incomplete = (value.decode() if value else "" for value in others)
-        if data is None or not feed_id or version != wanted.version:
+        if data is None or not feed_id or version != wanted.version or not incomplete:
             return
         news = _News(wanted.item, feed_id, guid, version, digest)
         if incomplete.startswith(_WRITTEN):

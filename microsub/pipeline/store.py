@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import structlog
 
 from microsub.metrics import ITEMS_NEW, ITEMS_UPDATED
+from microsub.services.asking_again import LOOK_UPS, look_ups_of
 from microsub.store.events import Event
-from microsub.store.messages import EntriesFound, ItemIncomplete, ItemsStored
-from microsub.store.streams import Bounds
+from microsub.store.messages import EntriesFound, ItemsStored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from microsub.store.streams import Message, Stream
 
 log = structlog.get_logger(__name__)
-
-LOOK_UPS = Bounds(messages=50_000)
-"""What may wait to be completed. Beyond that items stay as they are: a look-up is not worth holding up the news."""
 
 
 class StoreEntries:
@@ -90,14 +87,8 @@ class StoreEntries:
         self._told()
 
     async def _ask_for_look_ups(self, ids: Sequence[str]) -> None:
-        rows = await self._items.fields(ids, ("incomplete", "version"))
-        wanted = [
-            ItemIncomplete(item_id, (version or b"").decode()).to_fields()
-            for item_id, (incomplete, version) in zip(ids, rows, strict=True)
-            if incomplete
-        ]
-        if wanted and LOOK_UPS.leave_room(await self._incomplete.backlog()):
-            await self._incomplete.add(wanted)
+        if not await self._incomplete.add_within(LOOK_UPS, await look_ups_of(self._items, ids)):
+            log.info("look-ups are left for later", posts=len(ids))
 
     async def _guids_of(self, ids: Sequence[str]) -> dict[str, str]:
         """What identifies these items in their feed; those that are gone, of which others tell, are left out."""

@@ -232,6 +232,13 @@ def stream_bytes(name: str) -> str:
     return f"stream:{{{name}}}:bytes"
 
 
+def stream_left_out(name: str) -> str:
+    """String: random; messages were left out of that stream because it was full. Lifetime: permanent, gone when all
+    of them were made up for. `store.streams`; written by the stage that stores, read by `services.asking_again`.
+    """
+    return f"stream:{{{name}}}:left-out"
+
+
 def events_stream() -> str:
     """Stream: what happened to feeds and posts, for other programs. Lifetime: permanent, capped. `store.events`."""
     return "stream:{events}"

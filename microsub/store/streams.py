@@ -9,6 +9,7 @@ A message's id grows within its stream, whatever the clock does. It serves as th
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +34,7 @@ _DONE = load("stream_done")
 _FIRST = load("stream_first")
 _HAND_BACK = load("stream_hand_back")
 _LEAVE = load("stream_leave")
+_RELEASE = load("lease_release")
 
 _LONG_IDLE = 30 * 86400 * 1000
 """Milliseconds that a message handed back claims to have been idle: the next look takes it."""
@@ -99,6 +101,27 @@ class Stream:
             for name, value in fields.items():
                 args += [name, value]
         return [reply.decode() for reply in await self._redis.script(_ADD, self._keys, args)]
+
+    async def add_within(self, bounds: Bounds, messages: Sequence[Mapping[str, bytes]]) -> bool:
+        """Append messages unless the stream is full. Then it is noted that some were left out (`left_out`), and False
+        returned.
+        """
+        if not messages:
+            return True
+        if bounds.leave_room(await self.backlog()):
+            await self.add(messages)
+            return True
+        await self._redis.command("SET", keys.stream_left_out(self.name), secrets.token_hex(8))
+        return False
+
+    async def left_out(self) -> str | None:
+        """Whether messages were left out since that was made up for: a mark, another one each time, or None."""
+        mark = await self._redis.command("GET", keys.stream_left_out(self.name))
+        return mark.decode() if mark is not None else None
+
+    async def made_up(self, mark: str) -> None:
+        """All that was left out when `left_out` gave that mark has been added; what was left out since is not."""
+        await self._redis.script(_RELEASE, [keys.stream_left_out(self.name)], [mark])
 
     async def take(self, consumer: str, count: int) -> list[Message]:
         """Up to `count` messages that nobody had yet, the oldest first; they are `consumer`'s until done."""

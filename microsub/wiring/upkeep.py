@@ -14,6 +14,7 @@ from microsub.config.document import check
 from microsub.config.settings import Settings
 from microsub.pipeline.import_report import ImportReport
 from microsub.pipeline.importing import Importing, OldFile
+from microsub.services.asking_again import AskingAgain
 from microsub.services.checking import Checking
 from microsub.services.mending import Mending
 from microsub.services.rebuilding import Rebuilding
@@ -42,6 +43,7 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
         "sweep": sweeping(stores).run_for_ever(alone, sweeps),
         "mending": mending(stores).run_for_ever(pace),
         "reminding": Reminding(stores.feeds, stores.items, Stream(stores.redis, "stored")).run_for_ever(),
+        "asking_again": AskingAgain(stores.redis, stores.items, Stream(stores.redis, "incomplete")).run_for_ever(pace),
         "roll_call": RollCall([Stream(stores.redis, name) for name in STAGES]).run_for_ever(pace),
     }
 

@@ -1,0 +1,128 @@
+"""Look-ups that found no room are asked for when there is room; none is lost, and none holds up the news."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from microsub.pipeline import store
+from microsub.services.asking_again import FEW, AskingAgain
+from microsub.services.completing import Completing
+from microsub.store.intake import ItemToStore
+from microsub.store.messages import EntriesFound, ItemIncomplete
+from microsub.store.port import Redis
+from microsub.store.streams import Bounds, Stream
+from tests.support.polling import World, world
+from tests.support.posts import NOON, candidate
+from tests.support.readers import Web
+
+
+@pytest.fixture
+async def it(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    """Two look-ups fill the stream, and nobody completes anything."""
+    monkeypatch.setattr(store, "LOOK_UPS", Bounds(messages=2))
+    async with world(redis) as found:
+        yield found
+
+
+async def found(it: World, *names: str, incomplete: bool = True) -> None:
+    """A document with posts that lack something comes in and is stored."""
+    feed = await it.feeds.ensure("https://blog.example/feed", NOON)
+    posts: tuple[ItemToStore, ...] = tuple(candidate(name, incomplete=incomplete) for name in names)
+    await it.stages.entries.add([EntriesFound(feed.id, NOON, posts).to_fields()])
+    await it.stages.run_once()
+
+
+def asking(it: World, at_once: int = 100) -> AskingAgain:
+    async def no_pause(_seconds: float) -> None:
+        return None
+
+    return AskingAgain(it.redis, it.items, Stream(it.redis, "incomplete"), at_once=at_once, pause=no_pause)
+
+
+async def complete(it: World) -> int:
+    """A worker that looks up comes along; how many look-ups it has handled."""
+    async with world(it.redis, completing=Completing(Web())) as other:
+        return await other.stages.run_once()
+
+
+async def lacking(it: World) -> set[str]:
+    ids = [str(number) for number in range(1, 20)]
+    rows = await it.items.fields(ids, ("incomplete",))
+    return {item_id for item_id, (incomplete,) in zip(ids, rows, strict=True) if incomplete}
+
+
+async def test_what_was_left_out_is_asked_for_when_there_is_room(it):
+    """Of three documents the third finds no room; its posts are completed after the others."""
+    for name in ("one", "two"):
+        await found(it, name)
+    await found(it, "three", "four")
+    assert await complete(it) == 2
+    assert len(await lacking(it)) == 2
+    assert await asking(it).run() == 2
+    assert await complete(it) == 2
+    assert await lacking(it) == set()
+    assert await asking(it).run() == 0
+
+
+async def test_nothing_is_asked_for_where_nothing_was_left_out(it):
+    """Posts that lack something wait in the stream; a walk over all posts isn't even begun."""
+    await found(it, "one", "two")
+    assert await asking(it).run() == 0
+    await found(it, "three", incomplete=False)
+    assert await asking(it).run() == 0
+
+
+async def test_while_many_wait_nothing_is_added(it):
+    """Upkeep adds to a stream that is nearly empty only, or it would ask for the same again and again."""
+    await found(it, "one", "two")
+    await found(it, "three")
+    incomplete = Stream(it.redis, "incomplete")
+    more = await incomplete.add([ItemIncomplete("0", "").to_fields()] * FEW)
+    assert await asking(it).run() == 0
+    assert (await incomplete.backlog()).messages == len(more) + 2
+
+
+async def test_rounds_go_on_until_all_are_asked_for(it, monkeypatch):
+    """A round has an end before all posts; what the next one finds are the others, and what is left out meanwhile."""
+    monkeypatch.setattr("microsub.services.asking_again.shedding.stored_ids", one_by_one)
+    await found(it, "one", "two")
+    await found(it, *"abcde")
+    await complete(it)
+    assert await asking(it, at_once=3).run() == 3
+    await complete(it)
+    assert len(await lacking(it)) == 2
+    assert await asking(it, at_once=3).run() == 2
+    await complete(it)
+    assert await lacking(it) == set()
+
+
+async def test_what_is_left_out_during_a_round_has_a_round_of_its_own(it, monkeypatch):
+    """The walk is over when another look-up finds no room: that isn't taken for done."""
+    await found(it, "one", "two")
+    await found(it, "three")
+    await complete(it)
+
+    async def late(redis: Redis) -> AsyncIterator[list[int]]:
+        async for ids in one_by_one(redis):
+            yield ids
+        await found(it, "late one")
+        await found(it, "late two")
+        await found(it, "left out")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("microsub.services.asking_again.shedding.stored_ids", late)
+        assert await asking(it).run() == 1
+    await complete(it)
+    assert len(await lacking(it)) > 0
+    assert await asking(it).run() > 0
+    await complete(it)
+    assert await lacking(it) == set()
+
+
+async def one_by_one(redis: Redis) -> AsyncIterator[list[int]]:
+    """The ids of all items, each in a batch of its own."""
+    for number in range(1, 20):
+        if await redis.command("EXISTS", f"item:{number}"):
+            yield [number]
