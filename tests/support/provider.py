@@ -1,0 +1,411 @@
+"""An IndieAuth provider written by the letter of the spec, for tests of whoever relies on one. It knows nothing of us.
+
+Spec: https://indieauth.spec.indieweb.org/, on RFC 6749, 7636 (PKCE), 7662 (introspection), 7009 (revocation), 8414
+(metadata) and 9207 (`iss`). It is a real HTTP server on loopback, in the event loop of the test, and ends with
+its block:
+
+    async with provider(Variant()) as site:
+        alice = site.person("alice")
+        ... sign in at alice.me, ask site.asked what was requested ...
+
+What loopback forces: profile URLs, issuer and client ids have ports and IP addresses, which the spec forbids elsewhere.
+
+`Variant` is how it is built. The default is the newest letter; `Variant.older()` is a provider of ten years ago, and
+every difference can be had alone:
+
+    discovery   which rels a profile names: `metadata` (indieauth-metadata), `older` (authorization_endpoint and
+                token_endpoint), `both`
+    links       where: `header` (HTTP Link), `html` (<link>), `both`, `separate` (one Link header for each)
+    joined      several values in one rel
+    relative    URLs of endpoints relative to the page
+    pkce        `required`, `optional`, or `ignored` as by a server that never heard of it
+    iss         whether redirects carry `iss`, and the metadata says so
+    replies     `json`, or `form` for code redemption and the older check
+    check       how a resource server may have tokens checked: `introspection`, `older` (GET with the token), `both`
+    authorized  what introspection demands: `token` (a bearer, any), `secret` (`Provider.service_secret`), `nothing`
+    refresh     whether refresh tokens are issued; `lifetime`: seconds that access tokens last, None for ever
+    consent     `auto` (whoever asks is let in as `Provider.at_browser`) or `form` (a page with name, password, scopes)
+    fetches     whether a client's page is fetched for its name and its redirect addresses
+    twice       codes are good twice, which the spec forbids
+
+Faults are switched on by `site.fault(where, Fault(…))`, where being `profile`, `metadata`, `authorization`, `redirect`
+(the answer to the client), `token`, `check`, `introspection`, `revocation`, `userinfo`; see `Fault` for the kinds.
+`site.listening.down()` takes the whole server away. Another user's `me`, a wrong `iss`, a missing `state` and broken
+lines are `change`s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import ssl
+import time
+from base64 import urlsafe_b64encode
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+from tests.support.provider_clients import Client, fetched_client
+from tests.support.provider_pages import Variant, consent_page, problem_page, profile_reply
+from tests.support.provider_records import Asking, Code, Fault, Person, Token, changed
+from tests.support.raw_http import (
+    Listening,
+    Reply,
+    Request,
+    form_reply,
+    html_reply,
+    json_reply,
+    listening,
+    redirect_reply,
+)
+
+__all__ = ["Fault", "Person", "Provider", "Variant", "provider"]
+
+CODE_SECONDS = 600
+METADATA = "/.well-known/oauth-authorization-server"
+SCOPES = ("profile", "email", "read", "follow", "mute", "block", "channels", "create", "update", "delete", "media")
+
+
+@dataclass
+class Provider:
+    """The server. `asked` is every request; `person()` makes an account; `grant()` makes a token without the flow."""
+
+    variant: Variant
+    asked: list[Request] = field(default_factory=list)
+    people: dict[str, Person] = field(default_factory=dict)
+    at_browser: str = ""
+    service_secret: str = field(default_factory=lambda: secrets.token_hex(16))
+    clock: Callable[[], float] = time.time
+    redirects: dict[str, tuple[int, str]] = field(default_factory=dict)
+    pages: dict[str, Reply] = field(default_factory=dict)
+    known_clients: dict[str, Client] = field(default_factory=dict)
+    codes: dict[str, Code] = field(default_factory=dict)
+    tokens: dict[str, Token] = field(default_factory=dict)
+    refreshing: dict[str, Token] = field(default_factory=dict)
+    faults: dict[str, Fault] = field(default_factory=dict)
+    listening: Listening = field(init=False)
+    _asking: dict[str, Asking] = field(default_factory=dict)
+
+    # --- What tests say and see
+
+    def url(self, path: str = "/") -> str:
+        return f"{self.listening.base}{path}"
+
+    @property
+    def issuer(self) -> str:
+        return self.url("/")
+
+    def person(self, name: str, *, me: str | None = None, microsub: str | None = None, **more: Any) -> Person:
+        """Make an account with a profile page at /<name>/, and let it be the one at the browser if it is the first."""
+        made = Person(name, me or self.url(f"/{name}/"), f"password of {name}", microsub, **more)
+        self.people[name] = made
+        self.at_browser = self.at_browser or name
+        return made
+
+    def redirect(self, path: str, to: str, status: int = 301) -> str:
+        """Let `path` lead to `to` (301 and 308 for good, 302, 303 and 307 for now), and return its URL."""
+        self.redirects[path] = (status, to)
+        return self.url(path)
+
+    def page(self, path: str, html: str, **headers: str) -> str:
+        """Serve a page of one's own at `path` and return its URL."""
+        self.pages[path] = html_reply(html, 200, *headers.items())
+        return self.url(path)
+
+    def fault(self, where: str, fault: Fault) -> None:
+        self.faults[where] = fault
+
+    def mend(self) -> None:
+        """End all faults."""
+        self.faults.clear()
+
+    def grant(
+        self, name: str, *scopes: str, client: str = "https://app.example/", lifetime: float | None = None
+    ) -> str:
+        """A token for that person as if an app had gone through the flow."""
+        token = secrets.token_urlsafe(24)
+        expires = None if lifetime is None else self.clock() + lifetime
+        self.tokens[token] = Token(self.people[name], client, scopes, expires, "")
+        return token
+
+    def revoke(self, token: str) -> None:
+        """What the revocation endpoint does, and what a person does who takes a grant back."""
+        for kept in (self.tokens, self.refreshing):
+            if token in kept:
+                kept[token].revoked = True
+
+    def count(self, path: str, method: str | None = None) -> int:
+        return sum(1 for r in self.asked if r.path == path and method in {None, r.method})
+
+    # --- HTTP
+
+    async def answer(self, request: Request) -> Reply:
+        self.asked.append(request)
+        where, reply = await self._reply(request)
+        return await self._faulty(where, reply, request)
+
+    async def _reply(self, request: Request) -> tuple[str, Reply]:
+        path, get = request.path, request.method in {"GET", "HEAD"}
+        if path in self.redirects:
+            status, to = self.redirects[path]
+            return "profile", redirect_reply(to, status)
+        if path in self.pages:
+            return "profile", self.pages[path]
+        name = path.strip("/")
+        if get and name in self.people:
+            return "profile", profile_reply(self.variant, self.people[name], self.listening.base)
+        if path == METADATA and get and self.variant.discovery != "older":
+            return "metadata", json_reply(self._metadata())
+        if path == "/auth":
+            return "authorization", await self._authorize(request) if get else self._profile(request)
+        if path == "/consent" and not get:
+            return "redirect", self._decide(request)
+        if path == "/token":
+            return ("check", self._check(request)) if get else ("token", self._token(request))
+        return self._others(request, path, get)
+
+    def _others(self, request: Request, path: str, get: bool) -> tuple[str, Reply]:
+        newer = self.variant.check != "older"
+        if path == "/introspect" and not get and newer:
+            return "introspection", self._introspect(request)
+        if path == "/revoke" and not get and self.variant.discovery != "older":
+            self.revoke(request.form.get("token", ""))
+            return "revocation", json_reply({})
+        if path == "/userinfo" and get and self.variant.discovery != "older":
+            return "userinfo", self._userinfo(request)
+        return "", Reply(b"not here", 404)
+
+    async def _faulty(self, where: str, reply: Reply, request: Request) -> Reply:
+        if where == "authorization" and 300 <= reply.status < 400:
+            where = "redirect"
+        fault = self.faults.get(where)
+        if fault is None:
+            return reply
+        if fault.times is not None:
+            self.faults[where] = replace(fault, times=fault.times - 1)
+            if fault.times <= 0:
+                del self.faults[where]
+                return reply
+        if fault.wait is not None:
+            await fault.wait.wait()
+        if fault.location is not None:
+            return redirect_reply(fault.location or request.target)
+        return changed(reply, fault)
+
+    def _metadata(self) -> dict[str, Any]:
+        made: dict[str, Any] = {
+            "issuer": self.issuer,
+            "authorization_endpoint": self.url("/auth"),
+            "token_endpoint": self.url("/token"),
+            "revocation_endpoint": self.url("/revoke"),
+            "revocation_endpoint_auth_methods_supported": ["none"],
+            "userinfo_endpoint": self.url("/userinfo"),
+            "scopes_supported": list(SCOPES),
+            "response_types_supported": ["code"],
+            "grant_types_supported": ["authorization_code", *(["refresh_token"] if self.variant.refresh else [])],
+        }
+        if self.variant.check != "older":
+            made["introspection_endpoint"] = self.url("/introspect")
+            made["introspection_endpoint_auth_methods_supported"] = ["Bearer"]
+        if self.variant.pkce != "ignored":
+            made["code_challenge_methods_supported"] = ["S256"]
+        if self.variant.iss:
+            made["authorization_response_iss_parameter_supported"] = True
+        return made
+
+    # --- Authorization endpoint
+
+    async def _authorize(self, request: Request) -> Reply:
+        query = request.query
+        client, redirect_uri = query.get("client_id", ""), query.get("redirect_uri", "")
+        if urlsplit(client).scheme not in {"http", "https"}:
+            return problem_page("client_id is not an http or https URL")
+        known = await self._client(client)
+        # Until it is known where the answer may go, no problem is told to that address (RFC 6749, section 4.1.2.1).
+        if not known.allows(redirect_uri):
+            return problem_page(f"redirect_uri is not one of {client}")
+        state, challenge = query.get("state"), query.get("code_challenge")
+        asking = Asking(known, redirect_uri, state, tuple(query.get("scope", "").split()), challenge)
+        kind = query.get("response_type")
+        if kind != "code" and not (self.variant.discovery == "older" and kind in {None, "id"}):
+            return self._answer(asking, error="unsupported_response_type")
+        if state is None and self.variant.pkce == "required":
+            return self._answer(asking, error="invalid_request", error_description="state is missing")
+        if self.variant.pkce == "required" and not challenge:
+            return self._answer(asking, error="invalid_request", error_description="code_challenge is missing")
+        if challenge and self.variant.pkce != "ignored" and query.get("code_challenge_method") != "S256":
+            return self._answer(asking, error="invalid_request", error_description="only S256 is known")
+        if self.variant.pkce == "ignored":
+            asking = replace(asking, challenge=None)
+        if self.variant.consent == "auto":
+            return self._let_in(asking, self.people[self.at_browser], asking.scope)
+        ticket = secrets.token_urlsafe(16)
+        self._asking[ticket] = asking
+        return consent_page(ticket, asking.client, asking.scope, query.get("me", ""))
+
+    async def _client(self, client: str) -> Client:
+        if client in self.known_clients:
+            return self.known_clients[client]
+        return await fetched_client(client) if self.variant.fetches else Client(client)
+
+    def _decide(self, request: Request) -> Reply:
+        form = request.form
+        asking = self._asking.get(form.get("ticket", ""))
+        if asking is None:
+            return problem_page("nothing was asked, or it is decided already")
+        person = self.people.get(form.get("name", ""))
+        if form.get("decision") == "deny":
+            del self._asking[form["ticket"]]
+            return self._answer(asking, error="access_denied")
+        if person is None or form.get("password") != person.password:
+            return problem_page("name or password is wrong", 403)
+        del self._asking[form["ticket"]]
+        granted = tuple(scope for scope in asking.scope if scope in request.all("scope"))
+        return self._let_in(asking, person, granted)
+
+    def _let_in(self, asking: Asking, person: Person, scope: tuple[str, ...]) -> Reply:
+        code = secrets.token_urlsafe(24)
+        self.codes[code] = Code(person, asking, scope, self.clock() + CODE_SECONDS)
+        return self._answer(asking, code=code)
+
+    def _answer(self, asking: Asking, **values: str) -> Reply:
+        if asking.state is not None:
+            values["state"] = asking.state
+        if self.variant.iss:
+            values["iss"] = self.issuer
+        if self.variant.discovery == "older" and "code" in values:
+            values["me"] = self.codes[values["code"]].person.me
+        joint = "&" if urlsplit(asking.redirect_uri).query else "?"
+        return redirect_reply(f"{asking.redirect_uri}{joint}{urlencode(values)}")
+
+    # --- Redeeming codes
+
+    def _redeemed(self, request: Request) -> Code | Reply:
+        """The code of a request, if it is good for whoever asks (section 5.3.2 and RFC 6749, section 4.1.3)."""
+        form = request.form
+        if form.get("grant_type") != "authorization_code" and self.variant.discovery != "older":
+            return json_reply({"error": "unsupported_grant_type"}, 400)
+        given = form.get("code", "")
+        code = self.codes.get(given)
+        if code is None or code.expires < self.clock():
+            return json_reply({"error": "invalid_grant", "error_description": "no such code"}, 400)
+        asking = code.asking
+        if (form.get("client_id"), form.get("redirect_uri")) != (asking.client.id, asking.redirect_uri):
+            return json_reply({"error": "invalid_grant", "error_description": "another client's code"}, 400)
+        verifier = form.get("code_verifier")
+        if (asking.challenge is None) != (verifier is None) and self.variant.pkce != "ignored":
+            return json_reply({"error": "invalid_grant", "error_description": "code_verifier"}, 400)
+        if asking.challenge is not None and _challenge(verifier or "") != asking.challenge:
+            return json_reply({"error": "invalid_grant", "error_description": "code_verifier"}, 400)
+        code.uses += 1
+        if code.uses > (2 if self.variant.twice else 1):
+            for token in (*self.tokens.values(), *self.refreshing.values()):
+                token.revoked = token.revoked or token.code == given
+            return json_reply({"error": "invalid_grant", "error_description": "used before"}, 400)
+        return code
+
+    def _profile(self, request: Request) -> Reply:
+        code = self._redeemed(request)
+        return code if isinstance(code, Reply) else self._shaped(_about(code.person, code.scope))
+
+    def _token(self, request: Request) -> Reply:
+        form = request.form
+        if form.get("action") == "revoke":
+            self.revoke(form.get("token", ""))
+            return Reply(b"", 200)
+        if form.get("grant_type") == "refresh_token" and self.variant.refresh:
+            return self._refresh(form)
+        code = self._redeemed(request)
+        if isinstance(code, Reply):
+            return code
+        if not code.scope:
+            # A code without scopes is good for the profile alone (section 5.3.2).
+            return json_reply({"error": "invalid_grant", "error_description": "no scope was granted"}, 400)
+        given = Token(code.person, code.asking.client.id, code.scope, None, form["code"])
+        return self._issue(given)
+
+    def _refresh(self, form: Mapping[str, str]) -> Reply:
+        old = self.refreshing.get(form.get("refresh_token", ""))
+        if old is None or old.revoked or old.client != form.get("client_id"):
+            return json_reply({"error": "invalid_grant"}, 400)
+        scope = tuple(form.get("scope", " ".join(old.scope)).split())
+        if not set(scope) <= set(old.scope):
+            return json_reply({"error": "invalid_scope"}, 400)
+        old.revoked = True
+        return self._issue(replace(old, scope=scope, revoked=False))
+
+    def _issue(self, given: Token) -> Reply:
+        token, lifetime = secrets.token_urlsafe(24), self.variant.lifetime
+        expires = None if lifetime is None else self.clock() + lifetime
+        self.tokens[token] = replace(given, expires=expires)
+        about = _about(given.person, given.scope)
+        reply: dict[str, Any] = {"access_token": token, "token_type": "Bearer", "scope": " ".join(given.scope), **about}
+        if lifetime is not None:
+            reply["expires_in"] = lifetime
+        if self.variant.refresh:
+            reply["refresh_token"] = secrets.token_urlsafe(24)
+            self.refreshing[reply["refresh_token"]] = replace(given, expires=None)
+        return self._shaped(reply)
+
+    def _shaped(self, reply: Mapping[str, Any]) -> Reply:
+        if self.variant.replies == "form":
+            return form_reply({name: value for name, value in reply.items() if name != "profile"})
+        return json_reply(reply)
+
+    # --- What resource servers ask
+
+    def good(self, token: str | None) -> Token | None:
+        """The grant behind a token that is neither unknown, nor revoked, nor expired."""
+        found = self.tokens.get(token or "")
+        if found is None or found.revoked or (found.expires is not None and found.expires <= self.clock()):
+            return None
+        return found
+
+    def _check(self, request: Request) -> Reply:
+        if self.variant.check == "introspection":
+            return Reply(b"", 405)
+        found = self.good(request.bearer)
+        if found is None:
+            return json_reply({"error": "unauthorized"}, 401, ("WWW-Authenticate", "Bearer"))
+        about = {"me": found.person.me, "client_id": found.client, "scope": " ".join(found.scope)}
+        return self._shaped(about)
+
+    def _introspect(self, request: Request) -> Reply:
+        demands = self.variant.authorized
+        if demands != "nothing" and request.bearer is None:
+            return json_reply({"error": "unauthorized"}, 401, ("WWW-Authenticate", "Bearer"))
+        if demands == "secret" and request.bearer != self.service_secret:
+            return json_reply({"error": "forbidden"}, 403)
+        found = self.good(request.form.get("token"))
+        if found is None:
+            return json_reply({"active": False})
+        about = {"active": True, "me": found.person.me, "client_id": found.client, "scope": " ".join(found.scope)}
+        return json_reply(about if found.expires is None else {**about, "exp": int(found.expires)})
+
+    def _userinfo(self, request: Request) -> Reply:
+        found = self.good(request.bearer)
+        if found is None:
+            return json_reply({"error": "invalid_token"}, 401, ("WWW-Authenticate", "Bearer"))
+        if "profile" not in found.scope:
+            return json_reply({"error": "insufficient_scope"}, 403)
+        return json_reply(found.person.profile)
+
+
+@asynccontextmanager
+async def provider(
+    variant: Variant | None = None, *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Provider]:
+    """A running provider on a free port of `host`, which is a loopback address."""
+    made = Provider(variant or Variant())
+    async with listening(made.answer, host, tls) as made.listening:
+        yield made
+
+
+def _about(person: Person, scope: tuple[str, ...]) -> dict[str, Any]:
+    return {"me": person.me, **({"profile": person.profile} if "profile" in scope else {})}
+
+
+def _challenge(verifier: str) -> str:
+    return urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()
