@@ -1,12 +1,15 @@
 """Counters and histograms of the product, named once (Prometheus; reference: docs/reference/metrics.md).
 
 They live in the client library's own registry, which knows how to add up several processes
-(`PROMETHEUS_MULTIPROC_DIR`).
+(`PROMETHEUS_MULTIPROC_DIR`). A process that has started another one adds that one's to its own by itself (`added`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -17,7 +20,14 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.metrics_core import Metric
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+
+FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+
+_others: list[Path] = []
 
 POLLS = Counter("microsub_polls", "Polls of feeds by outcome", ["outcome"])
 """`outcome`: changed, unchanged, not_modified, moved (from a page to its feed), a reason of `fetch.REASONS`, `parse`,
@@ -82,7 +92,56 @@ REQUEST_SECONDS = Histogram(
 def exposition() -> tuple[bytes, str]:
     """All metrics in Prometheus' text format, added up over processes where there are several; and its Content-Type."""
     registry = REGISTRY
-    if os.environ.get("PROMETHEUS_MULTIPROC_DIR"):
+    if os.environ.get(FOLDER_VARIABLE):
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+    elif _others:
+        registry = CollectorRegistry()
+        registry.register(_Sums())
     return generate_latest(registry), CONTENT_TYPE_LATEST
+
+
+@contextlib.contextmanager
+def added(folder: Path) -> Iterator[Path]:
+    """Within the block, add to our own metrics those of processes that keep theirs in the folder which is returned.
+
+    It is `folder`, or the one that the environment names for all processes, which needs no adding.
+    """
+    if common := os.environ.get(FOLDER_VARIABLE):
+        yield Path(common)
+        return
+    _others.append(folder)
+    try:
+        yield folder
+    finally:
+        _others.remove(folder)
+
+
+def forget(pid: int, folder: Path) -> None:
+    """A process that kept its metrics in `folder` has ended: what it counted stays, what it was doing doesn't."""
+    mark_process_dead(pid, str(folder))  # type: ignore[no-untyped-call]
+
+
+class _Sums(Collector):
+    """Our own metrics, and those of the others with the same name and labels added to them."""
+
+    def collect(self) -> Iterator[Metric]:
+        """See `Collector`."""
+        found: dict[str, Metric] = {}
+        values: dict[str, dict[tuple[str, frozenset[tuple[str, str]]], Sample]] = {}
+        for metric in self._all():
+            found.setdefault(metric.name, metric)
+            sums = values.setdefault(metric.name, {})
+            for sample in metric.samples:
+                key = sample.name, frozenset(sample.labels.items())
+                before = sums.get(key)
+                sums[key] = sample if before is None else before._replace(value=before.value + sample.value)
+        for name, metric in found.items():
+            total = Metric(metric.name, metric.documentation, metric.type)
+            total.samples = list(values[name].values())
+            yield total
+
+    def _all(self) -> Iterator[Metric]:
+        yield from REGISTRY.collect()
+        for folder in _others:
+            yield from MultiProcessCollector(None, str(folder)).collect()  # type: ignore[no-untyped-call]

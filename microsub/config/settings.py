@@ -311,6 +311,19 @@ def read_settings(environ: Mapping[str, str], flags: Mapping[str, object] | None
     return Settings(**values)
 
 
+def variables(settings: Settings) -> dict[str, str]:
+    """The environment from which `read_settings` makes these very settings: for a process that shall have the same."""
+    return {setting.variable: _as_text(getattr(settings, setting.name)) for setting in SETTINGS}
+
+
+def _as_text(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
 def _parse(setting: Setting, text: str, source: str) -> object:
     try:
         return setting.parse(text.strip())

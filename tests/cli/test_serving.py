@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from microsub import wiring
-from microsub.cli import main, serving
+from microsub.cli import main, running, serving
 from microsub.config.settings import Settings
 
 
@@ -41,7 +41,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     def start(settings: Settings, *_: Any, **__: Any) -> None:
         calls.append(settings)
 
-    monkeypatch.setattr(serving, "_start", start)
+    monkeypatch.setattr(serving, "start", start)
     return calls
 
 
@@ -91,7 +91,7 @@ def test_a_second_demo_leaves_the_file_of_the_first_alone(
     folder: Path, started: list[Settings], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also with ports of its own: one line says where the other runs, its pid, and the flag for another folder."""
-    start = serving._start
+    start = serving.start
 
     def while_running(*arguments: Any, **more: Any) -> None:
         start(*arguments, **more)
@@ -106,7 +106,7 @@ def test_a_second_demo_leaves_the_file_of_the_first_alone(
         assert file.read_text() == before
         assert CliRunner().invoke(main, [*DEMO, "--data-dir", "elsewhere"]).exit_code == 0
 
-    monkeypatch.setattr(serving, "_start", while_running)
+    monkeypatch.setattr(serving, "start", while_running)
     assert CliRunner().invoke(main, DEMO).exit_code == 0
     assert len(started) == 2
     assert CliRunner().invoke(main, DEMO).exit_code == 0, "the folder is free again"
@@ -154,7 +154,7 @@ async def greeted(settings: Settings, capsys: pytest.CaptureFixture[str], *users
     async with wiring.open_stores(settings) as stores:
         for user in users:
             await stores.accounts.add_user(user, "", time.time())
-        await serving._greet(settings, stores, web=True)
+        await running._greet(settings, stores, web=True)
     return dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
 
 

@@ -15,6 +15,7 @@ from microsub.config.settings import (
     mask_password,
     misspelt_variables,
     read_settings,
+    variables,
 )
 from microsub.errors import ConfigError
 
@@ -191,3 +192,26 @@ def test_a_misspelt_variable_is_noticed() -> None:
     assert misspelt_variables({"MICROSUB_REDISURL": "x", "MICROSUB_PORT": "1", "HOME": "/"}) == [
         "MICROSUB_REDISURL is no setting; did you mean MICROSUB_REDIS_URL?"
     ]
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {
+            "MICROSUB_HOST": "0.0.0.0",
+            "MICROSUB_PORT": "0",
+            "MICROSUB_BASE_URL": "https://reader.example",
+            "MICROSUB_BACKEND": "a file.json",
+            "MICROSUB_REDIS_URL": "redis://:secret@redis.example/1",
+            "MICROSUB_REDIS_REPLICAS": "2",
+            "MICROSUB_ALLOW_PRIVATE_NETWORKS": "10.0.0.0/8,fd00::/8",
+            "MICROSUB_WRITE_BACK": "off",
+            "MICROSUB_LOG_LEVEL": "debug",
+        },
+    ],
+)
+def test_a_process_that_is_started_by_another_has_the_same_settings(environ: dict[str, str]) -> None:
+    """Whatever came from flags or variables, or from neither, is read again from the variables."""
+    settings = read_settings(environ)
+    assert read_settings(variables(settings)) == settings

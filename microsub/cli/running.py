@@ -1,0 +1,185 @@
+"""A process of the server, from its start to the signal that ends it: web, worker, or what of both is asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import ipaddress
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+import click
+import uvicorn
+
+from microsub import wiring
+from microsub.cli.beside import worker_beside
+from microsub.cli.options import fail
+from microsub.config.settings import Settings
+from microsub.demo import publisher as demo_publisher
+from microsub.errors import MicrosubError
+from microsub.logs import set_up_logs
+from microsub.services.waits import first
+
+SWITCH_SECONDS = 0.0005
+"""How long a thread that reads documents may keep the others waiting: requests wait several times for their turn, and
+with Python's own 5 ms a page took ten times as long while feeds came in.
+"""
+
+GRACE = 8
+"""Seconds that requests have to end. A worker has as long (`pipeline.runner`), and ten seconds are all there is."""
+
+
+class Stopping(Protocol):
+    """A worker, wherever it runs."""
+
+    def stop(self) -> None:
+        """Take nothing new, and end within ten seconds."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a process does: web on `listener`, the demo's blogs on `blogs`, and a worker: `inside` it, or `beside` it as
+    a process of its own, so that no reader waits for what comes in. Each may be missing.
+
+    `parent` is the pipe of a process that this one belongs to: it ends when that is closed, and greets nobody.
+    """
+
+    listener: socket.socket | None = None
+    blogs: socket.socket | None = None
+    worker: Literal["inside", "beside"] | None = None
+    parent: int | None = None
+
+
+def start(settings: Settings, parts: Parts) -> None:
+    """Run `parts` until a signal comes.
+
+    A process whose embedded Redis is lost ends with exit code 1, for its supervisor to start it again.
+    """
+    set_up_logs(settings.log_format, settings.log_level)
+    _answer_promptly()
+    if parts.listener is not None:
+        settings = replace(settings, port=parts.listener.getsockname()[1])
+    try:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(_run(settings, parts))
+    except MicrosubError as error:
+        fail(str(error))
+
+
+def _answer_promptly() -> None:
+    """Spare requests the two longest waits that Python has for them, whatever else the process does."""
+    sys.setswitchinterval(SWITCH_SECONDS)
+    # What is loaded now stays to the end: looking through all of it for garbage takes 35 ms each time.
+    gc.collect()
+    gc.freeze()
+
+
+def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # Windows and PyPy have none
+        return None
+    loop: type[asyncio.AbstractEventLoop] = uvloop.Loop
+    return loop
+
+
+async def _run(settings: Settings, parts: Parts) -> None:
+    stop = asyncio.Event()
+    _on_signals(stop)
+    if parts.parent is not None:
+        asyncio.get_running_loop().add_reader(parts.parent, stop.set)
+    async with contextlib.AsyncExitStack() as stack:
+        if parts.blogs is not None:
+            await stack.enter_async_context(_serving(demo_publisher.app(), parts.blogs, stop))
+        stores = await stack.enter_async_context(wiring.open_stores(settings))
+        await wiring.warn_of_losses(settings, stores)
+        config = await stack.enter_async_context(wiring.open_configuration(settings, stores))
+        worker: Stopping | None = None
+        if parts.worker == "inside":
+            worker = await stack.enter_async_context(wiring.running_worker(settings, stores))
+        elif parts.worker == "beside":
+            worker = await stack.enter_async_context(worker_beside(settings))
+        if parts.listener is not None:
+            app = await stack.enter_async_context(wiring.open_app(settings, stores, config))
+            await stack.enter_async_context(_serving(app, parts.listener, stop))
+        if parts.parent is None:
+            await _greet(settings, stores, web=parts.listener is not None)
+        await first(stop, stores.watch.lost)
+        if worker is not None:
+            worker.stop()  # it ends what it has in hand while the server does the same
+        stores.watch.raise_if_lost()
+
+
+async def _greet(settings: Settings, stores: wiring.Stores, *, web: bool) -> None:
+    """Tell the person at the terminal where everything is. The token is shown to this machine's user alone."""
+    lines = [f"data       {stores.where}"]
+    backend = settings.backend.resolve()
+    if backend.is_file():
+        lines.append(f"config     {backend} (edits apply at once)")
+    elif backend.exists():
+        lines.append(f"config     none: {backend} is no file; name one with --backend")
+    else:
+        lines.append(f"config     none: {backend} doesn't exist; see backend.json.example")
+    if web:
+        endpoint = f"{settings.public_url}/microsub"
+        lines = [f"Microsub server on {settings.public_url}", f"endpoint   {endpoint}", *lines]
+        token = (
+            await wiring.greeting_token(stores, time.time()) if _is_local(settings.host) and settings.embedded else None
+        )
+        if token:
+            lines.append(f"try        curl -s -H 'Authorization: Bearer {token}' '{endpoint}?action=channels'")
+        elif any(user.disabled is None for user in await stores.accounts.users()):
+            lines.append("try        microsub token create USER")
+        else:
+            lines.append(f"try        microsub user add NAME, or declare users in {backend}")
+    click.echo("\n".join(lines))
+    sys.stdout.flush()
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _on_signals(stop: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its own signal handling: one signal stops all parts, in order."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def _serving(app: object, listener: socket.socket, stop: asyncio.Event) -> AsyncIterator[None]:
+    """Serve an ASGI app on `listener` within the block; a server that dies sets `stop`."""
+    config = uvicorn.Config(
+        app,  # type: ignore[arg-type]  # any ASGI callable
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=GRACE,
+    )
+    server = _Server(config)
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    task.add_done_callback(lambda _: stop.set())
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await task

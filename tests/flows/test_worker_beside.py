@@ -1,0 +1,80 @@
+"""`microsub serve` and the worker beside it: it is there, comes back when it dies, and ends with its server."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import httpx
+
+from tests.support.polling import dated, rss
+from tests.support.process import Installation, installation, reader
+from tests.support.waiting import wait_until
+from tests.support.web import publisher
+
+
+def worker_of(server: int) -> int | None:
+    """The process id of the worker that the server has beside it, None while it has none."""
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            command = (folder / "cmdline").read_bytes()
+        except OSError:  # it has ended meanwhile
+            continue
+        if parent == server and b"worker_process" in command:
+            return int(folder.name)
+    return None
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is a process of that number."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return "State:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+
+
+def document(url: str) -> dict[str, object]:
+    """Alice follows one feed."""
+    channel = {"uid": "home", "name": "Home", "feeds": [url]}
+    return {"users": {"alice": {"channels": [channel]}}, "settings": {"polling": {"host_interval": 0}}}
+
+
+async def started(installed: Installation) -> tuple[str, int, int]:
+    """The address of a server, its process id and its worker's."""
+    url = await installed.serve()
+    server = installed.processes[-1].pid
+    return url, server, await wait_until(lambda: worker_of(server), timeout=10)
+
+
+async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
+    """Readers notice nothing, what is followed afterwards is polled, and the metrics of both workers are added up."""
+    async with publisher() as site, installation(tmp_path, document(site.serve_document("/a", rss(dated(3))))) as here:
+        url, server, first = await started(here)
+        async with reader(url, await here.token("alice")) as alice:
+            await wait_until(lambda: '"feed polled"' in here.log, timeout=20)
+            os.kill(first, signal.SIGKILL)
+            assert len(await alice.timeline("home")) == 3
+            second = await wait_until(lambda: worker_of(server), timeout=20)
+            assert second != first
+            await alice.post(action="follow", channel="home", url=site.serve_document("/b", rss(dated(2), title="B")))
+            await wait_until(lambda: here.log.count('"feed polled"') == 2, timeout=20)
+            assert "the worker has ended and is started again" in here.log
+            async with httpx.AsyncClient() as http:
+                metrics = (await http.get(f"{url}/metrics")).text
+            assert 'microsub_polls_total{outcome="changed"} 2.0' in metrics
+            assert "microsub_workers 1.0" in metrics
+            assert 'microsub_requests_total{action="timeline",status="200"}' in metrics
+
+
+async def test_a_worker_ends_with_its_server_however_that_ends(tmp_path: Path) -> None:
+    """Asked to end, the server takes its worker with it; killed, it leaves none behind that nobody would stop."""
+    async with publisher() as site, installation(tmp_path, document(site.serve_document("/a", rss(dated(1))))) as here:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            _, _, worker = await started(here)
+            await here.stop(number)
+            await wait_until(lambda worker=worker: not is_alive(worker), timeout=15)  # type: ignore[misc]
