@@ -118,7 +118,8 @@ def metrics_page() -> str:
         "# Metrics\n",
         "`GET /metrics` answers in the Prometheus text format. Where several processes run on one machine, set",
         "`PROMETHEUS_MULTIPROC_DIR` to the same empty folder for all of them: then each web process answers for all,",
-        "workers included. Empty the folder before a restart. `microsub serve` adds up itself and its worker without that.\n",
+        "workers included. Empty the folder before a restart. `microsub serve` adds its worker's to its own without",
+        "that.\n",
     ]
     lines += ["| metric | kind | labels | what it counts |", "|---|---|---|---|"]
     for metric in vars(metrics).values():
