@@ -21,6 +21,7 @@ from microsub.formats.encoding import decode
 from microsub.formats.feedlinks import FeedLink, declared, from_header, mentioned
 from microsub.formats.parse import parse, sniff
 from microsub.formats.sites import feeds_by_address, feeds_of_site, wordpress_feed
+from microsub.formats.trees import MAX_PAGE, base_of, tree_of
 from microsub.formats.urls import host_of, normalise_profile, normalise_url, safe_url
 from microsub.model.jf2 import Feed
 
@@ -71,7 +72,7 @@ def better_feeds(body: bytes, url: str, content_type: str | None, link_header: s
         return []
     found = _from_header(link_header, url)
     if not too_deep(text):
-        tree = LexborHTMLParser(text[: html.MAX_PAGE])
+        tree = LexborHTMLParser(text[:MAX_PAGE])
         if tree.css_first(".h-feed .h-entry, .h-feed .h-event, .h-feed .h-cite, .h-feed .h-review, .h-feed .h-recipe"):
             return []
         found += _named_on(tree, text, url, near=True)
@@ -90,11 +91,11 @@ def forwarded(body: bytes, url: str, content_type: str | None) -> str | None:
     if len(body) > _LONGEST_FORWARD or b"refresh" not in body.lower():
         return None
     text = decode(body, content_type)
-    tree = LexborHTMLParser(text if not too_deep(text) else "")
+    tree = tree_of(text)
     for node in tree.css("meta[http-equiv][content]")[:_MOST_METAS]:
         said = _FORWARD.fullmatch(node.attributes.get("content") or "")
         if said and (node.attributes.get("http-equiv") or "").strip().lower() == "refresh":
-            there = safe_url(said["url"], _base(tree, url))
+            there = safe_url(said["url"], base_of(tree, url))
             return there if there and normalise_profile(there) != normalise_profile(url) else None
     return None
 
@@ -117,8 +118,8 @@ def _itself(feed: Feed) -> FeedLink:
 
 
 def _from_page(text: str, url: str, header: list[FeedLink]) -> list[FeedLink]:
-    tree = LexborHTMLParser(text[: html.MAX_PAGE] if not too_deep(text) else "")
-    base = _base(tree, url)
+    tree = tree_of(text)
+    base = base_of(tree, url)
     title = _attribute(tree, 'meta[property="og:title"]', "content") or _text(tree, "title")
     photo = _photo(tree, base)
     about = _attribute(tree, 'meta[name="description"], meta[property="og:description"]', "content")
@@ -147,8 +148,8 @@ def _named_on(tree: LexborHTMLParser, text: str, url: str, *, near: bool = False
     """What a page declares, what its site is known for, and, without either, what its text links to, other sites' feeds
     last, or, if `near`, not at all: a blogroll's first entry isn't what a reader wants who follows the page.
     """
-    base = _base(tree, url)
-    if named := [*_declared(tree, base), *feeds_of_site(url, text[: html.MAX_PAGE], tree)]:
+    base = base_of(tree, url)
+    if named := [*_declared(tree, base), *feeds_of_site(url, text[:MAX_PAGE], tree)]:
         return named
     mentions = list(_mentioned(tree, base))
     ours = [link for link in mentions if _same_site(link.url, url)]
@@ -218,10 +219,6 @@ def _distinct(links: Iterable[FeedLink]) -> list[FeedLink]:
 
 def _is_comments(link: FeedLink) -> bool:
     return bool(_COMMENTS_PATH.search(link.url) or _COMMENTS.search(link.title or ""))
-
-
-def _base(tree: LexborHTMLParser, url: str) -> str:
-    return safe_url(_attribute(tree, "base[href]", "href"), url) or url
 
 
 def _photo(tree: LexborHTMLParser, base: str) -> str | None:

@@ -59,12 +59,15 @@ class FeedLink:
 
 @dataclass(frozen=True, slots=True)
 class HttpLink:
-    """One member of an HTTP `Link` header; `target` may be relative."""
+    """One member of an HTTP `Link` header; `target` may be relative, and so may `anchor`: the document that the link is
+    one of, where it isn't the one that was asked for.
+    """
 
     target: str
     rel: str
     type: str = ""
     title: str | None = None
+    anchor: str | None = None
 
 
 def from_header(header: str | None) -> list[HttpLink]:
@@ -74,7 +77,9 @@ def from_header(header: str | None) -> list[HttpLink]:
         values: dict[str, str] = {}
         for name, quoted, token in _PARAMETER.findall(parameters):
             values.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) or token)
-        found.append(HttpLink(target, values.get("rel", ""), values.get("type", ""), _titled(values)))
+        found.append(
+            HttpLink(target, values.get("rel", ""), values.get("type", ""), _titled(values), values.get("anchor"))
+        )
     return found
 
 

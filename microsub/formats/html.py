@@ -14,6 +14,7 @@ from microsub.formats.authorship import Page, author_of, people_on, representati
 from microsub.formats.depth import MOST, too_deep
 from microsub.formats.hentry import TYPES, to_entry
 from microsub.formats.raw import RawFeed
+from microsub.formats.trees import MAX_PAGE
 from microsub.formats.urls import normalise_url, safe_url
 from microsub.model.jf2 import Feed
 
@@ -23,7 +24,6 @@ _PROMISE = re.compile(
 )
 # XML's declaration and stylesheets: comments to an HTML parser, which end at the first `>`.
 _XML = re.compile(r"\A(?:\s*<\?xml[^>]*(?:>|\Z))+")
-MAX_PAGE = 2 * 1024 * 1024
 
 
 def to_jf2(text: str, url: str) -> RawFeed:

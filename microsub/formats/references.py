@@ -10,13 +10,10 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from selectolax.lexbor import LexborHTMLParser
-
 from microsub.errors import ParseError
 from microsub.formats import html
 from microsub.formats.authorship import Page, representative
 from microsub.formats.dates import from_text
-from microsub.formats.depth import too_deep
 from microsub.formats.encoding import decode
 from microsub.formats.lookups import AuthorPage, LookUp
 from microsub.formats.normalise import finish
@@ -24,10 +21,11 @@ from microsub.formats.parse import sniff
 from microsub.formats.post_types import fold, post_type
 from microsub.formats.raw import RawEntry
 from microsub.formats.sanitise import text_to_html
+from microsub.formats.trees import MAX_PAGE, base_of, tree_of
 from microsub.formats.urls import host_of, normalise_profile, normalise_url, safe_url
 from microsub.model.jf2 import Card, Content, Entry
 
-MAX_PAGE = 512 * 1024
+LONG_PAGE = 512 * 1024
 MOST_TAGS = 10_000
 """Of a page with more tags or characters only the head is read: its microformats would take seconds."""
 
@@ -46,7 +44,7 @@ def answer(look_up: LookUp, body: bytes, url: str, content_type: str | None) -> 
     it is sanitised, its address is the target's, and it refers to nothing else.
     """
     try:
-        text = decode(body[: 2 * html.MAX_PAGE], content_type)
+        text = decode(body[: 2 * MAX_PAGE], content_type)
         if sniff(text, content_type) != "html":
             return None
         if isinstance(look_up, AuthorPage):
@@ -159,9 +157,8 @@ class _Head:
     """What the head of a page says of it, in Open Graph's words and HTML's own."""
 
     def __init__(self, text: str, url: str) -> None:
-        self._tree = LexborHTMLParser(text[: html.MAX_PAGE] if not too_deep(text) else "")
-        base = self._tree.css_first("base[href]")
-        self._base = safe_url(base.attributes.get("href") if base is not None else None, url) or url
+        self._tree = tree_of(text)
+        self._base = base_of(self._tree, url)
         self._said: dict[str, str] = {}
         for node in self._tree.css("meta[property][content], meta[name][content]")[:200]:
             name = node.attributes.get("property") or node.attributes.get("name") or ""
@@ -205,7 +202,7 @@ class _Head:
 
 
 def _is_heavy(text: str) -> bool:
-    return len(text) > MAX_PAGE or text.count("<") > MOST_TAGS
+    return len(text) > LONG_PAGE or text.count("<") > MOST_TAGS
 
 
 def _name(text: str | None) -> str | None:

@@ -1,0 +1,67 @@
+"""Where a person's page says that their servers are (https://indieauth.spec.indieweb.org/#discovery-by-clients)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from microsub.errors import InvalidRequest
+from microsub.formats.indieauth.identifiers import endpoint
+from microsub.formats.indieauth.me import canonical_me
+from microsub.formats.indieauth.rels import links_of
+from microsub.formats.urls import safe_url
+
+_NAMES = {
+    "indieauth-metadata": "metadata",
+    "authorization_endpoint": "authorization",
+    "token_endpoint": "token",
+    "microsub": "microsub",
+    "micropub": "micropub",
+}
+_MOST_ME = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """What a page names, absolute; None where it names none. `metadata` is the `indieauth-metadata` document."""
+
+    metadata: str | None = None
+    authorization: str | None = None
+    token: str | None = None
+    microsub: str | None = None
+    micropub: str | None = None
+
+    @property
+    def names_server(self) -> bool:
+        """Whether there is a server to ask about this person, of the newer or the older kind."""
+        return any((self.metadata, self.authorization, self.token))
+
+
+def endpoints_of(body: bytes, url: str, content_type: str | None, link_header: str | None) -> Endpoints:
+    """The first of each relation that is usable: HTTP `Link`, then `<link>`. Never raises.
+
+    `url` is where the document was found; `link_header` the joined value of its `Link` header.
+    """
+    found: dict[str, str] = {}
+    for rel, target, base in links_of(body, url, content_type, link_header, elements="link[rel][href]"):
+        name = _NAMES.get(rel)
+        if name is not None and name not in found and (address := endpoint(target, base)) is not None:
+            found[name] = address
+    return Endpoints(**found)
+
+
+def me_links_of(
+    body: bytes, url: str, content_type: str | None, link_header: str | None, *, private: bool = False
+) -> tuple[str, ...]:
+    """The profiles that a page calls the same person's (`rel=me`), canonical, each once, in its order. Never raises.
+
+    A claim of this page alone: it means something where the other page says the same of this one.
+    """
+    found: dict[str, None] = {}
+    for rel, target, base in links_of(body, url, content_type, link_header, elements="link[rel][href], a[rel][href]"):
+        if rel != "me" or len(found) >= _MOST_ME:
+            continue
+        try:
+            found.setdefault(canonical_me(safe_url(target, base) or "", private=private))
+        except InvalidRequest:
+            continue
+    return tuple(found)

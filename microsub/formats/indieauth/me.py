@@ -1,0 +1,54 @@
+"""Who somebody is: profile URLs (https://indieauth.spec.indieweb.org/#user-profile-url, #url-canonicalization)."""
+
+from __future__ import annotations
+
+import re
+
+from microsub.errors import InvalidRequest
+from microsub.formats.indieauth.identifiers import Identifier, identifier, shown
+
+_BARE = re.compile(r"[^:/?#@\s\\]+(?::[0-9]+)?(?:[/?].*)?", re.DOTALL)
+EXPECTED = "a profile URL such as https://alice.example/: a domain, without port, user, fragment or dot segments"
+
+
+def canonical_me(text: str, *, private: bool = False) -> str:
+    """The one way to write a profile URL; a bare domain is one by https. Raises InvalidRequest.
+
+    The scheme stays: the http and the https page of a host are two until a redirect says otherwise, because whoever
+    sits in the line can answer for the first. `private` lets ports and IP addresses pass, for machines that aren't
+    reached from everywhere.
+    """
+    written = text.strip(" ")
+    if not re.match(r"(?i)[a-z][a-z0-9+.-]*://", written) and _BARE.fullmatch(written):
+        written = f"https://{written}"
+    try:
+        found = identifier(written)
+        _check(found, written, private)
+    except ValueError as problem:
+        raise InvalidRequest(f"'me' can't be used: found '{shown(text)}', {problem}; expected {EXPECTED}") from None
+    return found.url
+
+
+def same_me(one: str, other: str) -> bool:
+    """Whether two profile URLs are one by their text alone: case of the host, and the path `/` that may be left out.
+
+    False for what is none. http and https, and other addresses that lead to the same page, are for discovery to tell.
+    """
+    try:
+        return canonical_me(one, private=True) == canonical_me(other, private=True)
+    except InvalidRequest:
+        return False
+
+
+def host_of_me(me: str) -> str:
+    """The host of a profile URL, without `www.`: by the spec's own example, that is one site."""
+    return identifier(me).host.removeprefix("www.")
+
+
+def _check(found: Identifier, written: str, private: bool) -> None:
+    if private:
+        return
+    if found.is_address:
+        raise ValueError("with an IP address as its host")
+    if re.match(r"(?i)https?://[^/?#]*:", written):
+        raise ValueError("with a port")

@@ -1,0 +1,22 @@
+"""Pages as trees, as far as links and metadata need them, with an end for pages made to stop their readers."""
+
+from __future__ import annotations
+
+from selectolax.lexbor import LexborHTMLParser
+
+from microsub.formats.depth import too_deep
+from microsub.formats.urls import safe_url
+
+MAX_PAGE = 2 * 1024 * 1024
+"""Characters of a page that are read. What is beyond them is in no head, and in no profile."""
+
+
+def tree_of(text: str) -> LexborHTMLParser:
+    """The elements of a page; none of one that nests too deeply or has too many tags to be read."""
+    return LexborHTMLParser(text[:MAX_PAGE] if not too_deep(text) else "")
+
+
+def base_of(tree: LexborHTMLParser, url: str) -> str:
+    """What addresses on the page are relative to: its `<base>`, else its own address."""
+    node = tree.css_first("base[href]")
+    return safe_url((node.attributes.get("href") or "") if node is not None else None, url) or url
