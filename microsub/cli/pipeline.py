@@ -105,7 +105,8 @@ async def _events(source: Events, since: str | None, follow: bool) -> AsyncItera
 def _line(event: Event) -> str:
     what = event.kind.replace("_", " ")
     post = f" post {event.post}" if event.post else ""
-    guid = f" {event.guid}" if event.guid else ""
+    # As the feed wrote it, which a terminal must not take for commands.
+    guid = f" {''.join(char if char.isprintable() else '�' for char in event.guid)}" if event.guid else ""
     changed = f" ({', '.join(event.changed)})" if event.changed else ""
     return f"{event.id} {_moment(event.at)} {what}: feed {event.feed}{post}{guid}{changed}"
 

@@ -16,6 +16,7 @@ import orjson
 from microsub.formats.urls import normalise_profile
 from microsub.formats.wire import dump, from_wire, to_wire
 from microsub.store.events import Event
+from microsub.store.intake import WRITTEN_GUID
 from microsub.store.messages import ItemIncomplete, ItemsStored
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from microsub.store.streams import Message, Stream
 
 
-_FIELDS = ("Data", "version", "hash", "feed", "guid", "incomplete")
+_FIELDS = ("Data", "version", "hash", "feed", "guid", WRITTEN_GUID, "incomplete")
 
 _WRITTEN = "written"
 """Begins `incomplete` while what was found is written and not told yet; the properties that changed follow."""
@@ -73,10 +74,10 @@ class Populate:
         """Look up and write. Raises StoreError; anything else is a message that isn't ours."""
         wanted = ItemIncomplete.of(message.fields)
         ((data, *others),) = await self._items.fields([wanted.item], _FIELDS)
-        version, digest, feed_id, guid, incomplete = (value.decode() if value else "" for value in others)
+        version, digest, feed_id, guid, written, incomplete = (value.decode() if value else "" for value in others)
         if data is None or not feed_id or version != wanted.version or not incomplete:
             return
-        news = _News(wanted.item, feed_id, guid, version, digest)
+        news = _News(wanted.item, feed_id, written or guid, version, digest)
         if incomplete.startswith(_WRITTEN):
             # By somebody who didn't live to tell.
             await self._tell(news, tuple(incomplete.split()[1:]))

@@ -27,7 +27,7 @@ from microsub.pipeline.store_items import items_to_store
 from microsub.services.posts import Post, Posts, forms_of, identity_of
 from microsub.store import keys, shedding
 from microsub.store.events import Event, Events
-from microsub.store.intake import ItemToStore, Stored
+from microsub.store.intake import WRITTEN_GUID, ItemToStore, Stored
 from microsub.store.lease import leased
 from microsub.store.streams import version_of
 from microsub.store.timelines import Reason
@@ -125,12 +125,14 @@ class PostStore(Posts):
         if not found or not found[0].feed:
             return False
         now, one = self._clock(), found[0]
+        ((written,),) = await self._items.fields([one.id], (WRITTEN_GUID,))
         await shedding.bury(self._redis, one, now)
         await self._withdraw(one.id, now)
         await shedding.erase(self._redis, one)
         # Once more for whoever was putting it into a timeline meanwhile.
         await self._withdraw(one.id, now)
-        await self._announcing.tell([Event("post_deleted", one.feed, now, one.id, one.guid)])
+        guid = written.decode() if written else one.guid
+        await self._announcing.tell([Event("post_deleted", one.feed, now, one.id, guid)])
         return True
 
     async def expire(self, feed: str, limit: int) -> int:
@@ -208,7 +210,7 @@ class PostStore(Posts):
         entry = entry_of(fields, guid, at, feed.url, owner)
         item = items_to_store(Feed(feed.url, "saved", entries=(entry,)), now)[0]
         digest = hashlib.blake2b(item.hash.encode() + saved, digest_size=16).hexdigest()
-        return replace(item, hash=digest, extra={"saved": saved.decode()})
+        return replace(item, hash=digest, extra={**item.extra, "saved": saved.decode()})
 
     @contextlib.asynccontextmanager
     async def _alone(self, feed: str) -> AsyncIterator[FeedRecord]:

@@ -15,6 +15,7 @@ import structlog
 from microsub.metrics import ITEMS_NEW, ITEMS_UPDATED
 from microsub.services.asking_again import LOOK_UPS, look_ups_of
 from microsub.store.events import Event
+from microsub.store.intake import WRITTEN_GUID
 from microsub.store.messages import EntriesFound, ItemsStored
 
 if TYPE_CHECKING:
@@ -92,8 +93,9 @@ class StoreEntries:
 
     async def _guids_of(self, ids: Sequence[str]) -> dict[str, str]:
         """What identifies these items in their feed; those that are gone, of which others tell, are left out."""
-        rows = await self._items.fields(ids, ("guid",)) if ids else []
-        return {item_id: guid.decode() for item_id, (guid,) in zip(ids, rows, strict=True) if guid}
+        rows = await self._items.fields(ids, (WRITTEN_GUID, "guid")) if ids else []
+        found = zip(ids, (written or guid for written, guid in rows), strict=True)
+        return {item_id: guid.decode() for item_id, guid in found if guid}
 
     def _events(self, feed_id: str, stored: Stored, left: Mapping[str, str]) -> list[Event]:
         now = self._clock()

@@ -13,12 +13,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from microsub.formats.identity import identities, normalise_profile, twin_identity
+from microsub.formats.identity import MAX_IDENTITY, identities, identity, normalise_profile, twin_identity
 from microsub.formats.lookups import lacking
 from microsub.formats.rereading import Listed
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Entry, Feed
-from microsub.store.intake import ItemToStore
+from microsub.store.intake import WRITTEN_GUID, ItemToStore
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATES = frozenset({"published", "updated"})
@@ -101,4 +101,12 @@ def _item(guid: str, entry: Entry, score: float, source: str | None) -> ItemToSt
         link=entry.url or "",
         twin=twin_identity(entry),
         incomplete=bool(lacking(entry, source)),
+        extra=_written(entry.guid, guid),
     )
+
+
+def _written(guid: str | None, known_as: str) -> dict[str, str]:
+    """The guid as the feed wrote it, for other programs, where the identity is its normal form and nothing more."""
+    if not guid or guid == known_as or len(guid) > MAX_IDENTITY or identity(Entry(guid=guid)) != known_as:
+        return {}
+    return {WRITTEN_GUID: guid}

@@ -17,6 +17,7 @@ from microsub.model.jf2 import Entry
 from microsub.model.reader import Cursor
 from microsub.store.events import Event, Events
 from microsub.store.feeds import FeedRecord, Feeds
+from microsub.store.intake import WRITTEN_GUID
 from microsub.store.items import Items
 
 
@@ -24,9 +25,10 @@ from microsub.store.items import Items
 class Post:
     """A post of the store.
 
-    `feed` is the feed's id; `guid` what identifies the post in it. `item` is the jf2 that readers get, sanitised and
-    with absolute URLs. `fields` are those that a program has saved, as it saved them; empty for what was only polled.
-    `timestamp` is the time of publishing, `discovered` and `updated` when the store got it and its last change.
+    `feed` is the feed's id; `guid` what identifies the post in it, as it was written there. `item` is the jf2 that
+    readers get, sanitised and with absolute URLs. `fields` are those that a program has saved, as it saved them; empty
+    for what was only polled. `timestamp` is the time of publishing, `discovered` and `updated` when the store got it
+    and its last change.
     """
 
     id: str
@@ -146,7 +148,7 @@ def _post(row: Mapping[str, str]) -> Post:
     return Post(
         id=row["ID"],
         feed=row["feed"],
-        guid=saved.get("guid", row["guid"]),
+        guid=saved.get("guid") or row.get(WRITTEN_GUID) or row["guid"],
         timestamp=datetime.fromisoformat(saved.get("timestamp") or row["Published"]),
         discovered=_moment(row["discovered"]),
         updated=_moment(row["updated"]),

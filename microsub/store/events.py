@@ -26,6 +26,7 @@ Kind = Literal["feed_created", "feed_modified", "post_created", "post_modified",
 class Event:
     """Something happened to a feed, or to one of its posts.
 
+    `guid` is the post's as its feed wrote it, or, where that isn't known, in the form in which guids are compared.
     `changed` names the fields of the feed, or the properties of the post's JSON, that are not as they were; it is empty
     for what is new, and for a change that a crash left unsaid. An event of a post always has its `guid`. `at` is Unix
     time; `id` is given when it is published.

@@ -30,6 +30,9 @@ _KNOWN = ("hash", "score", "author", "Published", "twin", "twin_at", "version", 
 _UNKNOWN = "?"
 """In place of the author before an edit that somebody else has made."""
 
+WRITTEN_GUID = "written_guid"
+"""The field of an item that holds its guid as its feed wrote it, where that isn't its identity."""
+
 ANY = ""
 """A version that is never refused, for what is written without an order."""
 
@@ -55,10 +58,15 @@ class ItemToStore:
     incomplete: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def written_guid(self) -> str:
+        """What identifies it as its feed wrote it, for other programs; else its identity."""
+        return self.extra.get(WRITTEN_GUID) or self.guid
+
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:
-    """An item that is new; `score` is decimal text."""
+    """An item that is new; `guid` as its feed wrote it, `score` as decimal text."""
 
     id: str
     guid: str
@@ -68,9 +76,11 @@ class StoredItem:
 
 @dataclass(frozen=True, slots=True)
 class UpdatedItem:
-    """An item that was edited; place and id are as before. `author_before` differs where the author changed, and
-    `changed` names the properties of its JSON that are not as they were. `untold` is the mark of that edit, to be taken
-    away when it is told (`Intake.told`); empty for what was written without an order.
+    """An item that was edited; place and id are as before, `guid` as its feed wrote it.
+
+    `author_before` differs where the author changed, and `changed` names the properties of its JSON that are not as
+    they were. `untold` is the mark of that edit, to be taken away when it is told (`Intake.told`); empty for what was
+    written without an order.
     """
 
     id: str
@@ -242,7 +252,7 @@ class Intake:
         if lost:
             await self._redis.pipeline([command for pair in lost for command in _withdrawal(feed, *pair)])
         stored = [
-            StoredItem(item_id, candidate.guid, score_text(candidate.score), candidate.author)
+            StoredItem(item_id, candidate.written_guid, score_text(candidate.score), candidate.author)
             for item_id, candidate in numbered
             if owners[candidate.guid] == item_id
         ]
@@ -282,7 +292,7 @@ class Intake:
         await self._redis.command("SADD", keys.feed_pending(feed.id), *(old.id for old, _ in edited))
         written = await self._redis.scripts(calls)
         updated = [
-            UpdatedItem(old.id, candidate.guid, old.score, candidate.author, _before(old), names, version)
+            UpdatedItem(old.id, candidate.written_guid, old.score, candidate.author, _before(old), names, version)
             for (old, candidate), names, was_written in zip(edited, changed, written, strict=True)
             if was_written
         ]
@@ -337,7 +347,7 @@ def _changing(
 
 def _untold(old: _Known, candidate: ItemToStore) -> UpdatedItem:
     """An edit that somebody wrote and didn't live to tell."""
-    return UpdatedItem(old.id, candidate.guid, old.score, candidate.author, _UNKNOWN, untold=old.untold)
+    return UpdatedItem(old.id, candidate.written_guid, old.score, candidate.author, _UNKNOWN, untold=old.untold)
 
 
 def _before(old: _Known) -> str:

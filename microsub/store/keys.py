@@ -123,9 +123,9 @@ ITEM_PREFIX = "item:"
 
 
 def item(item_id: str) -> str:
-    """Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `hash`, `version`, `confirmed`, `untold`, `score`,
-    `updated`, `discovered`, `author`, `link`, `twin`, `incomplete`, `condemned` and whatever a post was saved with.
-    Lifetime: as long as a timeline refers to it. `store.items`.
+    """Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `written_guid` (where that is another), `hash`,
+    `version`, `confirmed`, `untold`, `score`, `updated`, `discovered`, `author`, `link`, `twin`, `incomplete`,
+    `condemned` and whatever a post was saved with. Lifetime: as long as a timeline refers to it. `store.items`.
     """
     return f"{ITEM_PREFIX}{item_id}"
 

@@ -439,6 +439,42 @@ async def test_a_polled_post_and_a_saved_one_are_the_same_by_guid(it: World) -> 
         assert len(await it.rows()) == 2
 
 
+async def test_a_guid_is_told_as_its_feed_wrote_it(it: World, posts: PostStore) -> None:
+    """From its creation to its end, and when a crash left an edit unsaid; either form leads to the post."""
+    old, new = "http://blog.test/?p=1&amp;utm_source=rss", "https://blog.test/?p=1"
+    written = old.replace("&amp;", "&")
+    async with publisher() as site:
+        site.serve_document("/feed", rss([(old, "One", None)]))
+        url = site.url("/feed", "blog.test")
+        feed = await it.follow(url)
+        await it.poll(feed)
+        site.serve_document("/feed", rss([(old, "Two", None)]))
+        await it.poll(feed)
+        post = await posts.get_by_guid(url, written)
+        assert post is not None
+        assert post == await posts.get_by_guid(url, new)
+        assert post.guid == written
+        await it.redis.command("SADD", keys.feed_pending(feed.id), post.id)
+        site.serve_document("/feed", rss([(old, "Two", None), ("2", "Three", None)]))
+        await it.poll(feed)
+        await posts.delete(post.id)
+        guids = [(kind, guid) for kind, guid, _ in await told(it) if guid != "2" and kind.startswith("post")]
+        kinds = ("post_created", "post_modified", "post_modified", "post_deleted")
+        assert guids == [(kind, written) for kind in kinds]
+
+
+async def test_a_guid_of_several_posts_is_told_with_what_tells_them_apart(it: World, posts: PostStore) -> None:
+    """As its feed wrote it, it would lead to none of them."""
+    async with publisher() as site:
+        two = rss([("http://blog.test/", "One", None), ("http://blog.test/", "Two", None)])
+        site.serve_document("/feed", two.replace(b"posts.test/http://blog.test/", b"posts.test/1", 1))
+        url = site.url("/feed", "blog.test")
+        await it.poll(await it.follow(url))
+        guids = [guid for kind, guid, _ in await told(it) if kind == "post_created"]
+        found = [await posts.get_by_guid(url, guid) for guid in guids]
+        assert sorted(post.item["name"] for post in found if post is not None) == ["One", "Two"]
+
+
 async def test_a_feed_that_is_saved_into_is_created_once(it: World, posts: PostStore) -> None:
     """Its first poll tells of what changed."""
     async with publisher() as site:
