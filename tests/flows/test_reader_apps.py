@@ -1,0 +1,213 @@
+"""The replays of reader apps sign in as they were seen to, and stumble over what the real ones stumble over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.app_site import AppSite, app_site
+from tests.support.provider import Fault, Provider, Variant, provider
+from tests.support.raw_http import Listening, Reply, Request, json_reply, listening
+from tests.support.reader_apps import (
+    APPS,
+    App,
+    AppBreaks,
+    Ek,
+    Ekstereye,
+    IndiePassAndroid,
+    IndiePassIos,
+    Monocle,
+    Notifier,
+    Person,
+    Together,
+)
+
+POST = {"type": "entry", "_id": "1", "_is_read": False, "_source": "f1"}
+PAGE = {"items": [POST], "paging": {"before": "b1"}}
+
+
+class Server:
+    """A Microsub server that says little and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Request] = []
+        self.headers: list[tuple[str, str]] = []
+        self.page: dict[str, Any] = PAGE
+        self.listening: Listening
+
+    async def answer(self, request: Request) -> Reply:
+        self.asked.append(request)
+        allowed = [
+            ("Access-Control-Allow-Origin", "*"),
+            ("Access-Control-Allow-Headers", "Authorization, Cache-Control"),
+        ]
+        if request.method == "OPTIONS":
+            return Reply(b"", 204, allowed)
+        action = (request.query | request.form).get("action")
+        if action == "events":
+            return json_reply({"error": "not_implemented"}, 400, *allowed)
+        if action == "channels":
+            found = json_reply({"channels": [{"uid": "notifications"}, {"uid": "home"}]}, 200, *allowed)
+        else:
+            found = json_reply(self.page, 200, *allowed)
+        return Reply(found.body, 200, [*(self.headers or found.headers)])
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx.AsyncClient]:
+    async with httpx.AsyncClient(timeout=10) as made:
+        yield made
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[AppSite]:
+    async with app_site() as made:
+        yield made
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Server]:
+    made = Server()
+    async with listening(made.answer) as made.listening:
+        yield made
+
+
+def in_a_browser(http: httpx.AsyncClient) -> Person:
+    """A browser in which the provider asks nothing."""
+
+    async def person(url: str) -> str:
+        reply = await http.get(url)
+        assert reply.status_code == 302, reply.text
+        return reply.headers["location"]
+
+    return person
+
+
+def alice(made: Provider, server: Server) -> str:
+    endpoint = f"{server.listening.base}/microsub"
+    return made.person("alice", microsub=endpoint, micropub=f"{server.listening.base}/micropub").me
+
+
+@pytest.mark.parametrize("links", ["header", "html", "both", "separate"])
+@pytest.mark.parametrize("kind", APPS, ids=lambda kind: kind.name)
+async def test_each_app_signs_in_and_reads(
+    http: httpx.AsyncClient, site: AppSite, server: Server, kind: type[App], links: Any
+) -> None:
+    """At a provider that knows the older and the newer ways, each app is given its scopes, and reads."""
+    async with provider(Variant.lenient(links=links, twice=True)) as made:
+        me = alice(made, server)
+        app = kind(http, site.home(kind.name))
+        signed = await app.sign_in(me, in_a_browser(http))
+        assert (signed.me, signed.scope) == (me, kind.scopes)
+        assert made.good(signed.token)
+        assert await signed.read() == [POST]
+        await signed.mark_read("home", "1")
+        auth = next(request for request in made.asked if request.path == "/auth")
+        assert ("code_challenge" in auth.query) == kind.pkce
+
+
+@pytest.mark.parametrize("kind", APPS, ids=lambda kind: kind.name)
+async def test_the_older_provider(http: httpx.AsyncClient, site: AppSite, server: Server, kind: type[App]) -> None:
+    """Only iOS wants JSON by its exact type; all others sign in at a provider of old."""
+    async with provider(Variant.older(twice=True)) as made:
+        app = kind(http, site.home(kind.name))
+        if kind is IndiePassIos:
+            with pytest.raises(AppBreaks, match="at a loss"):
+                await app.sign_in(alice(made, server), in_a_browser(http))
+        else:
+            assert await (await app.sign_in(alice(made, server), in_a_browser(http))).read() == [POST]
+
+
+async def test_peculiarities_of_signing_in(http: httpx.AsyncClient, site: AppSite, server: Server) -> None:
+    """Redemption twice, HEAD before GET, rels by exact match, the missing micropub rel, the issuer without TLS."""
+    person = in_a_browser(http)
+    async with provider(Variant.lenient(twice=True)) as made:
+        me = alice(made, server)
+        app = Together(http, site.home("Together"), at_once=True)
+        await app.sign_in(me, person)
+        assert len({tuple(r.form.items()) for r in made.asked if r.path == "/token"}) == 1
+        assert made.count("/token", "POST") == 2
+        made.asked.clear()
+        await Monocle(http, site.home("Monocle")).sign_in(me, person)
+        assert [r.method for r in made.asked if r.path == "/alice/"] == ["HEAD", "GET"]
+        with pytest.raises(AppBreaks, match="issuer"):
+            await Monocle(http, site.home("Monocle"), loopback=False).sign_in(me, person)
+        made.fault("redirect", Fault(change={"iss": "https://evil.example/"}))
+        with pytest.raises(AppBreaks, match="was answered by"):
+            await Monocle(http, site.home("Monocle")).sign_in(me, person)
+        made.fault("redirect", Fault(change={"state": None}))
+        with pytest.raises(AppBreaks, match="state"):
+            await Ek(http, site.home("ek")).sign_in(me, person)
+        made.mend()
+        bob = made.person("bob", microsub=f"{server.listening.base}/microsub").me
+        with pytest.raises(AppBreaks, match="micropub"):
+            await IndiePassIos(http, site.home("iOS")).sign_in(bob, person)
+    for variant in (Variant.lenient(joined=True), Variant(), Variant.lenient(joined=True, links="header")):
+        async with provider(variant) as made:
+            with pytest.raises(AppBreaks, match="finds no"):
+                await IndiePassAndroid(http, site.home("Android")).sign_in(alice(made, server), person)
+    async with provider(Variant.lenient()) as made:
+        with pytest.raises(AppBreaks, match="redeems in vain"):
+            await Together(http, site.home("Together")).sign_in(alice(made, server), person)
+
+
+async def test_peculiarities_of_reading(http: httpx.AsyncClient, site: AppSite, server: Server) -> None:
+    """Queries in POST, cursors that are stored, slashes, preflights, and replies that may be kept."""
+    person = in_a_browser(http)
+    async with provider(Variant.lenient(twice=True)) as made:
+        me = alice(made, server)
+
+        async def read(app: App) -> list[Request]:
+            signed = await app.sign_in(me, person)
+            server.asked.clear()
+            for _ in range(2):
+                await signed.read("home")
+            await signed.mark_read("home", "1")
+            return server.asked
+
+        asked = await read(Ek(http, site.home("ek")))
+        assert asked[0].query | {"channel": ""} == {"action": "timeline", "channel": "", "after": "", "before": ""}
+        assert (asked[-1].body, asked[-1].query["method"]) == (b"", "mark_read")
+        asked = await read(Notifier(http, site.home("notifier")))
+        assert {request.path for request in asked} == {"/microsub/"}
+        assert [request.query.get("before") for request in asked[:2]] == [None, "b1"]
+        asked = await read(Ekstereye(http, site.home("Ekstereye")))
+        assert [r.method for r in asked] == ["OPTIONS", "GET", "OPTIONS", "GET"] * 2 + ["OPTIONS", "POST"]
+        assert len(await read(Together(http, site.home("Together")))) == 5
+        server.headers = [("Content-Type", "application/json")]
+        assert len(await read(Together(http, site.home("Together")))) == 3
+        server.headers = [("Content-Type", "application/json; charset=utf-8")]
+        with pytest.raises(AppBreaks, match="at a loss"):
+            await read(IndiePassIos(http, site.home("iOS")))
+
+
+BROKEN: list[tuple[type[App], Callable[[], dict[str, Any]]]] = [
+    (Monocle, lambda: {"items": [POST | {"_source": {"_id": "f1"}}], "paging": {}}),
+    (Ek, lambda: {"items": [POST | {"category": "one"}], "paging": {}}),
+    (IndiePassIos, lambda: {"paging": {}}),
+]
+
+
+@pytest.mark.parametrize(("kind", "page"), BROKEN, ids=lambda value: getattr(value, "name", ""))
+async def test_pages_that_break_apps(
+    http: httpx.AsyncClient, site: AppSite, server: Server, kind: type[App], page: Callable[[], dict[str, Any]]
+) -> None:
+    """A source as an object, a list as a string, a page without items."""
+    async with provider(Variant.lenient()) as made:
+        signed = await kind(http, site.home(kind.name)).sign_in(alice(made, server), in_a_browser(http))
+        server.page = page()
+        with pytest.raises(AppBreaks):
+            await signed.read("home")
+
+
+async def test_app_pages(http: httpx.AsyncClient, site: AppSite) -> None:
+    """An app is a page with an h-app and links, or a JSON document."""
+    page = await http.get(site.home("One", redirects=("app://back",)))
+    assert '<link rel="redirect_uri" href="app://back">' in page.text
+    home = site.home("Two", document=True)
+    about = json.loads((await http.get(home)).content)
+    assert (about["client_id"], about["redirect_uris"]) == (home, [f"{home}back"])

@@ -1,0 +1,152 @@
+"""What all reader apps have in common: signing in by the code flow, and reading. `reader_apps.py` has the apps."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
+
+import httpx
+
+from tests.support.reader_discovery import found_rels
+
+Person = Callable[[str], Awaitable[str]]
+
+
+class AppBreaks(AssertionError):
+    """The app can't go on, and why."""
+
+
+@dataclass
+class Signed:
+    """Somebody who is signed in: what the app was given, and where it reads."""
+
+    app: App
+    me: str
+    scope: str
+    token: str
+    microsub: str
+    given: dict[str, Any]
+    stored: dict[str, str] = field(default_factory=dict)
+
+    async def read(self, channel: str | None = None) -> list[dict[str, Any]]:
+        """The first page of a channel (the first one that isn't notifications), as this app asks for it."""
+        return await self.app.read(self, channel)
+
+    async def mark_read(self, channel: str, entry: str) -> None:
+        """Mark one post read, as this app does."""
+        fields = {"action": "timeline", "method": "mark_read", "channel": channel, "entry": entry}
+        self.app.checked(await self.app.post(self, fields))
+
+
+class App:
+    """What all apps have in common; the differences are class attributes and overridden steps."""
+
+    name: ClassVar[str] = "app"
+    scopes: ClassVar[str] = "read"
+    pkce: ClassVar[bool] = False
+    wants: ClassVar[tuple[str, ...]] = ("microsub", "authorization_endpoint", "token_endpoint")
+
+    def __init__(
+        self, http: httpx.AsyncClient, home: str = "https://reader.example/", scopes: str | None = None
+    ) -> None:
+        self.http = http
+        self.client_id = home
+        self.redirect_uri = urljoin(home, "back")
+        self.asks = self.scopes if scopes is None else scopes
+
+    # --- Signing in
+
+    async def sign_in(self, profile: str, person: Person) -> Signed:
+        """The whole flow: discovery, the person's consent, redemption."""
+        found = await self.discover(profile)
+        missing = [rel for rel in self.wants if rel not in found]
+        if missing:
+            raise AppBreaks(f"{self.name} finds no {', '.join(missing)} at {profile}")
+        state, verifier = secrets.token_urlsafe(12), secrets.token_urlsafe(48)
+        asked = {"response_type": "code", "me": profile, "client_id": self.client_id, "state": state}
+        asked |= {"redirect_uri": self.redirect_uri, "scope": self.asks}
+        if self.pkce:
+            asked |= {"code_challenge": _challenge(verifier), "code_challenge_method": "S256"}
+        joint = "&" if urlsplit(found["authorization_endpoint"]).query else "?"
+        back = await person(f"{found['authorization_endpoint']}{joint}{urlencode(asked)}")
+        code = self.came_back(back, state, found)
+        form = {"grant_type": "authorization_code", "code": code, "client_id": self.client_id}
+        form |= {"redirect_uri": self.redirect_uri, **({"code_verifier": verifier} if self.pkce else {})}
+        given = await self.redeem(found["token_endpoint"], form, profile)
+        lacking = [name for name in ("access_token", "me", "scope") if not isinstance(given.get(name), str)]
+        if lacking:
+            raise AppBreaks(f"{self.name} finds no {', '.join(lacking)} in {sorted(given)}")
+        return Signed(self, given["me"], given["scope"], given["access_token"], found["microsub"], given)
+
+    async def discover(self, profile: str) -> dict[str, str]:
+        """The endpoints by rel."""
+        reply = await self.http.get(profile, follow_redirects=True)
+        return found_rels(reply)
+
+    def came_back(self, back: str, state: str, found: Mapping[str, str]) -> str:
+        """The code in the URL with which the browser came back."""
+        if not back.startswith(self.redirect_uri):
+            raise AppBreaks(f"the browser went to {back}, not to {self.redirect_uri}")
+        answer = dict(parse_qsl(urlsplit(back).query))
+        if answer.get("state") != state:
+            raise AppBreaks(f"{self.name} doesn't know the state in {back}")
+        if "code" not in answer:
+            raise AppBreaks(f"no code: {answer.get('error')} {answer.get('error_description', '')}")
+        return answer["code"]
+
+    async def redeem(self, endpoint: str, form: Mapping[str, str], profile: str) -> dict[str, Any]:
+        """The reply of the token endpoint, as JSON or as a form."""
+        return self.given(await self.http.post(endpoint, data=dict(form), headers={"Accept": "application/json"}))
+
+    def given(self, reply: httpx.Response) -> dict[str, Any]:
+        if reply.status_code != 200:
+            raise AppBreaks(f"{self.name} redeems in vain: {reply.status_code} {reply.text[:200]}")
+        if "json" in reply.headers.get("content-type", ""):
+            return dict(reply.json())
+        return dict(parse_qsl(reply.text))
+
+    # --- Reading
+
+    async def get(self, signed: Signed, parameters: Mapping[str, str]) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {signed.token}"}
+        return await self.http.get(self.endpoint(signed), params=dict(parameters), headers=headers)
+
+    async def post(self, signed: Signed, parameters: Mapping[str, str]) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {signed.token}"}
+        return await self.http.post(self.endpoint(signed), data=dict(parameters), headers=headers)
+
+    def endpoint(self, signed: Signed) -> str:
+        return signed.microsub
+
+    def checked(self, reply: httpx.Response) -> dict[str, Any]:
+        if reply.status_code == 401:
+            raise AppBreaks(f"{self.name} signs the person out: {reply.text[:200]}")
+        if reply.status_code != 200:
+            raise AppBreaks(f"{self.name} shows an error: {reply.status_code} {reply.text[:200]}")
+        found: dict[str, Any] = reply.json()
+        return found
+
+    def page(self, channel: str) -> dict[str, str]:
+        return {"action": "timeline", "channel": channel}
+
+    async def read(self, signed: Signed, channel: str | None = None) -> list[dict[str, Any]]:
+        """Channels, then a page."""
+        if channel is None:
+            channels = self.checked(await self.get(signed, {"action": "channels"}))["channels"]
+            others = [found["uid"] for found in channels if found["uid"] != "notifications"]
+            channel = str(others[0] if others else channels[0]["uid"])
+        return self.items(self.checked(await self.get(signed, self.page(channel))))
+
+    def items(self, page: Mapping[str, Any]) -> list[dict[str, Any]]:
+        if not isinstance(page.get("items"), list) or not isinstance(page.get("paging"), dict):
+            raise AppBreaks(f"{self.name} crashes without items and paging: {sorted(page)}")
+        return list(page["items"])
+
+
+def _challenge(verifier: str) -> str:
+    return urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest()).rstrip(b"=").decode()

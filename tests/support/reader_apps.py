@@ -1,0 +1,280 @@
+"""Reader apps as they were observed to sign in and to read, each with its peculiarities. They know nothing of us.
+
+An app finds the endpoints at a person's profile, sends the person to the authorization endpoint, redeems the code and
+reads at the Microsub endpoint:
+
+    async with httpx.AsyncClient() as http:
+        signed = await Monocle(http, home).sign_in(profile, person)
+        items = await signed.read()
+
+`home` is where the app is at home: its client id, and the origin to which answers go; `app_site.py` has one that
+answers. `person` is what happens in the person's browser: it takes the URL of the authorization endpoint and returns
+the URL with which the browser comes back to the app. `AppBreaks` says what an app stumbles over, where the real one
+would stop, crash, or show nothing.
+
+- Together: no PKCE; redeems the code twice, one after the other or at once; keeps what HTTP caching allows; a 401 signs
+  out; a dot in a channel's uid breaks its settings.
+- Monocle: HEAD, then GET of the profile; metadata first; PKCE S256; an issuer must be https, where
+  `loopback` doesn't let http pass.
+- IndiePassAndroid: rel by exact match; Link headers split at every `,` and `;`; PKCE S256; parameters unencoded.
+- IndiePassIos: wants `micropub`; GETs with a Content-Type; replies must be exactly 200 and `application/json`.
+- Ek: everything in the query of a POST; empty `after=` and `before=`; strict types.
+- Ekstereye: as a browser, it asks for permission first (CORS) and sends Cache-Control; it asks `events` at once.
+- Notifier: a slash at the end of the endpoint; polls with the stored `paging.before`.
+
+Only Monocle is known to look at `indieauth-metadata`; to all others a page must name the two older rels.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
+
+import httpx
+
+from tests.support.reader_app import App, AppBreaks, Person, Signed
+from tests.support.reader_discovery import found_rels, header_rels, tags
+
+__all__ = [
+    "APPS",
+    "App",
+    "AppBreaks",
+    "Ek",
+    "Ekstereye",
+    "IndiePassAndroid",
+    "IndiePassIos",
+    "Monocle",
+    "Notifier",
+    "Person",
+    "Signed",
+    "Together",
+]
+
+RELS = ("indieauth-metadata", "authorization_endpoint", "token_endpoint", "microsub", "micropub")
+
+
+class Together(App):
+    """Together v3. `at_once`: both redemptions are on their way at the same time."""
+
+    name = "Together"
+    scopes = "post create delete update read follow mute block channels"
+    at_once = False
+
+    def __init__(self, *arguments: Any, at_once: bool = False, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.at_once = at_once
+        self.kept: dict[str, httpx.Response] = {}
+        self.redeemed: list[dict[str, Any]] = []
+
+    async def redeem(self, endpoint: str, form: Mapping[str, str], profile: str) -> dict[str, Any]:
+        async def once() -> dict[str, Any]:
+            accept = {"Accept": "application/json, application/x-www-form-urlencoded"}
+            reply = await self.http.post(endpoint, data={**form, "me": profile, "scope": self.asks}, headers=accept)
+            return self.given(reply)
+
+        self.redeemed = list(await asyncio.gather(once(), once())) if self.at_once else [await once(), await once()]
+        return self.redeemed[-1]
+
+    async def get(self, signed: Signed, parameters: Mapping[str, str]) -> httpx.Response:
+        key = f"{signed.token} {sorted(parameters.items())}"
+        if key in self.kept:
+            return self.kept[key]
+        reply = await super().get(signed, parameters)
+        rules = reply.headers.get("cache-control", "")
+        if "no-store" not in rules and "no-cache" not in rules and "max-age=0" not in rules:
+            # A browser may keep a reply for a while even when nothing allows it (RFC 9111, section 4.2.2).
+            self.kept[key] = reply
+        return reply
+
+    async def read(self, signed: Signed, channel: str | None = None) -> list[dict[str, Any]]:
+        channels = self.checked(await self.get(signed, {"action": "channels"}))["channels"]
+        dotted = [found["uid"] for found in channels if "." in found["uid"]]
+        if dotted:
+            raise AppBreaks(f"Together loses its settings by a dot in {dotted}")
+        return await super().read(signed, channel)
+
+
+class Monocle(App):
+    """Monocle."""
+
+    name = "Monocle"
+    scopes = "create update read follow channels profile"
+    pkce = True
+
+    def __init__(self, *arguments: Any, loopback: bool = True, **more: Any) -> None:
+        super().__init__(*arguments, **more)
+        self.loopback = loopback
+
+    async def discover(self, profile: str) -> dict[str, str]:
+        head = await self.http.head(profile, follow_redirects=True)
+        page = await self.http.get(profile, follow_redirects=True)
+        found = found_rels(page) | header_rels(head)
+        if "indieauth-metadata" not in found:
+            return found
+        where = found["indieauth-metadata"]
+        reply = await self.http.get(where, headers={"Accept": "application/json"})
+        metadata = reply.json()
+        issuer = str(metadata.get("issuer", ""))
+        schemes = {"https", "http"} if self.loopback else {"https"}
+        if urlsplit(issuer).scheme not in schemes or urlsplit(issuer).query or urlsplit(issuer).fragment:
+            raise AppBreaks(f"Monocle refuses the issuer {issuer}")
+        if not where.startswith(issuer):
+            raise AppBreaks(f"Monocle refuses the issuer {issuer}, which isn't above {where}")
+        named = {name: str(metadata[name]) for name in ("authorization_endpoint", "token_endpoint") if name in metadata}
+        return {**found, **named, "issuer": issuer}
+
+    def came_back(self, back: str, state: str, found: Mapping[str, str]) -> str:
+        iss = dict(parse_qsl(urlsplit(back).query)).get("iss")
+        if "issuer" in found and iss is not None and iss != found["issuer"]:
+            raise AppBreaks(f"Monocle was answered by {iss}, not by {found['issuer']}")
+        return super().came_back(back, state, found)
+
+    def items(self, page: Mapping[str, Any]) -> list[dict[str, Any]]:
+        items = super().items(page)
+        for item in items:
+            if isinstance(item.get("_source"), dict) or isinstance(item.get("quotation-of"), list):
+                raise AppBreaks("Monocle dies of an object in _source or a list in quotation-of")
+        return items
+
+
+class IndiePassAndroid(App):
+    """IndiePass on Android."""
+
+    name = "IndiePass Android"
+    scopes = "create update delete media read follow channels mute block"
+    pkce = True
+
+    async def discover(self, profile: str) -> dict[str, str]:
+        reply = await self.http.get(profile, follow_redirects=True)
+        found = {rel: url for rel, url in tags(reply, exact=True) if rel in RELS}
+        address = ""
+        for part in re.split("[,;]", ",".join(reply.headers.get_list("link"))):
+            text = part.strip()
+            if text.startswith("<"):
+                address = text.strip("<>")
+            elif text.startswith("rel=") and text[4:].strip('"') in RELS:
+                found.setdefault(text[4:].strip('"'), urljoin(str(reply.url), address))
+        return found
+
+    async def get(self, signed: Signed, parameters: Mapping[str, str]) -> httpx.Response:
+        unencoded = "&".join(f"{name}={value}" for name, value in parameters.items())
+        headers = {"Authorization": f"Bearer {signed.token}"}
+        return await self.http.get(f"{signed.microsub}?{unencoded}", headers=headers)
+
+
+class IndiePassIos(App):
+    """IndiePass on iOS."""
+
+    name = "IndiePass iOS"
+    scopes = "create read"
+    wants = ("microsub", "authorization_endpoint", "token_endpoint", "micropub")
+
+    def given(self, reply: httpx.Response) -> dict[str, Any]:
+        self._exact(reply)
+        return super().given(reply)
+
+    def checked(self, reply: httpx.Response) -> dict[str, Any]:
+        self._exact(reply)
+        return super().checked(reply)
+
+    async def get(self, signed: Signed, parameters: Mapping[str, str]) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {signed.token}", "Content-Type": "application/json"}
+        return await self.http.get(signed.microsub, params=dict(parameters), headers=headers)
+
+    def _exact(self, reply: httpx.Response) -> None:
+        kind = reply.headers.get("content-type")
+        if reply.status_code != 200 or kind != "application/json":
+            raise AppBreaks(f"IndiePass iOS is at a loss with {reply.status_code} and {kind}: {reply.text[:200]}")
+
+
+class Ek(App):
+    """The command line program ek."""
+
+    name = "ek"
+    scopes = "read follow mute block channels"
+
+    def page(self, channel: str) -> dict[str, str]:
+        return {"action": "timeline", "channel": channel, "after": "", "before": ""}
+
+    async def post(self, signed: Signed, parameters: Mapping[str, str]) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {signed.token}"}
+        return await self.http.post(signed.microsub, params=dict(parameters), headers=headers)
+
+    def items(self, page: Mapping[str, Any]) -> list[dict[str, Any]]:
+        items = super().items(page)
+        for item in items:
+            for name in ("category", "photo", "video", "audio", "syndication", "like-of", "in-reply-to"):
+                if name in item and not isinstance(item[name], list):
+                    raise AppBreaks(f"ek can't read {name}, which is no list")
+        return items
+
+
+class Ekstereye(App):
+    """Ekstereye, which runs in a browser."""
+
+    name = "Ekstereye"
+    scopes = "create post channels timeline"
+    origin = "https://ekstereye.example"
+
+    async def get(self, signed: Signed, parameters: Mapping[str, str]) -> httpx.Response:
+        await self._allowed(signed, "GET")
+        headers = {"Authorization": f"Bearer {signed.token}", "Cache-Control": "no-cache", "Origin": self.origin}
+        return await self.http.get(signed.microsub, params=dict(parameters), headers=headers)
+
+    async def post(self, signed: Signed, parameters: Mapping[str, str]) -> httpx.Response:
+        await self._allowed(signed, "POST")
+        headers = {"Authorization": f"Bearer {signed.token}", "Cache-Control": "no-cache", "Origin": self.origin}
+        return await self.http.post(signed.microsub, data=dict(parameters), headers=headers)
+
+    def checked(self, reply: httpx.Response) -> dict[str, Any]:
+        if reply.headers.get("access-control-allow-origin") not in {"*", self.origin}:
+            raise AppBreaks("the browser hides the reply from Ekstereye")
+        return super().checked(reply)
+
+    async def read(self, signed: Signed, channel: str | None = None) -> list[dict[str, Any]]:
+        await self._allowed(signed, "GET")
+        url = f"{signed.microsub}?{urlencode({'action': 'events', 'access_token': signed.token})}"
+        headers = {"Accept": "text/event-stream", "Cache-Control": "no-cache", "Origin": self.origin}
+        async with self.http.stream("GET", url, headers=headers) as stream:
+            kind = stream.headers.get("content-type", "")
+            told = stream.status_code == 400 and kind == "application/json"
+            if not told and not (stream.status_code == 200 and kind.startswith("text/event-stream")):
+                raise AppBreaks(f"Ekstereye asks every second for events: {stream.status_code} {kind}")
+        return await super().read(signed, channel)
+
+    async def _allowed(self, signed: Signed, method: str) -> None:
+        asked = {
+            "Origin": self.origin,
+            "Access-Control-Request-Method": method,
+            "Access-Control-Request-Headers": "authorization,cache-control",
+        }
+        reply = await self.http.options(signed.microsub, headers=asked)
+        headers = {name.strip().lower() for name in reply.headers.get("access-control-allow-headers", "").split(",")}
+        origin = reply.headers.get("access-control-allow-origin")
+        if not (reply.is_success and origin in {"*", self.origin} and {"authorization", "cache-control"} <= headers):
+            raise AppBreaks(f"the browser doesn't let Ekstereye ask: {reply.status_code} {dict(reply.headers)}")
+
+
+class Notifier(App):
+    """microsub-notifier."""
+
+    name = "microsub-notifier"
+    scopes = "read"
+
+    def endpoint(self, signed: Signed) -> str:
+        return signed.microsub.rstrip("/") + "/"
+
+    async def read(self, signed: Signed, channel: str | None = None) -> list[dict[str, Any]]:
+        """What is new since the last time, by the stored cursor."""
+        channel = channel or "notifications"
+        asked = self.page(channel) | ({"before": signed.stored[channel]} if channel in signed.stored else {})
+        page = self.checked(await self.get(signed, asked))
+        if "before" in page["paging"]:
+            signed.stored[channel] = page["paging"]["before"]
+        return self.items(page)
+
+
+APPS: tuple[type[App], ...] = (Together, Monocle, IndiePassAndroid, IndiePassIos, Ek, Ekstereye, Notifier)
