@@ -1,7 +1,8 @@
-"""The only door out: guarded, limited, conditional GETs. What lies behind it is chosen by the publisher, not by us."""
+"""The only door out: guarded and limited. What lies behind it is chosen by others, not by us."""
 
 from microsub.fetch.fetcher import Fetcher
 from microsub.fetch.network import Resolver
+from microsub.fetch.sending import Answered, Hop, Sending, SendLimits
 from microsub.fetch.spacing import SpacedFetcher
 from microsub.fetch.targets import ascii_host, target_of
 from microsub.fetch.values import (
@@ -23,6 +24,7 @@ __all__ = [
     "FEED_ACCEPT",
     "PAGE_ACCEPT",
     "REASONS",
+    "Answered",
     "FetchFailed",
     "FetchLimits",
     "FetchRequest",
@@ -30,10 +32,13 @@ __all__ = [
     "FetchSettings",
     "Fetched",
     "Fetcher",
+    "Hop",
     "HopError",
     "NotModified",
     "Reason",
     "Resolver",
+    "SendLimits",
+    "Sending",
     "SpacedFetcher",
     "ascii_host",
     "target_of",

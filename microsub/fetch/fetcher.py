@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable
 
 from microsub.fetch import headers
-from microsub.fetch.body import Body
 from microsub.fetch.network import Guard, Resolver, ThreadedResolver
-from microsub.fetch.room import Room, Share
+from microsub.fetch.reading import read_body
+from microsub.fetch.room import Room
+from microsub.fetch.sending import Answered, Exchange, Sending
 from microsub.fetch.targets import Target, follow, target_of
-from microsub.fetch.transport import Reply, carrier
+from microsub.fetch.transport import Outgoing, Reply, carrier
 from microsub.fetch.values import (
     Fetched,
     FetchFailed,
@@ -31,10 +32,6 @@ from microsub.formats.identity import mask_credentials
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PERMANENT = frozenset({301, 308})
 _DOCUMENTS = frozenset({200, 203})
-_YIELD_EVERY = 64
-"""Pieces of a body between two looks at what else there is to do: many may lie ready in one read from the network."""
-
-_LONGEST_WAIT_FOR_ROOM = 60.0
 _MAX_VALIDATOR = 2048
 _MAX_DETAIL = 300
 
@@ -69,6 +66,10 @@ class Fetcher:
         except HopError as failure:
             return self._failed(request, failure.reason, failure.detail, status)
 
+    async def send(self, sending: Sending) -> Answered | FetchFailed:
+        """Send one request of any kind, and answer with the reply whatever its status. Never raises, as `fetch`."""
+        return await Exchange(self._carrier, self._room, self._settings).send(sending)
+
     async def aclose(self) -> None:
         """Close connections."""
         await self._carrier.aclose()
@@ -77,7 +78,8 @@ class Fetcher:
         first = target = target_of(request.url)
         permanent = True
         for _ in range(self._settings.limits.redirects + 1):
-            reply = await self._carrier.get(target, self._fields(request, target), self._settings.limits.idle)
+            outgoing = Outgoing(target, self._fields(request, target))
+            reply = await self._carrier.ask(outgoing, self._settings.limits.idle)
             status[:] = [reply.status]
             try:
                 location = headers.first(reply.fields, b"location")
@@ -131,7 +133,7 @@ class Fetcher:
             )
         if reply.status not in _DOCUMENTS:
             return self._refused(request, reply.status, fields, permanent)
-        body, room = await self._read(reply, fields, clock)
+        body, room = await read_body(reply, fields, self._settings.limits.body, self._room, clock)
         return Fetched(
             url=request.url,
             final_url=target.url,
@@ -145,37 +147,6 @@ class Fetcher:
             moved_to=moved_to,
             room=room,
         )
-
-    async def _read(self, reply: Reply, fields: dict[str, str], clock: asyncio.Timeout) -> tuple[bytes, Share]:
-        body = Body(fields.get("content-encoding"), self._settings.limits.body)
-        room = self._room.share()
-        try:
-            async for part in reply.parts():
-                before = body.length
-                body.feed(part)
-                await self._wait_for_room(room, body.length - before, clock)
-                if body.parts % _YIELD_EVERY == 0:
-                    await asyncio.sleep(0)
-            room.settle()
-            return body.finish(), room
-        except BaseException:
-            room.close()
-            raise
-
-    async def _wait_for_room(self, room: Share, size: int, clock: asyncio.Timeout) -> None:
-        """Take room for what has arrived. Waiting is our affair: it doesn't count against the publisher's time."""
-        if room.fits(size):
-            await room.grow(size)
-            return
-        end, start = clock.when(), time.monotonic()
-        clock.reschedule(None)
-        try:
-            async with asyncio.timeout(_LONGEST_WAIT_FOR_ROOM):
-                await room.grow(size)
-        except TimeoutError:
-            raise HopError("timeout", "there was no memory free for this document; it will be tried again") from None
-        finally:
-            clock.reschedule(None if end is None else end + time.monotonic() - start)
 
     def _refused(self, request: FetchRequest, status: int, fields: dict[str, str], permanent: bool) -> FetchFailed:
         wait = headers.retry_after(fields.get("retry-after"), self._clock())

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
-from microsub.fetch.addresses import Address, may_connect, parse_address
+from microsub.fetch.addresses import Address, is_public, may_connect, parse_address
 from microsub.fetch.values import HopError, Network
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -87,15 +87,20 @@ class Guard:
         self._resolver = resolver
         self._allowed = allowed
 
-    async def addresses(self, host: str, port: int, *, all_must_pass: bool = False) -> list[Address]:
+    async def addresses(
+        self, host: str, port: int, *, all_must_pass: bool = False, inside: bool = False
+    ) -> list[Address]:
         """The permitted addresses of `host`, a few at most. Raises HopError (`dns`, `blocked`).
 
         `all_must_pass` refuses a name as soon as one of its addresses is forbidden: for a proxy, which will choose
-        among them itself.
+        among them itself. `inside` permits only what the admin lists and isn't public, for what nobody else on the way
+        may read.
         """
         literal = parse_address(host)
         found = [literal] if literal is not None else await self._look_up(host, port)
         good = [address for address in found if may_connect(address, self._allowed)]
+        if inside and any(map(is_public, good)):
+            raise HopError("blocked", f"this isn't sent to {host} in the clear: https is needed")
         if not good or (all_must_pass and len(good) < len(found)):
             bad = next(address for address in found if address not in good)
             # The reason is shown to whoever asked for the URL, who shall not learn where names inside lead to.

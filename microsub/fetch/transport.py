@@ -1,4 +1,4 @@
-"""One GET and its reply, TLS verified: directly over a guarded connection, or through an outgoing proxy.
+"""One request and its reply, TLS verified: directly over a guarded connection, or through an outgoing proxy.
 
 HTTP/1.1 is RFC 9112; h11 reads it, which takes nothing that isn't.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 import h11
@@ -27,6 +28,17 @@ _FRAMING = 3
 """How many times the bytes of the largest body a reply may take on the wire: chunks may be small, and have a frame."""
 
 _SERVER_SPOKE_OF_UPGRADE = 101
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One request of one hop. `inside` says that it may go to networks that the admin lists, and not to public ones."""
+
+    target: Target
+    fields: Fields
+    method: str = "GET"
+    body: bytes = b""
+    inside: bool = False
 
 
 class Reply(Protocol):
@@ -54,8 +66,8 @@ class Reply(Protocol):
 class Carrier(Protocol):
     """What brings requests to publishers."""
 
-    async def get(self, target: Target, fields: Fields, idle: float) -> Reply:
-        """Ask for `target`; no wait lasts longer than `idle` seconds. Raises HopError."""
+    async def ask(self, request: Outgoing, idle: float) -> Reply:
+        """Send `request`; no wait lasts longer than `idle` seconds. Raises HopError."""
         ...
 
     async def aclose(self) -> None:
@@ -72,16 +84,16 @@ class Direct:
         self._ssl.set_alpn_protocols(["http/1.1"])
         self._limits = limits
 
-    async def get(self, target: Target, fields: Fields, idle: float) -> Reply:
-        """See `Carrier.get`."""
-        wire = await connect(self._guard, target.host, target.port, idle)
+    async def ask(self, request: Outgoing, idle: float) -> Reply:
+        """See `Carrier.ask`."""
+        target = request.target
+        wire = await connect(self._guard, target.host, target.port, idle, inside=request.inside)
         try:
             if target.scheme == "https":
                 await wire.secure(self._ssl, target.host)
             http = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LONGEST_HEADER_BLOCK)
             with _as_hop_failure():
-                request = h11.Request(method=b"GET", target=target.path.encode("ascii"), headers=list(fields))
-                wire.write((http.send(request) or b"") + (http.send(h11.EndOfMessage()) or b""))
+                wire.write(_written(http, request))
             response = await self._response(http, wire)
         except BaseException:
             wire.close()
@@ -109,7 +121,7 @@ class Direct:
                 with _as_hop_failure():
                     http.receive_data(data)
             elif not isinstance(event, h11.InformationalResponse) or event.status_code == _SERVER_SPOKE_OF_UPGRADE:
-                raise HopError("protocol", "the reply is none to a GET")
+                raise HopError("protocol", "the reply is none to such a request")
 
     async def aclose(self) -> None:
         """Nothing to do: every reply ends its own connection."""
@@ -152,13 +164,20 @@ class Proxied:
         self._guard = guard
         self._pool = _proxy_pool(proxy, ssl_context)
 
-    async def get(self, target: Target, fields: Fields, idle: float) -> Reply:
-        """See `Carrier.get`."""
-        await self._guard.addresses(target.host, target.port, all_must_pass=True)
+    async def ask(self, request: Outgoing, idle: float) -> Reply:
+        """See `Carrier.ask`."""
+        target = request.target
+        await self._guard.addresses(target.host, target.port, all_must_pass=True, inside=request.inside)
         waits = {"connect": idle, "read": idle, "write": idle, "pool": None}
         with _as_hop_failure():
-            request = httpcore.Request("GET", target.url, headers=list(fields), extensions={"timeout": waits})
-            return _ProxiedReply(await self._pool.handle_async_request(request))
+            asked = httpcore.Request(
+                request.method,
+                target.url,
+                headers=list(request.fields),
+                content=request.body,
+                extensions={"timeout": waits},
+            )
+            return _ProxiedReply(await self._pool.handle_async_request(asked))
 
     async def aclose(self) -> None:
         """Close what the pool holds."""
@@ -184,6 +203,15 @@ def carrier(guard: Guard, *, proxy: str | None, ssl_context: ssl.SSLContext | No
     """How requests go out: through the proxy where there is one. Raises ValueError for a proxy of another kind."""
     context = ssl_context if ssl_context is not None else httpx.create_ssl_context()
     return Direct(guard, context, limits) if proxy is None else Proxied(guard, context, proxy)
+
+
+def _written(http: h11.Connection, request: Outgoing) -> bytes:
+    """The bytes of a request; h11 refuses whatever would be more than one header, or more than one request."""
+    method, path = request.method.encode("ascii"), request.target.path.encode("ascii")
+    events: list[h11.Event] = [h11.Request(method=method, target=path, headers=list(request.fields))]
+    if request.body:
+        events.append(h11.Data(data=request.body))
+    return b"".join(http.send(event) or b"" for event in (*events, h11.EndOfMessage()))
 
 
 def _proxy_pool(proxy: str, ssl_context: ssl.SSLContext) -> httpcore.AsyncHTTPProxy:
