@@ -47,14 +47,15 @@ async def unfollow(call: Call) -> Reply:
 
 
 async def search(call: Call) -> Reply:
-    """Find feeds by URL, domain or words."""
+    """Find feeds by URL, domain or words; `_error` says why there are none where an address can't be had."""
     query = call.params.need("query", "a URL, a domain or words").strip()
     if not query:
         raise missing("query", "a URL, a domain or words")
     if call.params.text("channel") is not None:
         raise NotImplementedHere("'channel' can't be used with 'search' yet: items can't be searched, only feeds")
-    results = await call.services.search.feeds(query, call.now)
-    return {"results": [link_to_wire(link) for link in results]}
+    found = await call.services.search.feeds(query, call.now)
+    reply: dict[str, Any] = {"results": [link_to_wire(link) for link in found.feeds]}
+    return reply | ({"_error": found.trouble} if found.trouble else {})
 
 
 async def preview(call: Call) -> Reply:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -41,6 +43,14 @@ MAX_TRIED = 3
 log = structlog.get_logger(__name__)
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The feeds that a search found; `trouble` says why there are none, in words for people, where that is known."""
+
+    feeds: list[FeedLink]
+    trouble: str | None = None
+
+
 class Fetching(Protocol):
     """What is needed: `cache.CachingFetcher`, or a plain `fetch.Fetcher`."""
 
@@ -58,28 +68,33 @@ class Search:
         self._directory = directory
         self._feeds = feeds
 
-    async def feeds(self, query: str, now: float) -> list[FeedLink]:
+    async def feeds(self, query: str, now: float) -> Found:
         """The feeds behind a URL, a bare domain or a handle; for words, those of the directory. Nothing found is no
-        error. Raises InvalidRequest for a URL that isn't of the web, and for a query beyond all measure.
+        error, and an address that can't be had is told of beside the empty list. Raises InvalidRequest for a URL that isn't of the web, and for a query beyond all measure.
         """
         if is_unusable_url(query):
             shown = mask_credentials(query.strip())[:200]
             raise InvalidRequest(f"'query' can't be used: found '{shown}', expected words, a domain or an http(s) URL")
         if len(query) > MAX_QUERY:
             raise InvalidRequest(f"'query' is too long: found {len(query)} characters, expected {MAX_QUERY} at most")
+        trouble: str | None = None
+        failures: list[FetchFailed | None] = []
         try:
             async with asyncio.timeout(SEARCH_SECONDS):
                 for address in addresses(query):
-                    found = await self._discover(address, account=is_account(query))
+                    found, failed = await self._discover(address, account=is_account(query))
                     if found:
-                        return found
+                        return Found(found)
+                    failures.append(failed)
+                trouble = _trouble(failures)
         except TimeoutError:
             log.info("search took too long", seconds=SEARCH_SECONDS)
+            trouble = f"no answer in time: the search took more than {SEARCH_SECONDS:g} seconds"
         except ParsingStopped as error:
             log.info("search found a document that can't be read", url=error.url, error=error.detail)
-        if "://" in query:
-            return []
-        return [_link(feed) for feed in await self._directory.find(query, now)]
+            trouble = f"{error.detail}: {error.url}"
+        listed = [] if "://" in query else [_link(feed) for feed in await self._directory.find(query, now)]
+        return Found(listed, None if listed else trouble)
 
     async def preview(self, url: str, now: float) -> list[dict[str, Any]]:
         """The newest items of the feed that one would follow by `url`, ready for the wire: of the feed there, or of the
@@ -125,16 +140,17 @@ class Search:
             raise stopped
         return None
 
-    async def _discover(self, url: str, *, account: bool) -> list[FeedLink]:
+    async def _discover(self, url: str, *, account: bool) -> tuple[list[FeedLink], FetchFailed | None]:
+        """The feeds behind one address, and what became of the address where it can't be had."""
         document = await self._page(url)
         if not isinstance(document, Fetched):
-            return _known(url, document)
+            return _known(url, document), document if isinstance(document, FetchFailed) else None
         if account and (profile := profile_in(document.body, url)):
             return await self._discover(profile, account=account)
         found = await self._parser.discover(document) or feeds_by_address(url)
         if found or account:
             # The feed of the host isn't that of somebody who has an account there.
-            return found
+            return found, None
         for path in common_paths(document.final_url)[:MAX_PATHS]:
             guess = await self._get(path)
             if (
@@ -142,8 +158,8 @@ class Search:
                 and (feed := await self._parsed(guess)) is not None
                 and feed.format != "h-feed"
             ):
-                return [FeedLink(path, feed.format, feed.name, feed.photo, feed.description)]
-        return []
+                return [FeedLink(path, feed.format, feed.name, feed.photo, feed.description)], None
+        return [], None
 
     async def _parsed(self, document: Fetched) -> Feed | None:
         """The feed in a document, if one is. Raises ParsingStopped."""
@@ -192,6 +208,17 @@ def preview_items(feed: Feed, source: str, now: float) -> list[dict[str, Any]]:
 def _known(url: str, reply: FetchResult) -> list[FeedLink]:
     """The feeds of a page that its site refuses to us."""
     return feeds_by_address(url) if isinstance(reply, FetchFailed) and reply.refused else []
+
+
+def _trouble(failures: Sequence[FetchFailed | None]) -> str | None:
+    """What became of the addresses of a search, none of which can be had: a server's answer tells more than that
+    nobody answers, and the last address is what people know (the profile of an account, behind what programs ask).
+    """
+    failed = [failure for failure in failures if failure is not None]
+    if not failed or len(failed) < len(failures):
+        return None
+    told = next((failure for failure in reversed(failed) if failure.status is not None), failed[-1])
+    return f"{told.detail} at {mask_credentials(told.url)}"
 
 
 def _digest(text: str) -> str:

@@ -41,7 +41,7 @@ class Shared:
         return [item["name"] for item in await self.search().preview(url, self.it.clock())]
 
     async def found(self, query: str) -> list[str]:
-        return [link.url for link in await self.search().feeds(query, self.it.clock())]
+        return [link.url for link in (await self.search().feeds(query, self.it.clock())).feeds]
 
 
 @asynccontextmanager

@@ -11,6 +11,8 @@ from microsub.cache import CachingFetcher
 from microsub.config.backend import FeedConfig, InstanceSettings
 from microsub.errors import InvalidRequest
 from microsub.fetch import Fetcher, FetchFailed, FetchRequest, FetchResult, FetchSettings
+from microsub.fetch.values import Reason
+from microsub.formats.identity import mask_credentials
 from microsub.formats.queries import addresses, profile_in
 from microsub.services import search
 from microsub.services.directory import Directory
@@ -211,7 +213,7 @@ async def test_private_addresses_are_refused(server: Instance) -> None:
             "10.0.0.1",
             "@ann@127.0.0.1.nip.example",
         ):
-            assert await searching.feeds(host, server.now) == []
+            assert (await searching.feeds(host, server.now)).feeds == []
         with pytest.raises(InvalidRequest, match="can't be read"):
             await searching.preview("http://127.0.0.1:6379/", server.now)
     finally:
@@ -224,11 +226,11 @@ async def test_a_search_asks_few_times(server: Instance) -> None:
     searching = Search(
         CachingFetcher({}, server.web), Directory(server.feeds, InstanceSettings), server.feeds, server.parser
     )
-    assert await searching.feeds(SITE, server.now) == []
+    assert (await searching.feeds(SITE, server.now)).feeds == []
     assert len(server.web.asked) == 10
-    assert await searching.feeds("@ann@social.example", server.now) == []
+    assert (await searching.feeds("@ann@social.example", server.now)).feeds == []
     assert len(server.web.asked) == 12
-    assert await searching.feeds(SITE, server.now) == []
+    assert (await searching.feeds(SITE, server.now)).feeds == []
     assert server.web.asked.count(SITE) == 1
 
 
@@ -348,6 +350,36 @@ async def test_a_site_that_refuses_its_pages(server: Instance, monkeypatch: pyte
     assert len((await alice.get(action="preview", url="https://www.reddit.com/r/gardening/"))["items"]) == 20
 
 
+@pytest.mark.parametrize(("status", "reason"), [(403, "http"), (429, "throttled"), (404, "http"), (410, "gone")])
+async def test_a_search_says_why_it_found_nothing(
+    server: Instance, monkeypatch: pytest.MonkeyPatch, status: int, reason: Reason
+) -> None:
+    """Beside the empty list, as a followed feed tells of its trouble; credentials don't show."""
+
+    async def refuse(request: FetchRequest) -> FetchResult:
+        if request.url.startswith("http:"):
+            return FetchFailed(request.url, "connect", "the connection was refused")
+        return FetchFailed(mask_credentials(request.url), reason, f"the server answered {status}", status)
+
+    monkeypatch.setattr(server.web, "fetch", refuse)
+    alice = await server.reader("alice")
+    for query in ("https://blog.example", "blog.example", "https://ann:sesame@blog.example"):
+        reply = await alice.get(action="search", query=query)
+        assert reply["results"] == []
+        assert reply["_error"].startswith(f"the server answered {status} at https://")
+        assert "sesame" not in reply["_error"]
+    reply = await alice.get(action="search", query="http://blog.example")
+    assert reply["_error"] == "the connection was refused at http://blog.example"
+
+
+async def test_a_search_that_read_the_page_is_in_no_trouble(server: Instance) -> None:
+    """There is no feed: that is all there is to say, whatever the other address of a domain answered."""
+    server.web.documents["http://blog.example"] = NOTHING
+    alice = await server.reader("alice")
+    for query in ("blog.example", "http://blog.example", "words that nobody writes"):
+        assert await alice.get(action="search", query=query) == {"results": []}
+
+
 async def test_preview_clamps_dates(server: Instance) -> None:
     """Nothing is published in the future, or without a date."""
     entries = [
@@ -395,6 +427,8 @@ async def test_a_site_that_does_not_answer_is_given_up(
     monkeypatch.setattr(search, "PREVIEW_SECONDS", 0.01)
     alice = await server.reader("alice")
     if action == "search":
-        assert await alice.get(action="search", query=SITE) == {"results": []}
+        reply = await alice.get(action="search", query=SITE)
+        assert reply["results"] == []
+        assert "in time" in reply["_error"]
     else:
         assert "in time" in (await alice.get(400, action="preview", url=SITE))["error_description"]
