@@ -1,7 +1,7 @@
 """What a reader waits for a page while the server works hardest: first loads of hundreds of feeds, and cleaning up.
 
-Once with a web process and a worker beside it, once with everything in one process. The server's own retention and
-sweep run now and then; here they are run all the time, as by another worker.
+Once with a web process and a worker that are started apart, once with `serve`, which starts its own worker. The
+server's own retention and sweep run now and then; here they are run all the time, as by another worker.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.ingesting import Place, place, server, workers
-from benchmarks.latency import asking, pages, quantile
+from benchmarks.latency import Waiting, asking, pages
 from benchmarks.report import aligned
 from benchmarks.shelves import HOME
 from microsub import wiring
@@ -27,15 +27,6 @@ MOST_WAITING = 3.0
 FORMS = ("web and work", "serve")
 _PIECE = 1.0
 _BREATH = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """How long readers wait for a page, in milliseconds."""
-
-    requests: int
-    p50: float
-    p99: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +86,7 @@ async def _line(form: str, there: Place, others: Executor, url: str, seconds: fl
     cleaning.cancel()
     with suppress(asyncio.CancelledError):
         await cleaning
-    return Line(form, _waiting(idle), _waiting(busy), rate)
+    return Line(form, Waiting.of(idle), Waiting.of(busy), rate)
 
 
 async def _clean(there: Place) -> None:
@@ -105,10 +96,6 @@ async def _clean(there: Place) -> None:
         await wiring.sweeping(there.stores).run(time.time())
         await wiring.retention(settings, there.stores).run(time.time())
         await asyncio.sleep(_BREATH)
-
-
-def _waiting(seconds: list[float]) -> Waiting:
-    return Waiting(len(seconds), quantile(seconds, 0.5) * 1e3, quantile(seconds, 0.99) * 1e3)
 
 
 def text(lines: list[Line]) -> str:

@@ -57,7 +57,7 @@ async def _redis_py(url: str) -> None:
 
 
 async def _print(name: str, call: Callable[[Script, str], Awaitable[None]]) -> None:
-    cells = []
+    cells: list[str] = []
     for script in (WRITE, READ):
         rate, cost = await _measure(call, script)
         cells = [f"{rate:>7,.0f} | {cost:>15.1f}", *cells]

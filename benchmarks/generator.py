@@ -14,6 +14,7 @@ import itertools
 import json
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import cast
 from urllib.parse import urlsplit
@@ -89,6 +90,10 @@ def request_texts(url: str, headers: list[str], bodies: list[bytes] | None, skip
     return itertools.islice(itertools.cycle(texts), skip % len(texts), None)
 
 
+def _same(asker: Asker) -> Asker:
+    return asker
+
+
 async def generate(url: str, seconds: float, connections: int, requests: Iterator[bytes]) -> dict[str, int]:
     """Ask `url`'s host for so many seconds and count; latencies in microseconds."""
     loop = asyncio.get_running_loop()
@@ -97,7 +102,7 @@ async def generate(url: str, seconds: float, connections: int, requests: Iterato
     askers = []
     for _ in range(connections):
         asker = Asker(requests, started + seconds, loop.create_future())
-        await loop.create_connection(lambda asker=asker: asker, parts.hostname, parts.port or 80)
+        await loop.create_connection(partial(_same, asker), parts.hostname or "", parts.port or 80)
         askers.append(asker)
     await asyncio.gather(*(asker.finished for asker in askers))
     elapsed = time.perf_counter() - started

@@ -8,10 +8,25 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 PAUSE = 0.01
 """Seconds between two requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """How long readers wait for a page, in milliseconds."""
+
+    requests: int
+    p50: float
+    p99: float
+
+    @classmethod
+    def of(cls, seconds: list[float]) -> Waiting:
+        """What the seconds of single requests come to."""
+        return cls(len(seconds), quantile(seconds, 0.5) * 1e3, quantile(seconds, 0.99) * 1e3)
 
 
 def quantile(values: list[float], share: float) -> float:
