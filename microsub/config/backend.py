@@ -102,6 +102,16 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
+class Identity:
+    """How tokens of users' own providers are checked: seconds for which an answer holds, and for which it may serve
+    beyond that while the provider can't be asked.
+    """
+
+    token_cache: float = 600
+    token_grace: float = 3600
+
+
+@dataclass(frozen=True, slots=True)
 class HostPolicy:
     """Other manners for one host; None means: as `Polling` says."""
 
@@ -140,6 +150,7 @@ class InstanceSettings:
     hosts: Mapping[str, HostPolicy] = field(default_factory=dict)
     feeds: Mapping[str, FeedPolicy] = field(default_factory=dict)
     public_feeds: tuple[FeedConfig, ...] = ()
+    identity: Identity = Identity()
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +182,7 @@ def instance_from(part: Mapping[str, Any]) -> InstanceSettings:
         keep_per_feed=int(part.get("keep_per_feed", KEEP_PER_FEED)),
         polling=Polling(**_known(Polling, part.get("polling", _NOTHING))),
         delivery=Delivery(**_known(Delivery, part.get("delivery", _NOTHING))),
+        identity=Identity(**_known(Identity, part.get("identity", _NOTHING))),
         hosts={name.lower(): HostPolicy(**_known(HostPolicy, entry)) for name, entry in part.get("hosts", {}).items()},
         feeds={url: FeedPolicy(**_known(FeedPolicy, entry)) for url, entry in part.get("feeds", {}).items()},
         public_feeds=_feeds(part.get("public_feeds", ())),
@@ -260,6 +272,7 @@ def instance_part(settings: InstanceSettings) -> dict[str, Any]:
         keep_per_feed=None if settings.keep_per_feed == KEEP_PER_FEED else settings.keep_per_feed,
         polling=_unusual(settings.polling, Polling()),
         delivery=_unusual(settings.delivery, Delivery()),
+        identity=_unusual(settings.identity, Identity()),
         hosts={name: _values(entry) for name, entry in settings.hosts.items()},
         feeds={url: _values(entry) for url, entry in settings.feeds.items()},
         public_feeds=[feed_part(feed) for feed in settings.public_feeds],

@@ -39,6 +39,19 @@ class UserChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class TokenEndpointChanged:
+    """Where the user's tokens are checked; None: where their site says."""
+
+    user: str
+    url: str | None
+
+    def __str__(self) -> str:
+        if self.url is None:
+            return f"user {self.user}: tokens are checked where the site says"
+        return f"user {self.user}: tokens are checked at {mask_password(self.url)}"
+
+
+@dataclass(frozen=True, slots=True)
 class UserRemoved:
     """The user is disabled; restorable for 30 days."""
 
@@ -196,6 +209,7 @@ class InstanceSettingsChanged:
 Change = (
     UserAdded
     | UserChanged
+    | TokenEndpointChanged
     | UserRemoved
     | UserSettingsChanged
     | ChannelAdded

@@ -52,7 +52,7 @@ def upgrade(document: Mapping[str, Any], findings: Findings | None = None) -> di
     user["channels"] = _channels(top)
     if findings and top.get("authenabled") is not None:
         findings.warn((top.key("authenabled"),), "is not taken over: requests always need a token here")
-    if findings and endpoint:
+    if findings and endpoint and not me:
         findings.warn((top.key("tokenendpoint"),), ENDPOINT_UNUSED)
     if findings:
         _tell_what_is_lost(top, {channel["uid"] for channel in user["channels"]}, findings)

@@ -35,6 +35,7 @@ from microsub.config.changes import (
     RuleAdded,
     RuleKind,
     RuleRemoved,
+    TokenEndpointChanged,
     UserAdded,
     UserChanged,
     UserRemoved,
@@ -54,6 +55,7 @@ _RANKS: Mapping[type, int] = {
             InstanceSettingsChanged,
             UserAdded,
             UserChanged,
+            TokenEndpointChanged,
             UserSettingsChanged,
             ChannelRemoved,  # before names are taken anew
             ChannelRenamed,
@@ -126,6 +128,8 @@ class _Merger:
             if base is not None and now.me != old.me:
                 self.conflict(f"site of user {file.name}", file.me, now.me, None)
             self.changes.append(UserChanged(file.name, file.me))
+        if file.token_endpoint != now.token_endpoint:  # nothing else sets it
+            self.changes.append(TokenEndpointChanged(file.name, file.token_endpoint))
         if file.settings not in (old.settings, now.settings):
             self.changes.append(UserSettingsChanged(file.name, file.settings))
         self.rules(file.name, "global", old, file, now)

@@ -30,7 +30,7 @@ from microsub.errors import ConfigError
 UNUSABLE_UIDS = ("global", "saved")
 """Names that the protocol uses for something else; `notifications` may be declared, to give it feeds and settings."""
 
-ENDPOINT_UNUSED = "is kept, but not asked yet; 'microsub token create' makes tokens"
+ENDPOINT_UNUSED = "has no effect without 'me': whose tokens are to be accepted isn't said"
 
 _URL = "an http or https URL, such as https://blog.example/feed.xml"
 _CLOSE = 0.75
@@ -202,7 +202,7 @@ def _check_users(document: Mapping[str, Any], findings: Findings) -> None:
         path: Path = ("users", name)
         for key in ("me", "token_endpoint"):
             _check_url(user.get(key), (*path, key), findings)
-        if user.get("token_endpoint"):
+        if user.get("token_endpoint") and not user.get("me"):
             findings.warn((*path, "token_endpoint"), ENDPOINT_UNUSED)
         site = user.get("me")
         if isinstance(site, str) and sites.setdefault(comparable(site), name) != name:

@@ -24,6 +24,7 @@ from microsub.config.changes import (
     InstanceSettingsChanged,
     RuleAdded,
     RuleRemoved,
+    TokenEndpointChanged,
     UserAdded,
     UserChanged,
     UserRemoved,
@@ -44,6 +45,7 @@ class AccountsPort(Protocol):
     async def users(self) -> list[User]: ...  # noqa: D102
     async def add_user(self, name: str, me: str, now: float) -> User: ...  # noqa: D102
     async def set_me(self, name: str, me: str) -> None: ...  # noqa: D102
+    async def set_token_endpoint(self, name: str, url: str | None) -> None: ...  # noqa: D102
     async def disable_user(self, name: str, now: float) -> None: ...  # noqa: D102
     async def restore_user(self, name: str) -> None: ...  # noqa: D102
 
@@ -134,13 +136,13 @@ class Applier:
         async def look(user: User) -> UserConfig:
             limits = in_force.users.get(user.name, Limits())
             if only is not None and user.name not in only:
-                return UserConfig(user.name, user.me, settings=limits)
+                return UserConfig(user.name, user.me, settings=limits, token_endpoint=user.token_endpoint)
             async with gate:
                 channels, times = await self._channels_of(user.name)
                 removed.update((user.name, uid) for uid in await self._channels.removed(user.name))
                 changed.update(times)
                 mute, block = await self._rules_of(user.name, GLOBAL)
-            return UserConfig(user.name, user.me, channels, limits, mute, block)
+            return UserConfig(user.name, user.me, channels, limits, mute, block, user.token_endpoint)
 
         found = await asyncio.gather(*(look(user) for user in active))
         return Current(
@@ -202,6 +204,8 @@ class Applier:
                 await self._add_user(user, me, restored, now)
             case UserChanged(user, me):
                 await self._accounts.set_me(user, me)
+            case TokenEndpointChanged(user, url):
+                await self._accounts.set_token_endpoint(user, url)
             case UserRemoved(user):
                 await self._remove_user(user, now)
             case RuleAdded() | RuleRemoved():
@@ -213,6 +217,8 @@ class Applier:
 
     async def _add_user(self, user: str, me: str, restored: bool, now: float) -> None:
         there = await self._accounts.add_user(user, me, now)
+        if there.token_endpoint is not None:  # of a former life; a change of its own follows where the file has one
+            await self._accounts.set_token_endpoint(user, None)
         if restored or there.disabled is not None:
             for uid, subscriptions in (await self._channels.all_subscriptions(user)).items():
                 await self._follow_again(user, uid, subscriptions, now)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from microsub.errors import InvalidRequest, Unauthorized
 from microsub.model.reader import NAME, NOTIFICATIONS, Credential, Grant
-from microsub.store import keys
+from microsub.store import identitykeys, keys
 from microsub.store.absent import absent
 from microsub.store.departure import delete_disabled
 from microsub.store.port import Arg, Redis
@@ -21,18 +21,21 @@ from microsub.store.scripts import load
 
 LONGEST_TOKEN = 512
 NOTIFICATIONS_NAME = "Notifications"
-_OWN_FIELDS = frozenset({"me", "created", "disabled", "shape"})
+_OWN_FIELDS = frozenset({"me", "token_endpoint", "created", "disabled", "shape"})
 
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """A user. `me` is the profile URL or empty; times are Unix seconds; `settings` is what else was saved, as text."""
+    """A user. `me` is the profile URL or empty; `token_endpoint` is where tokens are checked instead of where the
+    profile says; times are Unix seconds; `settings` is what else was saved, as text.
+    """
 
     name: str
     me: str
     created: float = 0.0
     disabled: float | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    token_endpoint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +83,12 @@ class Accounts:
         return [user for user in found if user is not None]
 
     async def set_me(self, name: str, me: str) -> None:
-        """Change the profile URL. Raises NotFound."""
-        await self._change(name, "me", me)
+        """Change the profile URL. Drops what was remembered of other providers' tokens. Raises NotFound."""
+        await self._change(name, "me", me, forgets=True)
+
+    async def set_token_endpoint(self, name: str, url: str | None) -> None:
+        """Change where tokens are checked; None: where the profile says. Drops what was remembered. Raises NotFound."""
+        await self._change(name, "token_endpoint", url or "", forgets=True)
 
     async def set_settings(self, name: str, settings: Mapping[str, str | None]) -> None:
         """Set the given settings of a user, and delete those that are None. Raises NotFound."""
@@ -92,7 +99,7 @@ class Accounts:
 
     async def disable_user(self, name: str, now: float) -> None:
         """Refuse all tokens of the user until `restore_user`; the data stays. Raises NotFound."""
-        await self._change(name, "disabled", now)
+        await self._change(name, "disabled", now, forgets=True)
 
     async def restore_user(self, name: str) -> None:
         """Undo `disable_user`. Raises NotFound."""
@@ -175,8 +182,9 @@ class Accounts:
             raise unauthorized("disabled")
         return grant(credential.user, scope)
 
-    async def _change(self, name: str, *pairs: Arg) -> None:
-        if not await self._redis.script(load("user_change"), [keys.user(name)], pairs):
+    async def _change(self, name: str, *pairs: Arg, forgets: bool = False) -> None:
+        script_keys = [keys.user(name), *([identitykeys.foreign(name)] if forgets else ())]
+        if not await self._redis.script(load("user_change"), script_keys, [keys.token(name, "*"), *pairs]):
             raise await absent(self._redis, name)
 
 
@@ -206,4 +214,5 @@ def _user(name: str, reply: list[bytes]) -> User | None:
         return None
     disabled = float(fields["disabled"]) if "disabled" in fields else None
     settings = {key: value for key, value in fields.items() if key not in _OWN_FIELDS}
-    return User(name, fields.get("me", ""), float(fields.get("created", 0)), disabled, settings)
+    created, endpoint = float(fields.get("created", 0)), fields.get("token_endpoint")
+    return User(name, fields.get("me", ""), created, disabled, settings, endpoint)

@@ -277,15 +277,16 @@ def host(host_name: str) -> str:
 
 
 def user(name: str) -> str:
-    """Hash: `me`, settings, `created` and `disabled` (Unix time), `shape` (grows when a channel's name or settings
+    """Hash: `me`, `token_endpoint`, settings, `created` and `disabled` (Unix time), `shape` (grows when a channel's name or settings
     change). Lifetime: permanent, or until 30 days after the user was disabled. `store.accounts`, `store.channels`.
     """
     return f"user:{{{name}}}"
 
 
 def token(name: str, digest: str) -> str:
-    """Hash: `scope`, `client`, `created`, `expires`. Lifetime: permanent, or until it expires. `store.accounts`; read
-    by every request.
+    """Hash: `scope`, `client`, `created`, `expires`; of a token of the user's own provider also `foreign`, `checked`
+    (Unix time of the provider's last answer) and `ends` (its own time of expiry), and `expires` is when it is asked
+    again. Lifetime: permanent, or until it expires. `store.accounts`, `store.identity.foreign`; read by every request.
     """
     return f"user:{{{name}}}:token:{digest}"
 

@@ -41,7 +41,6 @@ def test_everything_in_it_is_taken_over() -> None:
     assert report.problems == ()
     assert [warning.partition(": ")[2] for warning in report.warnings] == [
         "AuthEnabled (line 57): is not taken over: requests always need a token here",
-        "TokenEndpoint (line 56): is kept, but not asked yet; 'microsub token create' makes tokens",
         "NextUID (line 54): is not taken over: new channels get their uids otherwise here",
         "Channels.0001.unread (line 6): is not taken over, here and in 1 other place",
         "Settings.home.ChannelType (line 51): is not taken over",

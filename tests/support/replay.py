@@ -21,6 +21,7 @@ from microsub.config.changes import (
     InstanceSettingsChanged,
     RuleAdded,
     RuleRemoved,
+    TokenEndpointChanged,
     UserAdded,
     UserChanged,
     UserRemoved,
@@ -64,6 +65,8 @@ def _user(user: UserConfig, change: Change) -> UserConfig:
     match change:
         case UserChanged(me=me):
             return replace(user, me=me)
+        case TokenEndpointChanged(url=url):
+            return replace(user, token_endpoint=url)
         case UserSettingsChanged(settings=settings):
             return replace(user, settings=settings)
         case RuleAdded(uid="global") | RuleRemoved(uid="global"):

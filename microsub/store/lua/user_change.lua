@@ -4,11 +4,12 @@
 -- the user is, what their former provider said of tokens goes in the same moment.
 --
 -- KEYS  1 user  2 foreign (only where what is remembered of other providers' tokens is to go)
--- ARGV  1 pattern: token  2.. pairs of field and value; an empty value deletes the field
+-- ARGV  1 pattern: token  2.. pairs of field and value; an empty value deletes the field, but for `me`, by which a user's
+--       record is known
 -- reply 0: no such user; 1
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
 for i = 2, #ARGV, 2 do
-  if ARGV[i + 1] == '' then
+  if ARGV[i + 1] == '' and ARGV[i] ~= 'me' then
     redis.call('HDEL', KEYS[1], ARGV[i])
   else
     redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
