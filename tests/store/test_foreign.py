@@ -1,0 +1,190 @@
+"""Other providers' tokens in the store: what is remembered, for how long, and what drops it."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.errors import Unauthorized
+from microsub.model.reader import Credential
+from microsub.store import identitykeys, keys
+from microsub.store.accounts import Accounts
+from microsub.store.identity import foreign
+from microsub.store.identity.foreign import ForeignTokens, Principal, Standing, Vouched
+from microsub.store.port import Redis
+from tests.support.posts import NOON as NOW
+
+ANN, ME = "ann", "https://ann.example/"
+WHO = Principal(ANN, ME)
+DIGEST = "ab" * 32
+TOKEN = Credential(ANN, DIGEST)
+GOOD = Vouched(frozenset({"read", "create"}), "https://app.example/", NOW)
+
+
+@pytest.fixture
+async def accounts(redis: Redis) -> Accounts:
+    """Ann is there."""
+    made = Accounts(redis)
+    await made.add_user(ANN, ME, NOW)
+    return made
+
+
+@pytest.fixture
+def tokens(redis: Redis, accounts: Accounts) -> ForeignTokens:
+    return ForeignTokens(redis)
+
+
+def digest(number: int) -> str:
+    return f"{number:064x}"
+
+
+async def test_what_was_vouched_for_is_a_token_as_any_other(tokens: ForeignTokens, accounts: Accounts) -> None:
+    """The check that every request makes finds it, until its time is over."""
+    assert await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
+    assert (await accounts.verify(TOKEN, NOW + 599)).scopes == GOOD.scopes
+    with pytest.raises(Unauthorized):
+        await accounts.verify(TOKEN, NOW + 600)
+    assert await tokens.standing(TOKEN) == Standing(WHO, GOOD, NOW + 600)
+    assert await tokens.owner(DIGEST) == ANN
+
+
+async def test_the_token_itself_is_kept_nowhere(tokens: ForeignTokens, redis: Redis, accounts: Accounts) -> None:
+    """Only its hash; and it isn't in the list of our own tokens."""
+    await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
+    assert await accounts.tokens(ANN) == []
+    fields = (await redis.command("HGETALL", keys.token(ANN, DIGEST)))[0::2]
+    assert sorted(fields) == [b"checked", b"client", b"created", b"expires", b"foreign", b"scope"]
+
+
+async def test_it_lives_as_long_as_it_may_serve(tokens: ForeignTokens, redis: Redis) -> None:
+    """Grace included, and no longer than the provider's own time of expiry."""
+    await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
+    for key in (keys.token(ANN, DIGEST), identitykeys.foreign(ANN), identitykeys.foreign_owner(DIGEST)):
+        assert 4190 <= await redis.command("TTL", key) <= 4200
+    short = Vouched(GOOD.scopes, GOOD.client, NOW, NOW + 100)
+    await tokens.remember(WHO, DIGEST, short, until=NOW + 100, grace=3600)
+    assert 90 <= await redis.command("TTL", keys.token(ANN, DIGEST)) <= 100
+    assert (await tokens.standing(TOKEN)).vouched == short
+    await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
+    assert (await tokens.standing(TOKEN)).vouched == GOOD
+
+
+@pytest.mark.parametrize(
+    "other", [Principal(ANN, "https://eve.example/"), Principal(ANN, ME, "https://t.example/"), Principal("bob", ME)]
+)
+async def test_what_concerned_somebody_else_is_not_kept(tokens: ForeignTokens, redis: Redis, other: Principal) -> None:
+    """The user's profile or endpoint changed during the question, or there is no such user."""
+    assert not await tokens.remember(other, DIGEST, GOOD, until=NOW + 600, grace=3600)
+    assert not await redis.command("EXISTS", keys.token(other.name, DIGEST))
+    assert await tokens.owner(DIGEST) is None
+
+
+async def test_nothing_is_kept_for_a_disabled_user(tokens: ForeignTokens, accounts: Accounts) -> None:
+    """And what was kept goes when the user is disabled; a return doesn't bring it back."""
+    await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
+    await accounts.disable_user(ANN, NOW)
+    assert await tokens.standing(TOKEN) == Standing(None)
+    assert not await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
+    await accounts.restore_user(ANN)
+    assert await tokens.standing(TOKEN) == Standing(WHO)
+
+
+@pytest.mark.parametrize("change", ["me", "no me", "endpoint", "no endpoint"])
+async def test_another_identity_drops_what_was_remembered(
+    tokens: ForeignTokens, accounts: Accounts, redis: Redis, change: str
+) -> None:
+    """Of that user, and of nobody else; tokens of our own stay."""
+    await accounts.add_user("bob", "https://bob.example/", NOW)
+    own = Accounts.credential(await accounts.create_token(ANN, ["read"], "tests", NOW))
+    who = WHO
+    if change == "no endpoint":
+        await accounts.set_token_endpoint(ANN, "https://t.example/")
+        who = Principal(ANN, ME, "https://t.example/")
+    for number in range(3):
+        assert await tokens.remember(who, digest(number), GOOD, until=NOW + 600, grace=3600)
+    bob = Principal("bob", "https://bob.example/")
+    assert await tokens.remember(bob, DIGEST, GOOD, until=NOW + 600, grace=3600)
+    if change in {"me", "no me"}:
+        await accounts.set_me(ANN, "https://new.example/" if change == "me" else "")
+    else:
+        await accounts.set_token_endpoint(ANN, "https://u.example/" if change == "endpoint" else None)
+    for number in range(3):
+        with pytest.raises(Unauthorized):
+            await accounts.verify(Credential(ANN, digest(number)), NOW)
+    assert not await redis.command("EXISTS", identitykeys.foreign(ANN))
+    assert own
+    assert await accounts.verify(own, NOW)
+    assert await accounts.verify(Credential("bob", DIGEST), NOW)
+
+
+async def test_a_user_without_a_site_stays_a_user(accounts: Accounts) -> None:
+    """Removing `me` is no removal of the record."""
+    await accounts.set_me(ANN, "")
+    assert await accounts.user(ANN) == await accounts.add_user(ANN, "https://other.example/", NOW + 1)
+    assert (await accounts.user(ANN)).me == ""  # type: ignore[union-attr]
+
+
+async def test_no_provider_fills_the_memory(
+    tokens: ForeignTokens, accounts: Accounts, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of more tokens than are remembered, those go first whose time is over first."""
+    monkeypatch.setattr(foreign, "MOST_REMEMBERED", 3)
+    for number in range(6):
+        await tokens.remember(WHO, digest(number), GOOD, until=NOW + 600 + number, grace=3600)
+    found = await redis.command("ZRANGE", identitykeys.foreign(ANN), 0, -1)
+    assert [one.decode() for one in found] == [digest(number) for number in (3, 4, 5)]
+    assert [await redis.command("EXISTS", keys.token(ANN, digest(number))) for number in range(6)] == [0, 0, 0, 1, 1, 1]
+
+
+async def test_a_refusal_forgets_what_was_known(tokens: ForeignTokens, redis: Redis) -> None:
+    """And is itself known for a while; a later success ends that."""
+    await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
+    await tokens.refuse(TOKEN, "invalid", 60)
+    assert await tokens.standing(TOKEN) == Standing(WHO, refused="invalid")
+    assert 50 <= await redis.command("TTL", identitykeys.foreign_refused(ANN, DIGEST)) <= 60
+    await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
+    assert await tokens.standing(TOKEN) == Standing(WHO, GOOD, NOW + 600)
+
+
+async def test_a_token_of_ours_is_not_touched(tokens: ForeignTokens, accounts: Accounts) -> None:
+    """Neither a refusal nor an answer of a provider says anything of it."""
+    own = Accounts.credential(await accounts.create_token(ANN, ["follow"], "tests", NOW))
+    assert own
+    await tokens.refuse(own, "invalid", 60)
+    assert not await tokens.remember(WHO, own.digest, GOOD, until=NOW + 600, grace=3600)
+    assert not await tokens.prolong(own, NOW + 9)
+    assert (await accounts.verify(own, NOW)).scopes == {"follow"}
+    assert (await tokens.standing(own)).vouched is None
+
+
+async def test_grace_lets_it_serve_on(tokens: ForeignTokens, accounts: Accounts) -> None:
+    """While it is known; what was refused meanwhile doesn't come back."""
+    await tokens.remember(WHO, DIGEST, GOOD, until=NOW + 600, grace=3600)
+    assert await tokens.prolong(TOKEN, NOW + 700)
+    assert (await accounts.verify(TOKEN, NOW + 699)).user == ANN
+    assert (await tokens.standing(TOKEN)).vouched == GOOD
+    await tokens.refuse(TOKEN, "invalid", 60)
+    assert not await tokens.prolong(TOKEN, NOW + 800)
+
+
+async def test_questions_are_counted(tokens: ForeignTokens, redis: Redis) -> None:
+    """Per user, and per address, so that one asker leaves something for others."""
+
+    async def count(address: str) -> int:
+        return await tokens.count(ANN, address, most=5, most_from_one=3)
+
+    assert [await count("192.0.2.1") for _ in range(3)] == [0, 0, 0]
+    assert 0 < await count("192.0.2.1") <= 60
+    assert [await count("192.0.2.2") for _ in range(2)] == [0, 0]
+    assert 0 < await count("192.0.2.3") <= 60
+    assert 0 < await redis.command("TTL", identitykeys.foreign_checks(ANN)) <= 60
+    assert not await tokens.count("bob", "192.0.2.1", most=5, most_from_one=3)
+
+
+async def test_one_asks_at_a_time(tokens: ForeignTokens) -> None:
+    """About one token; about another one somebody else may."""
+    async with tokens.asking(TOKEN, 5) as first, tokens.asking(TOKEN, 5) as second:
+        assert (first, second) == (True, False)
+        async with tokens.asking(Credential(ANN, digest(1)), 5) as third:
+            assert third
+    async with tokens.asking(TOKEN, 5) as again:
+        assert again
