@@ -277,8 +277,9 @@ def host(host_name: str) -> str:
 
 
 def user(name: str) -> str:
-    """Hash: `me`, `token_endpoint`, settings, `created` and `disabled` (Unix time), `shape` (grows when a channel's name
-    or settings change). Lifetime: permanent, or until 30 days after the user was disabled. `store.accounts`, `store.channels`.
+    """Hash: `me`, `token_endpoint`, settings, `created` and `disabled` (Unix time), `shape` (grows when a channel's
+    name or settings change). Lifetime: permanent, or until 30 days after the user was disabled. `store.accounts`,
+    `store.channels`.
     """
     return f"user:{{{name}}}"
 
