@@ -23,6 +23,8 @@ from microsub.api.poststore import PATH as POST_STORE
 from microsub.api.poststore import PostStoreEndpoint
 from microsub.api.responses import CORS
 from microsub.services.bundle import Services
+from microsub.web.routes import page_routes
+from microsub.web.site import make_site
 
 ENDPOINT = "/microsub"
 
@@ -59,6 +61,7 @@ class Application(Starlette):
             Route("/health", _health(services)),
             Route("/metrics", _metrics),
             Route(f"{POST_STORE}/{{path:path}}", PostStoreEndpoint(services)),
+            *page_routes(make_site(services, base_url)),
         ]
         super().__init__(routes=routes, exception_handlers={HTTPException: _http_error, 500: _server_error})
         self.router.redirect_slashes = False

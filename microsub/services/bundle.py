@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from microsub.services.curating import Curating
 from microsub.services.following import Following
 from microsub.services.health import Health
+from microsub.services.identity.bundle import Identity
 from microsub.services.posts import Posts
 from microsub.services.reading import Reading
 from microsub.services.rules import RuleBook
@@ -34,5 +35,6 @@ class Services:
     health: Health
     posts: Posts
     service_tokens: ServiceTokens
+    identity: Identity
     clock: Callable[[], float] = time.time
     changed: Callable[[], None] = lambda: None

@@ -34,6 +34,11 @@ async def delete_disabled(redis: Redis, name: str, disabled: float) -> bool:
     for batch in batches(digests, _AT_ONCE):
         if not await step("", *(keys.token(name, digest) for digest in batch)):
             return False
+    for list_of, member in identitykeys.USER_LISTS:
+        members = [one.decode() for one in await redis.command("SMEMBERS", list_of(name))]
+        for batch in batches(members, _AT_ONCE):
+            if not await step("", *(member(name, one) for one in batch)):
+                return False
     # Before the end, since a user made anew may be given limits of their own.
     await Applied(redis).set_user(name, Limits())
     rest = [keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL), *(key(name) for key in USER_KEYS)]

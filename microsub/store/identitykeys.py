@@ -97,8 +97,30 @@ def foreign_owner(digest: str) -> str:
     return f"foreign:{digest}"
 
 
-USER_KEYS: tuple[Callable[[str], str], ...] = (credentials, passkeys, invitation, devices, foreign, foreign_checks)
+# --- sessions of our own pages -----------------------------------------------------------------------------------
+
+
+def session(name: str, digest: str) -> str:
+    """Hash: `id`, `me`, `how`, `device`, `created`, `seen`, `renewed` (Unix time), `salt`, `next` and `previous`
+    (digests). Lifetime: 30 days from the last visit; 24 h after it was renewed. `store.identity.sessions`.
+    """
+    return f"user:{{{name}}}:session:{digest}"
+
+
+def sessions(name: str) -> str:
+    """Set: digests of the user's sessions. Lifetime: as the last session. `store.identity.sessions`."""
+    return f"user:{{{name}}}:sessions"
+
+
+USER_KEYS: tuple[Callable[[str], str], ...] = (
+    *(credentials, passkeys, invitation, devices),
+    *(foreign, foreign_checks),
+    sessions,
+)
 """The keys that belong to a user, for the user's deletion."""
 
 ENDING: tuple[Callable[[str, str], str], ...] = (foreign_refused, foreign_lease)
 """Further keys of a user, which end by themselves so soon that a deletion needn't look for them."""
+
+USER_LISTS: tuple[tuple[Callable[[str], str], Callable[[str, str], str]], ...] = ((sessions, session),)
+"""A set of digests or ids that belongs to a user, and the key of each of its members, for the user's deletion."""

@@ -18,6 +18,7 @@ from microsub.services.configuration import Configuration
 from microsub.services.curating import Curating
 from microsub.services.directory import Directory
 from microsub.services.health import Health
+from microsub.services.identity.bundle import Identity
 from microsub.services.posts import Posts
 from microsub.services.reading import Reading
 from microsub.services.rules import RuleBook
@@ -29,7 +30,8 @@ from microsub.store.events import Events
 from microsub.store.itemcache import ItemCache
 from microsub.store.servicetokens import ServiceTokens
 from microsub.store.tracking import Tracker
-from microsub.wiring.fetching import open_caching_fetcher
+from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
+from microsub.wiring.identity import open_identity
 from microsub.wiring.stores import Stores, TimelineLimitsInForce, following
 
 
@@ -38,11 +40,16 @@ async def open_app(settings: Settings, stores: Stores, config: Configuration) ->
     """The ASGI application with its cache of items."""
     tracker = Tracker(stores.url, keys.ITEM_PREFIX)
     cache = ItemCache(stores.items, tracker, max_bytes=settings.item_cache_mb * 1024 * 1024)
-    async with open_caching_fetcher(settings, stores) as fetcher:
+    async with (
+        open_caching_fetcher(settings, stores) as fetcher,
+        open_fetcher(settings) as plain,
+        open_identity(settings, stores.redis, plain) as identity,
+    ):
         parser = ParsePool(seconds=PARSE_SECONDS)
         reading = _reading(stores, cache)
         try:
-            yield create_app(_services(stores, reading, fetcher, parser, config), base_url=settings.base_url)
+            services = _services(stores, reading, fetcher, parser, config, identity)
+            yield create_app(services, base_url=settings.base_url)
         finally:
             parser.close()
             await reading.aclose()
@@ -67,7 +74,12 @@ def _reading(stores: Stores, cache: ItemCache) -> Reading:
 
 
 def _services(
-    stores: Stores, reading: Reading, fetcher: CachingFetcher, parser: ParsePool, config: Configuration
+    stores: Stores,
+    reading: Reading,
+    fetcher: CachingFetcher,
+    parser: ParsePool,
+    config: Configuration,
+    identity: Identity,
 ) -> Services:
     directory = Directory(stores.feeds, stores.in_force.instance_now)
     return Services(
@@ -80,5 +92,6 @@ def _services(
         health=Health(stores.presence, lambda: stores.watch.trouble),
         posts=Posts(stores.feeds, stores.items, Events(stores.redis)),
         service_tokens=ServiceTokens(stores.redis),
+        identity=identity,
         changed=config.touched,
     )

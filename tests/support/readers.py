@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from ipaddress import ip_network
 from typing import Any
 
 import httpx
 
 from microsub.app import create_app
 from microsub.config.backend import InstanceSettings
-from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult
+from microsub.config.settings import Settings
+from microsub.fetch import Fetched, Fetcher, FetchFailed, FetchRequest, FetchResult, FetchSettings
 from microsub.model.scopes import ALL_SCOPES
 from microsub.parsing.pool import ParsePool
 from microsub.pipeline.fan_out import FanOut, default_limits
@@ -37,9 +39,11 @@ from microsub.store.rules import Rules
 from microsub.store.schedule import Schedule
 from microsub.store.servicetokens import ServiceTokens
 from microsub.store.timelines import Timelines
+from microsub.wiring.identity import make_identity
 from tests.support.posts import NOON, candidate
 
 ENDPOINT = "/microsub"
+LOOPBACK = (ip_network("127.0.0.0/8"),)
 
 
 class Web:
@@ -122,8 +126,12 @@ class Instance:
     settings: InstanceSettings = field(default_factory=InstanceSettings)
     web: Web = field(default_factory=Web)
     parser: ParsePool = field(default_factory=ParsePool)
+    base_url: str | None = None
 
     def __post_init__(self) -> None:
+        self.process = Settings(base_url=self.base_url, allow_private_networks=LOOPBACK)
+        self.fetcher = Fetcher(FetchSettings(allow_private_networks=LOOPBACK))
+        self.identity = make_identity(self.process, self.redis, self.fetcher)
         self.accounts = Accounts(self.redis)
         self.channels = Channels(self.redis)
         self.feeds = Feeds(self.redis)
@@ -135,7 +143,7 @@ class Instance:
         self.service_tokens = ServiceTokens(self.redis)
         self.fan_out = FanOut(self.feeds, self.items, self.timelines)
         self.services = self.make_services()
-        self.app = create_app(self.services)
+        self.app = create_app(self.services, base_url=self.base_url)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://server.test")
 
     def make_services(self) -> Services:
@@ -150,6 +158,7 @@ class Instance:
             health=Health(self.presence),
             posts=Posts(self.feeds, self.items, Events(self.redis)),
             service_tokens=self.service_tokens,
+            identity=self.identity,
             clock=lambda: self.now,
         )
 
@@ -185,6 +194,7 @@ async def instance(redis: Redis, **parts: Any) -> AsyncIterator[Instance]:
             yield made
     finally:
         made.parser.close()
+        await made.fetcher.aclose()
 
 
 def posts(*names: str, at: float = NOON, **more: Any) -> list[ItemToStore]:

@@ -1,0 +1,14 @@
+"""What has to do with people's identity, in one value that `wiring.identity` builds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from microsub.services.identity.sessions import Sessions
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """All use cases of identity of one process."""
+
+    sessions: Sessions

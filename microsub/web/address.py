@@ -1,0 +1,75 @@
+"""Where the outside world sees the pages, and whether people may sign in there. Pure.
+
+Without `base_url` the only addresses that can be relied on are those of this machine itself: any other `Host` header
+may be the choice of somebody who wants codes to be sent there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The address that the admin has set, if any; no slash at its end."""
+
+    base_url: str | None
+
+    @property
+    def prefix(self) -> str:
+        """What stands before each path in links: empty, or `/reader` where the server lives under that path."""
+        return urlsplit(self.base_url).path.rstrip("/") if self.base_url else ""
+
+    @property
+    def is_secure(self) -> bool:
+        """Whether browsers talk to it over https alone."""
+        return self.base_url is not None and self.base_url.startswith("https://")
+
+    def base(self, host: str) -> str | None:
+        """The address for a request whose `Host` is `host`: the one that was set, else that of this machine; None
+        where the request came in by another name.
+        """
+        if self.base_url is not None:
+            return self.base_url
+        return f"http://{host}" if is_loopback(host) else None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a `Host` header names this machine: `localhost`, 127.0.0.0/8 or [::1], with or without a port."""
+    try:
+        parts = urlsplit(f"http://{host}")
+        name, _ = parts.hostname or "", parts.port
+    except ValueError:
+        return False
+    if parts.netloc != host or "@" in host:
+        return False
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def origin(url: str) -> str:
+    """Scheme, host and port of an absolute URL, as browsers write an origin (RFC 6454): no default port."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    place = f"[{host}]" if ":" in host else host
+    default = {"http": 80, "https": 443}.get(parts.scheme)
+    return f"{parts.scheme}://{place}" + (f":{parts.port}" if parts.port not in (None, default) else "")
+
+
+def own_path(text: str) -> str | None:
+    """`text` where it is a path of ours with its query, fit for a redirect after sign-in; else None.
+
+    It begins with exactly one slash and names no host in any way that a browser may read into it: backslashes, control
+    characters and spaces are refused (https://url.spec.whatwg.org, the parser drops tabs and newlines).
+    """
+    if not text.startswith("/") or text.startswith("//") or len(text) > 4096:
+        return None
+    if "\\" in text or any(ord(char) <= 0x20 or ord(char) >= 0x7F for char in text):
+        return None
+    return text

@@ -1,0 +1,13 @@
+"""All routes of the pages, one list per module."""
+
+from __future__ import annotations
+
+from starlette.routing import Route
+
+from microsub.web import account, static_files
+from microsub.web.site import Site
+
+
+def page_routes(site: Site) -> list[Route]:
+    """Every route for people's browsers."""
+    return [*static_files.routes(site), *account.routes(site)]

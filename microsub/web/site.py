@@ -1,0 +1,32 @@
+"""What every page needs, made once for the application."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from microsub.services.bundle import Services
+from microsub.services.identity.bundle import Identity
+from microsub.web.address import Address
+from microsub.web.cookies import Cookies
+from microsub.web.pages import Pages
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Services, templates, cookies, and the address under which people see them."""
+
+    services: Services
+    address: Address
+    pages: Pages
+    cookies: Cookies
+
+    @property
+    def identity(self) -> Identity:
+        """The use cases of identity."""
+        return self.services.identity
+
+
+def make_site(services: Services, base_url: str | None) -> Site:
+    """The site for an application that the outside sees at `base_url`."""
+    address = Address(base_url)
+    return Site(services, address, Pages(address.prefix), Cookies(address.is_secure))

@@ -1,0 +1,109 @@
+"""A person's browser over the application, without a network: cookies, forms and their tokens, and what it says of
+where a form came from. Redirects are shown, not followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+import httpx
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+from starlette.types import ASGIApp
+
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0"
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A page as it came."""
+
+    response: httpx.Response
+    tree: LexborHTMLParser = field(repr=False)
+
+    @property
+    def status(self) -> int:
+        return self.response.status_code
+
+    @property
+    def location(self) -> str:
+        """Where the reply leads; empty where it is a page."""
+        return self.response.headers.get("location", "")
+
+    @property
+    def title(self) -> str:
+        found = self.tree.css_first("h1")
+        return " ".join(found.text().split()) if found else ""
+
+    @property
+    def text(self) -> str:
+        """What people read in the main part, with single spaces."""
+        found = self.tree.css_first("main")
+        return " ".join(found.text(separator=" ").split()) if found else ""
+
+    def form(self, action: str, **having: str) -> LexborNode:
+        """The form that leads to `action`, and has these values in it."""
+        for found in self.tree.css("form"):
+            values = fields_of(found)
+            if found.attributes.get("action") == action and having.items() <= values.items():
+                return found
+        raise AssertionError(f"no form to {action} with {having} in {self.response.text}")
+
+
+class Visitor:
+    """One browser. `address` is where it sees the server."""
+
+    def __init__(self, app: ASGIApp, address: str, agent: str = FIREFOX) -> None:
+        self.address = address
+        self.client = httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url=address, headers={"user-agent": agent}
+        )
+
+    @property
+    def cookies(self) -> dict[str, str]:
+        return dict(self.client.cookies)
+
+    async def get(self, path: str, **headers: str) -> Shown:
+        return _shown(await self.client.get(path, headers=headers))
+
+    async def post(self, path: str, fields: Mapping[str, Any] | None = None, **headers: str) -> Shown:
+        """A POST as our own pages send it, but for the given headers; an empty one is left out."""
+        given = {
+            "origin": self.origin,
+            "sec-fetch-site": "same-origin",
+            **{k.replace("_", "-"): headers[k] for k in headers},
+        }
+        sent = {name: value for name, value in given.items() if value}
+        return _shown(await self.client.post(path, data=fields or {}, headers=sent))
+
+    async def submit(self, page: Shown, action: str, having: Mapping[str, str] | None = None, **fields: Any) -> Shown:
+        """Send the page's form that leads to `action`, with these fields filled in."""
+        found = page.form(action, **(having or {}))
+        assert found.attributes.get("method") == "post"
+        target = urljoin(str(page.response.url), action)
+        return await self.post(target, {**fields_of(found), **fields})
+
+    async def aclose(self) -> None:
+        await self.client.aclose()
+
+    @property
+    def origin(self) -> str:
+        parts = urlsplit(self.address)
+        return f"{parts.scheme}://{parts.netloc}"
+
+
+def fields_of(form: LexborNode) -> dict[str, str]:
+    """The fields of a form as they are, without boxes that aren't ticked."""
+    found = {}
+    for node in form.css("input[name]"):
+        kind = node.attributes.get("type") or "text"
+        if kind in {"checkbox", "radio"} and "checked" not in node.attributes:
+            continue
+        found[node.attributes["name"] or ""] = node.attributes.get("value") or ""
+    return found
+
+
+def _shown(response: httpx.Response) -> Shown:
+    return Shown(response, LexborHTMLParser(response.text))

@@ -1,0 +1,192 @@
+"""Headers, cookies, templates and static files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import microsub
+from microsub.web.address import Address, is_loopback, origin, own_path
+from microsub.web.headers import page_headers
+from microsub.web.pages import Pages
+from tests.support.readers import Instance, instance
+from tests.support.visitor import Visitor, fields_of
+
+WEB = Path(microsub.__file__).parent / "web"
+
+
+async def test_a_page_may_load_nothing_from_elsewhere_and_stands_in_no_frame(ann: Visitor, signed_in) -> None:
+    """The policy names what is ours, no inline script or style, and nobody may keep a copy."""
+    await signed_in(ann)
+    headers = (await ann.get("/account")).response.headers
+    policy = headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert headers["x-content-type-options"] == "nosniff"
+    assert headers["referrer-policy"] == "same-origin"
+    assert headers["cache-control"] == "no-store"
+
+
+def test_a_policy_takes_no_source_that_ends_its_directive() -> None:
+    """Such as one that brings a directive of its own."""
+    for source in ["https://a.example; script-src *", "https://a.example\r\nx: y", "", "a b", "https://ä.example"]:
+        with pytest.raises(ValueError, match="no source"):
+            page_headers(form_to=[source])
+
+
+@pytest.mark.parametrize("path", sorted((WEB / "templates").glob("*.html")), ids=lambda path: path.name)
+def test_templates_hold_no_script_style_or_address_of_others(path: Path) -> None:
+    """They work under the policy, and load nothing from elsewhere."""
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?![^>]*\ssrc=)|javascript:", text)
+    assert not re.search(r"""(src|action)=["']https?://""", text)
+    assert "|safe" not in text.replace(" ", "")
+
+
+@pytest.mark.parametrize("path", sorted((WEB / "templates").glob("*.html")), ids=lambda path: path.name)
+def test_every_form_that_posts_has_a_token(path: Path) -> None:
+    """Forms are made by the macro, which writes it."""
+    if path.name != "form.html":
+        assert 'method="post"' not in path.read_text(encoding="utf-8")
+
+
+async def test_static_files_are_served_with_their_type(ann: Visitor) -> None:
+    """And kept by browsers, since their address changes with them; nothing else in the folder can be had."""
+    shown = await ann.get(Pages().static("pages.css"))
+    assert shown.status == 200
+    assert shown.response.headers["content-type"].startswith("text/css")
+    assert (await ann.get("/static/..%2f..%2fapp.py")).status == 404
+    assert (await ann.get("/static/none.css")).status == 404
+
+
+def test_values_are_escaped() -> None:
+    """A name that is markup stays text."""
+    text = Pages().render("message.html", {"title": "<b>", "text": "<script>x</script>", "session": None})
+    assert "<script>x" not in text
+    assert "&lt;b&gt;" in text
+
+
+async def test_cookies_can_be_set_by_no_other_host(ann: Visitor, signed_in) -> None:
+    """Over https: `__Host-`, Secure, HttpOnly, SameSite=Lax, for the whole site."""
+    await signed_in(ann)
+    shown = await ann.get("/account")
+    (cookie,) = shown.response.headers.get_list("set-cookie")
+    assert cookie.startswith("__Host-microsub-browser=")
+    attributes = {part.strip().lower() for part in cookie.split(";")[1:]}
+    assert attributes >= {"httponly", "secure", "samesite=lax", "path=/"}
+    assert not any(part.startswith("domain") for part in attributes)
+
+
+async def test_a_page_for_people_who_are_signed_in_leads_to_the_sign_in(ann: Visitor) -> None:
+    """And back to itself afterwards, with its query."""
+    shown = await ann.get("/account?x=1%262")
+    assert shown.status == 303
+    assert shown.location == "/sign-in?next=%2Faccount%3Fx%3D1%25262"
+
+
+async def test_a_bug_is_a_page_that_tells_nothing(server: Instance, ann: Visitor, signed_in, monkeypatch) -> None:
+    """The log has the details."""
+    await signed_in(ann)
+
+    async def fail(*_: object) -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr(type(server.identity.sessions), "all", fail)
+    shown = await ann.get("/account")
+    assert shown.status == 500
+    assert "secret detail" not in shown.response.text
+
+
+class TestAddresses:
+    """`microsub.web.address`."""
+
+    @pytest.mark.parametrize(
+        "host", ["localhost", "localhost:8080", "127.0.0.1:80", "127.9.9.9", "[::1]:8080", "[::1]"]
+    )
+    def test_this_machine(self, host: str) -> None:
+        """Sign-in works there without a setting."""
+        assert is_loopback(host)
+        assert Address(None).base(host) == f"http://{host}"
+
+    @pytest.mark.parametrize(
+        "host",
+        [
+            "",
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "127.0.0.1@evil.example",
+            "evil.example/127.0.0.1",
+            "10.0.0.1",
+            "localhost.evil.example",
+            "localhost:x",
+            "0.0.0.0",
+            "127.0.0.1:80/x",
+            "localhost?",
+            "[::2]",
+        ],
+    )
+    def test_others(self, host: str) -> None:
+        """A `Host` header is anybody's choice, so that nothing is built on it."""
+        assert not is_loopback(host)
+        assert Address(None).base(host) is None
+
+    def test_a_set_address_counts_whatever_the_request_says(self) -> None:
+        """Behind a proxy the `Host` may be anything."""
+        address = Address("https://a.example/reader")
+        assert address.base("evil.example") == "https://a.example/reader"
+        assert address.prefix == "/reader"
+
+    def test_an_origin_is_written_as_browsers_do(self) -> None:
+        """Lower case, no default port."""
+        assert origin("https://A.example:443/x") == "https://a.example"
+        assert origin("http://[::1]:8080/x") == "http://[::1]:8080"
+
+    @pytest.mark.parametrize("text", ["/", "/account", "/auth?a=b&c=%20d", "/a//b"])
+    def test_own_paths_pass(self, text: str) -> None:
+        """With their query."""
+        assert own_path(text) == text
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "",
+            "account",
+            "//evil.example",
+            "/\\evil.example",
+            "\\\\evil.example",
+            "https://evil.example",
+            "/\t/evil.example",
+            "/\n/evil.example",
+            " /account",
+            "/a b",
+            "javascript:alert(1)",
+            "/a\r\nset-cookie: x=y",
+            "/ä",
+            "/" + "a" * 5000,
+        ],
+    )
+    def test_other_places_do_not(self, text: str) -> None:
+        """In no way that a browser might read into it."""
+        assert own_path(text) is None
+
+
+async def test_under_a_path_links_and_forms_name_it(real_redis) -> None:
+    """A proxy that serves the server under /reader strips that before it asks us."""
+    async with instance(real_redis, base_url="https://a.example/reader") as made:
+        await made.accounts.add_user("ann", "https://ann.example/", made.now)
+        cookie = await made.identity.sessions.begin("ann", "https://ann.example/", "here", "", made.now)
+        visitor = Visitor(made.app, "https://a.example")
+        visitor.client.cookies.set("__Host-microsub-session", cookie, domain="a.example", path="/")
+        page = await visitor.get("/account")
+        fields = fields_of(page.form("/reader/sign-out"))
+        assert (await visitor.post("/sign-out", fields)).title == "You are signed out"
+        await visitor.aclose()
+
+
+def test_templates_and_static_files_are_part_of_the_wheel() -> None:
+    """They lie in the package, which the wheel takes whole."""
+    assert (WEB / "templates" / "base.html").is_file()
+    assert (WEB / "static" / "pages.css").is_file()
