@@ -217,11 +217,11 @@ async def test_endpoints_are_where_the_page_says(page: Page) -> None:
         found = endpoints_of(body.encode(), base, "text/html; charset=utf-8", None).token
         if found is not None:
             assert there is not None, target
-            there = without_dot(there.partition("#")[0])
+            led = without_dot(there.partition("#")[0])
             # Oddly written relative ones may stay on the page's own host, but reach no third one.
-            assert found.split("/")[:3] in [there.split("/")[:3], base.split("/")[:3]], target
+            assert found.split("/")[:3] in [led.split("/")[:3], base.split("/")[:3]], target
             if re.match(r"(?i)https?://", target):
-                assert found == there, target
+                assert found == led, target
 
 
 def _attribute(text: str) -> str:
