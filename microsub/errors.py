@@ -19,6 +19,9 @@
     │   └── SchemaMismatch        the data was written by another version
     ├── ConfigError               a setting or backend.json is not usable
     ├── FetchError                a document could not be had from the web
+    ├── ProfileError              a person's page, or the server it names, is not usable for signing in
+    │   ├── ProfileUnreachable    it can't be had now
+    │   └── ProfileMismatch       a server spoke for somebody whose page names another
     └── ParseError                bytes that are no feed
         └── ParsingStopped        or take too much time or memory to find out
 
@@ -166,6 +169,26 @@ class FetchError(MicrosubError):
         self.url = url
         self.reason = reason
         self.detail = detail
+
+
+class ProfileError(MicrosubError):
+    """A person's page, or the server that it names for signing in, can't be used as it is.
+
+    `url` is the document with its credentials masked; `detail` says what was found there and what was expected.
+    """
+
+    def __init__(self, url: str, detail: str) -> None:
+        super().__init__(f"{url}: {detail}")
+        self.url = url
+        self.detail = detail
+
+
+class ProfileUnreachable(ProfileError):
+    """It can't be had at present; what it said before may still hold."""
+
+
+class ProfileMismatch(ProfileError):
+    """A server said that somebody signed in with it whose page names another server."""
 
 
 class ParseError(MicrosubError):

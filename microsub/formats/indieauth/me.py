@@ -40,9 +40,10 @@ def same_me(one: str, other: str) -> bool:
         return False
 
 
-def host_of_me(me: str) -> str:
-    """The host of a profile URL, without `www.`: by the spec's own example, that is one site."""
-    return identifier(me).host.removeprefix("www.")
+def site_of_me(me: str) -> str:
+    """Host and port of a canonical profile URL, without `www.`: by the spec's own example, that is one site."""
+    found = identifier(me)
+    return found.host.removeprefix("www.") + (f":{found.port}" if found.port is not None else "")
 
 
 def _check(found: Identifier, written: str, private: bool) -> None:

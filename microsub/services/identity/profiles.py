@@ -1,0 +1,244 @@
+"""Which server speaks for a person: their profile page, asked (https://indieauth.spec.indieweb.org/#discovery-by-clients).
+
+A page proves what stands on it and nothing else. So a server is believed in what it says of people whose page names it,
+and a redirect makes two addresses one person's only as far as it is permanent and stays on its host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Protocol
+
+from microsub.errors import InvalidRequest, ParseError, ProfileError, ProfileMismatch, ProfileUnreachable
+from microsub.fetch import PAGE_ACCEPT, Answered, FetchFailed, Hop, Sending, SendLimits
+from microsub.formats.identity import mask_credentials
+from microsub.formats.indieauth.endpoints import Endpoints, endpoints_of, me_links_of
+from microsub.formats.indieauth.identifiers import endpoint
+from microsub.formats.indieauth.me import canonical_me, site_of_me
+from microsub.formats.indieauth.metadata import ServerMetadata, read_metadata
+from microsub.formats.trees import MAX_PAGE
+from microsub.services.identity.remembering import Remembering
+
+LIFETIME = 3600.0
+FAILURES = 60.0
+"""Seconds for which a profile, or that it could not be had, is remembered."""
+
+MOST = 2000
+RECENT = 60.0
+"""Seconds for which a page is taken to say the same, where somebody is about to be let in by what it says."""
+
+_PAGE = SendLimits(total=5.0, body=MAX_PAGE)
+_DOCUMENT = SendLimits(total=5.0)
+_QUICK = 32 * 1024
+"""Bytes of a page that are read at once; larger ones are in a thread."""
+
+_NO_SERVER = (
+    "found no IndieAuth server named there, expected a link with rel=indieauth-metadata, "
+    "or with rel=authorization_endpoint and rel=token_endpoint, in the HTTP header Link or in the page's head"
+)
+
+
+class Sender(Protocol):
+    """What is needed of `fetch.Fetcher`."""
+
+    async def send(self, sending: Sending) -> Answered | FetchFailed:
+        """Send a request; failures are values."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """What redirects say of who somebody is. `me` is the last of the `names`; `moved_to` is where permanent redirects
+    lead on another host, which is a hint and no identity; `names` are all canonical.
+    """
+
+    me: str
+    names: frozenset[str]
+    moved_to: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What is known of a person by their page. `page` is where it was found.
+
+    `me` and `names` are as in `Trail`, and so is `moved_to`. `me_links` are the profiles that the page calls its own
+    (`rel=me`): claims, until those pages say the same. `metadata` is there where the page names a server of the newer
+    kind; the older links of such a page don't count.
+    """
+
+    me: str
+    names: frozenset[str]
+    endpoints: Endpoints
+    metadata: ServerMetadata | None
+    page: str
+    moved_to: str | None = None
+    me_links: tuple[str, ...] = ()
+
+    @property
+    def issuer(self) -> str | None:
+        """Who answers, letter for letter as in `iss` (RFC 9207); None of older servers."""
+        return self.metadata.issuer if self.metadata else None
+
+    @property
+    def authorization_endpoint(self) -> str | None:
+        """Where the person is sent to sign in."""
+        return self.metadata.authorization_endpoint if self.metadata else self.endpoints.authorization
+
+    @property
+    def token_endpoint(self) -> str | None:
+        """Where codes are redeemed for tokens; of older servers also where tokens are checked."""
+        return self.metadata.token_endpoint if self.metadata else self.endpoints.token
+
+    @property
+    def introspection_endpoint(self) -> str | None:
+        """Where tokens are checked (RFC 7662)."""
+        return self.metadata.introspection_endpoint if self.metadata else None
+
+    def is_known_as(self, me: str) -> bool:
+        """Whether this person's own server means this person by `me`: one of the `names`, or such a name by https.
+
+        For what that server answers about tokens. Who signs in is found out by `Profiles.confirm`.
+        """
+        try:
+            said = canonical_me(me, private=True)
+        except InvalidRequest:
+            return False
+        # https proves more than http did; the other way round it would prove less.
+        return said in self.names or (said.startswith("https:") and f"http:{said[6:]}" in self.names)
+
+    def is_served_by(self, authorization: str, issuer: str | None = None) -> bool:
+        """Whether the page names the server with that authorization endpoint, and that issuer where both have one.
+
+        The endpoint is compared in any case: a host of many people may have one issuer above the pages of all.
+        """
+        mine = self.authorization_endpoint
+        if mine is None or endpoint(authorization) != mine:
+            return False
+        return issuer is None or self.issuer is None or issuer == self.issuer
+
+
+class Profiles:
+    """Finds out which server speaks for whom. Answers are kept in the process. Belongs to one event loop.
+
+    `private` is for instances that reach private networks: ports, IP addresses and plain http may stand in URLs.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        *,
+        private: bool = False,
+        most: int = MOST,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sender = sender
+        self._private = private
+        self._people: Remembering[Profile] = Remembering(lifetime=LIFETIME, failures=FAILURES, most=most, clock=clock)
+        self._servers: Remembering[ServerMetadata] = Remembering(
+            lifetime=LIFETIME, failures=FAILURES, most=most, clock=clock
+        )
+
+    async def discover(self, me: str, *, max_age: float | None = None) -> Profile:
+        """The profile at `me`, found at most `max_age` seconds ago (None: an hour).
+
+        Raises InvalidRequest for what is no profile URL, ProfileUnreachable where the page or the server's metadata
+        can't be had now, ProfileError where they can't be used.
+        """
+        address = canonical_me(me, private=self._private)
+        return await self._people.get(address, lambda: self._discover(address, max_age), max_age=max_age)
+
+    async def confirm(self, entered: str, returned: str, *, authorization: str, issuer: str | None = None) -> Profile:
+        """Who has signed in, when the server says `returned` of a person who entered `entered`.
+
+        `authorization` and `issuer` are those of the server that was in fact used, as they were kept when the person
+        was sent there: `entered`'s page may say something else by now. That `returned`'s page names the same server is
+        asked for in every case (https://indieauth.spec.indieweb.org/#differing-user-profile-urls). Use the result's
+        `me`. That the two are one person isn't said: it may be another user of the same server.
+
+        Raises ProfileMismatch, and what `discover` raises.
+        """
+        profile = await self.discover(returned, max_age=RECENT)
+        if not profile.is_served_by(authorization, issuer):
+            raise ProfileMismatch(
+                profile.me,
+                f"found the authorization endpoint {profile.authorization_endpoint or 'of nobody'} named there, "
+                f"expected {mask_credentials(authorization)}, with which {mask_credentials(entered)} signed in",
+            )
+        return profile
+
+    def forget(self, me: str) -> None:
+        """Ask anew next time: somebody says that the page has changed. Raises InvalidRequest."""
+        self._people.forget(canonical_me(me, private=self._private))
+
+    async def _discover(self, me: str, max_age: float | None) -> Profile:
+        page = await self._ask(Sending(me, accept=PAGE_ACCEPT, limits=_PAGE))
+        trail = trail_of(me, page.hops, private=self._private)
+        if len(page.body) <= _QUICK:
+            endpoints, me_links = _read(page, self._private)
+        else:
+            endpoints, me_links = await asyncio.to_thread(_read, page, self._private)
+        if not endpoints.names_server:
+            raise ProfileError(page.final_url, _NO_SERVER)
+        metadata = None
+        if (url := endpoints.metadata) is not None:
+            metadata = await self._servers.get(url, lambda: self._metadata(url), max_age=max_age)
+        return Profile(trail.me, trail.names, endpoints, metadata, page.final_url, trail.moved_to, me_links)
+
+    async def _metadata(self, url: str) -> ServerMetadata:
+        document = await self._ask(Sending(url, limits=_DOCUMENT))
+        problem: ParseError | None = None
+        # The issuer is one of the address that the page names, or of the one where the document really is.
+        for place in dict.fromkeys((url, document.final_url)):
+            try:
+                return read_metadata(document.body, place, private=self._private)
+            except ParseError as error:
+                problem = problem or error
+        assert problem is not None
+        raise ProfileError(url, problem.detail)
+
+    async def _ask(self, sending: Sending) -> Answered:
+        """The document at an address, behind whatever redirects. Raises ProfileError."""
+        shown = mask_credentials(sending.url)
+        answer = await self._sender.send(sending)
+        if isinstance(answer, FetchFailed):
+            kind = ProfileError if answer.lasting else ProfileUnreachable
+            raise kind(shown, f"found nothing usable: {answer.detail}; expected a document")
+        if answer.status >= 500 or answer.status in {408, 425, 429}:
+            raise ProfileUnreachable(shown, f"found status {answer.status}, expected 200")
+        if not 200 <= answer.status < 300:
+            raise ProfileError(shown, f"found status {answer.status}, expected 200")
+        if not self._private and _leaves_https([sending.url, *(hop.url for hop in answer.hops)]):
+            raise ProfileError(shown, "found a redirect from https to http, expected https from there on")
+        return answer
+
+
+def trail_of(me: str, hops: Iterable[Hop], *, private: bool = False) -> Trail:
+    """What the redirects behind `me` (canonical) make of it: permanent ones, up to the first that isn't, give names
+    on the same host, and a hint on others. `www.` makes no other host.
+    """
+    names, moved = [me], None
+    for hop in hops:
+        if not hop.permanent:
+            break
+        try:
+            there = canonical_me(hop.url, private=private)
+        except InvalidRequest:
+            break  # nobody can be called that
+        if moved is None and site_of_me(there) == site_of_me(me):
+            names.append(there)
+        else:
+            moved = there
+    return Trail(names[-1], frozenset(names), moved)
+
+
+def _leaves_https(addresses: Sequence[str]) -> bool:
+    return any(one.startswith("https:") and other.startswith("http:") for one, other in pairwise(addresses))
+
+
+def _read(page: Answered, private: bool) -> tuple[Endpoints, tuple[str, ...]]:
+    parts = (page.body, page.final_url, page.content_type, page.headers.get("link"))
+    return endpoints_of(*parts), me_links_of(*parts, private=private)

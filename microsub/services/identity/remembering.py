@@ -1,0 +1,94 @@
+"""What was found out elsewhere, remembered for a while: bounded, and asked for once, however many want to know."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from microsub.errors import MicrosubError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome(Generic[T]):
+    at: float
+    value: T | None = None
+    error: MicrosubError | None = None
+
+    def told(self) -> T:
+        if self.error is not None:
+            raise self.error.with_traceback(None) from None
+        return self.value  # type: ignore[return-value]  # one of the two is there
+
+
+class Remembering(Generic[T]):
+    """Outcomes by key, the `most` that were wanted last. Belongs to one event loop.
+
+    Successes are good for `lifetime` seconds, errors of the project's tree for `failures`; other exceptions are bugs
+    and not remembered. `at_once` searches are under way together; the others wait for their turn.
+    """
+
+    def __init__(
+        self,
+        *,
+        lifetime: float,
+        failures: float,
+        most: int,
+        at_once: int = 20,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._lifetime = lifetime
+        self._failures = failures
+        self._most = most
+        self._turn = asyncio.Semaphore(at_once)
+        self._clock = clock
+        self._known: OrderedDict[str, _Outcome[T]] = OrderedDict()
+        self._flying: dict[str, asyncio.Task[_Outcome[T]]] = {}
+
+    async def get(self, key: str, find: Callable[[], Awaitable[T]], *, max_age: float | None = None) -> T:
+        """What `find` finds or found at most `max_age` seconds ago, or raised. Whoever leaves doesn't stop the others'
+        search.
+        """
+        known = self._known.get(key)
+        if known is not None and self._is_good(known, max_age):
+            self._known.move_to_end(key)
+            return known.told()
+        flight = self._flying.get(key)
+        if flight is None:
+            flight = self._flying[key] = asyncio.create_task(self._find(key, find))
+            flight.add_done_callback(lambda done: self._landed(key, done))
+        return (await asyncio.shield(flight)).told()
+
+    def forget(self, key: str) -> None:
+        """Let go of one outcome, so that the next one who wants it searches."""
+        self._known.pop(key, None)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def _is_good(self, known: _Outcome[T], max_age: float | None) -> bool:
+        lifetime = self._lifetime if known.error is None else self._failures
+        return self._clock() - known.at < (lifetime if max_age is None else min(lifetime, max_age))
+
+    async def _find(self, key: str, find: Callable[[], Awaitable[T]]) -> _Outcome[T]:
+        async with self._turn:
+            begun = self._clock()
+            try:
+                outcome = _Outcome(begun, value=await find())
+            except MicrosubError as error:
+                outcome = _Outcome(begun, error=error.with_traceback(None))
+        self._known[key] = outcome
+        self._known.move_to_end(key)
+        while len(self._known) > self._most:
+            self._known.popitem(last=False)
+        return outcome
+
+    def _landed(self, key: str, done: asyncio.Task[_Outcome[T]]) -> None:
+        del self._flying[key]
+        if not done.cancelled():
+            done.exception()  # those who wait have it, and there may be nobody left
