@@ -16,6 +16,7 @@ from microsub.model.reader import NAME, NOTIFICATIONS, Credential, Grant
 from microsub.store import identitykeys, keys
 from microsub.store.absent import absent
 from microsub.store.departure import delete_disabled
+from microsub.store.identity.grants import end_grant
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
 
@@ -145,7 +146,7 @@ class Accounts:
         return sorted(found, key=lambda token: (token.created, token.digest))
 
     async def revoke(self, user: str, digest_prefix: str) -> bool:
-        """Revoke the one token whose digest begins so; returns whether there was one.
+        """Revoke the one token whose digest begins so, with all else that its app was granted; whether there was one.
 
         Raises InvalidRequest when several tokens match, or the prefix is empty.
         """
@@ -155,6 +156,10 @@ class Accounts:
             raise InvalidRequest(f"'{digest_prefix}' stands for {len(matching)} tokens; expected a longer beginning")
         if not matching:
             return False
+        # An app that was granted this token could renew it otherwise.
+        grant = await self._redis.command("HGET", keys.token(user, matching[0]), "grant")
+        if grant is not None and await end_grant(self._redis, user, grant.decode()):
+            return True
         # The token first: what a crash leaves in the list names nothing any more.
         deleted = await self._redis.command("DEL", keys.token(user, matching[0]))
         await self._redis.command("SREM", keys.tokens(user), matching[0])

@@ -112,15 +112,42 @@ def sessions(name: str) -> str:
     return f"user:{{{name}}}:sessions"
 
 
+# --- our own IndieAuth server ------------------------------------------------------------------------------------
+
+
+def code(name: str, digest: str) -> str:
+    """Hash, an authorization code of our own IndieAuth server: `client`, `title`, `redirect`, `scope`, `challenge`,
+    `seed`, `expires`, `used`, `use`, `grant`. Lifetime: an hour. `store.identity.codes`.
+    """
+    return f"user:{{{name}}}:code:{digest}"
+
+
+def grant(name: str, grant_id: str) -> str:
+    """Hash, what an app may do: `client`, `title`, `scope`, `created`, `renewed`, `expires`, `refresh` and `before`
+    (SHA-256 of the refresh token and of the one before), `seed`, `before_seed`, `tokens`. Lifetime: a year after its
+    last renewal. `store.identity.grants`.
+    """
+    return f"user:{{{name}}}:grant:{grant_id}"
+
+
+def grants(name: str) -> str:
+    """Set: ids of the user's grants. Lifetime: permanent. `store.identity.grants`."""
+    return f"user:{{{name}}}:grants"
+
+
 USER_KEYS: tuple[Callable[[str], str], ...] = (
     *(credentials, passkeys, invitation, devices),
     *(foreign, foreign_checks),
     sessions,
+    grants,
 )
 """The keys that belong to a user, for the user's deletion."""
 
-ENDING: tuple[Callable[[str, str], str], ...] = (foreign_refused, foreign_lease)
+ENDING: tuple[Callable[[str, str], str], ...] = (foreign_refused, foreign_lease, code)
 """Further keys of a user, which end by themselves so soon that a deletion needn't look for them."""
 
-USER_LISTS: tuple[tuple[Callable[[str], str], Callable[[str, str], str]], ...] = ((sessions, session),)
+USER_LISTS: tuple[tuple[Callable[[str], str], Callable[[str, str], str]], ...] = (
+    (sessions, session),
+    (grants, grant),
+)
 """A set of digests or ids that belongs to a user, and the key of each of its members, for the user's deletion."""

@@ -1,0 +1,36 @@
+-- Redeems an authorization code: for a grant with an access token and a refresh token, or for the profile alone.
+--
+-- Atomic: that the code is good, that it is used up now, and what is given for it. So of two at once one gives and the
+-- other finds what was given, a crash leaves either an unused code or all that it was good for, and what is given never
+-- outlives a misuse that was noticed.
+--
+-- KEYS  1 user  2 code  3 grant  4 grants  5 access token  6 tokens
+-- ARGV  1 now  2 '1' when the request fits the code  3 use: 'token' or 'profile'  4 seconds in which the same request
+--       gets the same answer  5 pattern of token keys
+--       for 'token': 6 id of the grant  7 digest of the access token  8 its expiry  9 digest of the refresh token
+--       10 seed of the next one  11 expiry of the grant
+-- reply 'unknown'; 'disabled'; 'expired'; 'refused': it didn't fit, and the code is used up; 'reused': it was used before,
+--       and what was given for it is taken back; 'given'; 'again': given a moment ago
+-- include: grants
+local code = redis.call('HMGET', KEYS[2], 'expires', 'used', 'use', 'grant', 'client', 'scope', 'title')
+if not code[1] then return 'unknown' end
+local now, fits = tonumber(ARGV[1]), ARGV[2] == '1'
+if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], 'disabled') == 1 then return 'disabled' end
+if code[2] then
+  local same = fits and code[3] == ARGV[3] and now - tonumber(code[2]) <= tonumber(ARGV[4])
+  if same and (ARGV[3] == 'profile' or redis.call('EXISTS', KEYS[5]) == 1) then return 'again' end
+  redis.call('HSET', KEYS[2], 'use', 'ended')
+  if code[4] then end_grant(KEYS[3], KEYS[4], KEYS[6], code[4], ARGV[5]) end
+  return 'reused'
+end
+if tonumber(code[1]) <= now then return 'expired' end
+redis.call('HSET', KEYS[2], 'used', ARGV[1], 'use', fits and ARGV[3] or 'refused')
+if not fits then return 'refused' end
+if ARGV[3] == 'profile' then return 'given' end
+redis.call('HSET', KEYS[2], 'grant', ARGV[6])
+redis.call('HSET', KEYS[3], 'client', code[5], 'title', code[7], 'scope', code[6], 'created', ARGV[1], 'expires',
+  ARGV[11], 'refresh', ARGV[9], 'seed', ARGV[10], 'tokens', ARGV[7])
+redis.call('EXPIREAT', KEYS[3], math.ceil(tonumber(ARGV[11])))
+redis.call('SADD', KEYS[4], ARGV[6])
+give_token(KEYS[5], KEYS[6], ARGV[7], code[6], code[5], ARGV[1], ARGV[8], ARGV[6])
+return 'given'

@@ -1,0 +1,47 @@
+-- Exchanges a refresh token for its successor and a new access token.
+--
+-- Atomic: that the refresh token is the newest, and its replacement. So of two at once one renews and the other finds
+-- what came of it, and a token that was stolen is noticed when thief and owner have both used it.
+--
+-- KEYS  1 user  2 grant  3 grants  4 new access token  5 tokens
+-- ARGV  1 now  2 id of the grant  3 digest of the refresh token shown  4 seconds in which the same request gets the same
+--       answer  5 pattern of token keys  6 digest of the new refresh token  7 seed of the one after  8 new expiry of the
+--       grant  9 digest of the new access token  10 its scopes  11 its expiry  12 time at which older access tokens of
+--       the grant end  13 how many of these may be left
+-- reply 'unknown'; 'disabled'; 'expired'; 'reused': not the newest refresh token, and the grant has been ended; 'given';
+--       'again': given a moment ago
+-- include: grants
+local grant = redis.call('HMGET', KEYS[2], 'refresh', 'before', 'renewed', 'expires', 'tokens', 'client', 'seed')
+if not grant[1] then return 'unknown' end
+local now = tonumber(ARGV[1])
+if redis.call('EXISTS', KEYS[1]) == 0 or redis.call('HEXISTS', KEYS[1], 'disabled') == 1 then return 'disabled' end
+if tonumber(grant[4]) <= now then return 'expired' end
+if ARGV[3] ~= grant[1] then
+  local same = ARGV[3] == grant[2] and ARGV[6] == grant[1] and now - tonumber(grant[3]) <= tonumber(ARGV[4])
+  if same and redis.call('EXISTS', KEYS[4]) == 1 then return 'again' end
+  end_grant(KEYS[2], KEYS[3], KEYS[5], ARGV[2], ARGV[5])
+  return 'reused'
+end
+local left = {}
+for digest in string.gmatch(grant[5], '%S+') do
+  local key = token_key(ARGV[5], digest)
+  local expires = redis.call('HGET', key, 'expires')
+  if expires and tonumber(expires) > now then
+    if tonumber(expires) > tonumber(ARGV[12]) then
+      redis.call('HSET', key, 'expires', ARGV[12])
+      redis.call('EXPIREAT', key, math.ceil(tonumber(ARGV[12])))
+    end
+    left[#left + 1] = digest
+  end
+end
+while #left > tonumber(ARGV[13]) do
+  local oldest = table.remove(left, 1)
+  redis.call('DEL', token_key(ARGV[5], oldest))
+  redis.call('SREM', KEYS[5], oldest)
+end
+left[#left + 1] = ARGV[9]
+redis.call('HSET', KEYS[2], 'refresh', ARGV[6], 'before', grant[1], 'seed', ARGV[7], 'before_seed', grant[7], 'renewed',
+  ARGV[1], 'expires', ARGV[8], 'tokens', table.concat(left, ' '))
+redis.call('EXPIREAT', KEYS[2], math.ceil(tonumber(ARGV[8])))
+give_token(KEYS[4], KEYS[5], ARGV[9], ARGV[10], grant[6], ARGV[1], ARGV[11], ARGV[2])
+return 'given'

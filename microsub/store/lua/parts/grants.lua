@@ -1,0 +1,24 @@
+-- Tokens and grants lie in the slot of their user. A token's key is made of a pattern in which `*` stands for its digest.
+local function token_key(pattern, digest)
+  return (string.gsub(pattern, '%*', digest))
+end
+
+-- Deletes a grant, with every access token that came of it.
+local function end_grant(grant, grants, tokens, id, pattern)
+  local listed = redis.call('HGET', grant, 'tokens')
+  if not listed then return 0 end
+  for digest in string.gmatch(listed, '%S+') do
+    redis.call('DEL', token_key(pattern, digest))
+    redis.call('SREM', tokens, digest)
+  end
+  redis.call('DEL', grant)
+  redis.call('SREM', grants, id)
+  return 1
+end
+
+-- Writes an access token that belongs to a grant.
+local function give_token(token, tokens, digest, scope, client, now, expires, id)
+  redis.call('HSET', token, 'scope', scope, 'client', client, 'created', now, 'expires', expires, 'grant', id)
+  redis.call('EXPIREAT', token, math.ceil(tonumber(expires)))
+  redis.call('SADD', tokens, digest)
+end

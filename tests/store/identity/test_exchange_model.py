@@ -1,0 +1,215 @@
+"""Everything that apps, users and thieves can do with codes and refresh tokens, in any order, against a model.
+
+Nothing is good twice but for the same request within seconds, and nothing that was revoked, or came of what was used
+twice, works again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import fakeredis
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from microsub.errors import Unauthorized
+from microsub.store.accounts import Accounts
+from microsub.store.client import ClientRedis
+from microsub.store.identity.codes import CODE_SECONDS, REPEAT_SECONDS, Codes, Consent, Spent
+from microsub.store.identity.grants import OVERLAP_SECONDS, Grants, Issued, Renewed
+from tests.support.stray_keys import assert_no_stray_keys
+
+T = TypeVar("T")
+START = 2_000_000_000.0
+EXAMPLES = int(os.environ.get("MICROSUB_TEST_HISTORIES", "40"))
+
+
+@dataclass
+class Family:
+    """What came of one code: `ended` when nothing of it may work any more; `tokens` by the time until which each is."""
+
+    user: str
+    ended: bool = False
+    tokens: dict[str, float] = field(default_factory=dict)
+    newest: str = ""
+    used: dict[str, tuple[float, Issued]] = field(default_factory=dict)
+
+
+@dataclass
+class Code:
+    """A code in the model. `use` is how it was used first, and with which verifier."""
+
+    text: str
+    family: Family
+    made: float
+    used: float | None = None
+    use: tuple[str, str] | None = None
+    answer: Issued | None = None
+
+
+class Machine(RuleBasedStateMachine):
+    """Two users, any number of codes and grants."""
+
+    codes = Bundle("codes")
+    refreshes = Bundle("refreshes")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.redis = ClientRedis(fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer(version=(6, 2)), protocol=2))
+        self.accounts, self.store, self.grants = Accounts(self.redis), Codes(self.redis), Grants(self.redis)
+        self.now = START
+        self.disabled: set[str] = set()
+        self.families: list[Family] = []
+
+    def run(self, call: Awaitable[T]) -> T:
+        async def wrapped() -> T:
+            return await call
+
+        return self.loop.run_until_complete(wrapped())
+
+    def teardown(self) -> None:
+        self.run(assert_no_stray_keys(self.redis))
+        self.run(self.redis.aclose())
+        self.loop.close()
+
+    @initialize()
+    def begin(self) -> None:
+        for name in ("ann", "bob"):
+            self.run(self.accounts.add_user(name, f"https://{name}.example/", START))
+
+    @rule(seconds=st.sampled_from((0.5, 5, REPEAT_SECONDS, 60, CODE_SECONDS, OVERLAP_SECONDS)))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule(user=st.sampled_from(("ann", "bob")))
+    def disable_or_restore(self, user: str) -> None:
+        if user in self.disabled:
+            self.run(self.accounts.restore_user(user))
+        else:
+            self.run(self.accounts.disable_user(user, self.now))
+        self.disabled ^= {user}
+
+    @rule(target=codes, user=st.sampled_from(("ann", "bob")))
+    def agree(self, user: str) -> Code:
+        if user in self.disabled:
+            return Code(f"{user}.none", Family(user, ended=True), self.now)
+        consent = Consent(
+            user, "https://app.example/", "App", "https://app.example/back", frozenset({"read", "follow"})
+        )
+        family = Family(user)
+        self.families.append(family)
+        return Code(self.run(self.store.create(consent, self.now)), family, self.now)
+
+    @rule(
+        target=refreshes,
+        code=codes,
+        use=st.sampled_from(("token", "token", "profile")),
+        verifier=st.sampled_from(("v", "v", "w")),
+        fits=st.sampled_from((True, True, True, False)),
+    )
+    def redeem(self, code: Code, use: str, verifier: str, fits: bool) -> tuple[Family, str]:
+        issued = None
+        if use == "token":
+            spent, issued = self.run(self.store.redeem(code.text, verifier, lambda _: fits, self.now))
+        else:
+            spent = self.run(self.store.redeem_profile(code.text, lambda _: fits, self.now))
+        request = (use, verifier if use == "token" else "")
+        expected, family = self.expected(code, request, fits), code.family
+        assert spent is expected, (spent, expected)
+        assert (issued is not None) == (use == "token" and spent.good)
+        if spent is Spent.GIVEN:
+            code.used, code.use, code.answer = self.now, request, issued
+            if issued:
+                family.tokens[issued.access] = self.now + issued.lifetime
+                family.newest = issued.refresh
+        elif spent is Spent.AGAIN:
+            assert issued == code.answer
+        elif spent is Spent.REFUSED:
+            code.used, code.use = self.now, ("refused", "")
+        elif spent is Spent.REUSED:
+            code.use = ("ended", "")
+            family.ended = True
+        return family, issued.refresh if issued else family.newest
+
+    def expected(self, code: Code, request: tuple[str, str], fits: bool) -> Spent:
+        if code.text.endswith(".none"):
+            return Spent.UNKNOWN
+        if code.family.user in self.disabled:
+            return Spent.DISABLED
+        if code.used is not None:
+            same = fits and request == code.use and self.now - code.used <= REPEAT_SECONDS
+            # What was given is told again only while it is good for something.
+            alive = code.answer is None or code.answer.access in self.alive(code.family)
+            return Spent.AGAIN if same and alive else Spent.REUSED
+        if self.now >= code.made + CODE_SECONDS:
+            return Spent.EXPIRED
+        return Spent.GIVEN if fits else Spent.REFUSED
+
+    def alive(self, family: Family) -> set[str]:
+        return set() if family.ended else set(family.tokens)
+
+    @rule(target=refreshes, known=refreshes)
+    def renew(self, known: tuple[Family, str]) -> tuple[Family, str]:
+        family, refresh = known
+        renewed, issued = self.run(self.grants.renew(refresh, None, self.now))
+        before = family.used.get(refresh)
+        if not refresh or family.ended:
+            assert renewed is Renewed.UNKNOWN
+        elif family.user in self.disabled:
+            assert renewed is Renewed.DISABLED
+        elif refresh == family.newest:
+            assert renewed is Renewed.GIVEN
+            assert issued is not None
+            for token, until in family.tokens.items():
+                family.tokens[token] = min(until, self.now + OVERLAP_SECONDS)
+            family.tokens[issued.access] = self.now + issued.lifetime
+            family.newest, family.used[refresh] = issued.refresh, (self.now, issued)
+        elif before and before[1].refresh == family.newest and self.now - before[0] <= REPEAT_SECONDS:
+            assert (renewed, issued) == (Renewed.AGAIN, before[1])
+        else:
+            assert renewed is Renewed.REUSED
+            family.ended = True
+        return family, issued.refresh if issued else refresh
+
+    @rule(known=refreshes)
+    def revoke(self, known: tuple[Family, str]) -> None:
+        """The user, or the app itself, ends it."""
+        family, refresh = known
+        found = self.run(self.grants.find(refresh))
+        assert (found is not None) == (bool(refresh) and not family.ended)
+        if found:
+            assert self.run(self.grants.end(family.user, found.id))
+            family.ended = True
+
+    @invariant()
+    def what_works_is_what_the_model_says(self) -> None:
+        for family in self.families:
+            for number, (token, until) in enumerate(family.tokens.items()):
+                if len(family.tokens) - number > 9:
+                    continue  # of so many one may have gone before its time
+                assert self.works(token) == (not family.ended and family.user not in self.disabled and self.now < until)
+
+    def works(self, token: str) -> bool:
+        credential = self.accounts.credential(token)
+        assert credential is not None
+        try:
+            self.run(self.accounts.verify(credential, self.now))
+        except Unauthorized:
+            return False
+        return True
+
+
+def test_nothing_is_good_twice_and_nothing_revoked_works() -> None:
+    """In any order of agreeing, redeeming, renewing, revoking, disabling and waiting."""
+    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+        Machine,
+        settings=settings(
+            max_examples=EXAMPLES, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+        ),
+    )
