@@ -7,6 +7,7 @@ the grant ends (RFC 9700, section 4.14.2). Access tokens are those of `store.acc
 
 from __future__ import annotations
 
+import hmac
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -97,7 +98,8 @@ class Grants:
         if place is None or "refresh" not in fields:
             return Renewed.UNKNOWN, None
         user, grant = place
-        seed = fields["before_seed"] if digest(refresh) == fields.get("before") else fields["seed"]
+        older = hmac.compare_digest(digest(refresh), fields.get("before", ""))
+        seed = fields["before_seed"] if older else fields["seed"]
         scope = " ".join(sorted(scopes)) if scopes else fields["scope"]
         access = f"{user}.{derive(seed, 'access', refresh, scope)}"
         successor = f"{user}.{grant}.{derive(seed, 'refresh', refresh)}"
