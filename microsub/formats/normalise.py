@@ -14,7 +14,7 @@ from microsub.formats.newest import Newest
 from microsub.formats.post_types import fold, post_type, repeats
 from microsub.formats.raw import RawEntry, RawFeed
 from microsub.formats.sanitise import clean_html, text_to_html, without_images
-from microsub.formats.text import html_to_text
+from microsub.formats.text import html_to_text, without_controls
 from microsub.formats.urls import EXECUTABLE, safe_url, without_tracking
 from microsub.model.jf2 import Card, Content, Entry, Feed
 
@@ -64,8 +64,8 @@ class Finishing:
         self.surroundings = (self._fallback, self._alone, self._writer)
         self.head = replace(
             feed,
-            name=feed.name and feed.name[:MAX_NAME],
-            description=feed.description and feed.description[:MAX_DESCRIPTION],
+            name=feed.name and without_controls(feed.name)[:MAX_NAME],
+            description=feed.description and without_controls(feed.description)[:MAX_DESCRIPTION],
             author=feed.author and _safe_card(feed.author),
             entries=(),
         )
@@ -116,13 +116,13 @@ def _shorten(raw: RawEntry, limit: int) -> None:
 def content_of(html: str | None, text: str | None, base: str) -> Content | None:
     """A body both ways, from whichever the publisher gave; None where nothing of it remains."""
     if html:
-        cleaned = clean_html(html, base)
+        cleaned = without_controls(clean_html(html, base))
         if len(cleaned) > 2 * MAX_BODY:
             # Thousands of short relative links make a small body large; its words are what is left of it.
             return content_of(None, html_to_text(cleaned)[:MAX_BODY], base)
         return Content(cleaned, html_to_text(cleaned)) if cleaned else None
-    if text and text.strip():
-        return Content(text_to_html(text.strip()), text.strip())
+    if text and (text := without_controls(text).strip()):
+        return Content(text_to_html(text), text)
     return None
 
 
@@ -134,7 +134,7 @@ def finish(raw: RawEntry, author: Card | None = None) -> Entry:
     summary = entry.summary
     if raw.summary_html:
         summary = html_to_text(clean_html(raw.summary_html, raw.base))
-    summary = (summary or "")[:MAX_SUMMARY]
+    summary = without_controls(summary or "")[:MAX_SUMMARY]
     if not summary or repeats(summary, body):
         summary = None
     name = fold(entry.name or "")[:MAX_NAME]
@@ -167,6 +167,7 @@ def finish(raw: RawEntry, author: Card | None = None) -> Entry:
 
 
 _FIELDS = tuple(field.name for field in fields(Entry))
+_CARD_TEXTS = ("note", "street_address", "locality", "region", "country_name")
 _URLS = ("url", "featured", "quotation_of")
 _URL_LISTS = ("photo", "video", "audio", "syndication", "like_of", "repost_of", "bookmark_of", "in_reply_to")
 
@@ -180,7 +181,9 @@ def _media(entry: Entry) -> dict[str, Any]:
     """Enclosures, and the pictures, films and sound among them, behind those that the format names itself."""
     if not entry.enclosure:
         return {}
-    enclosures = [replace(e, url=url) for e in entry.enclosure if (url := safe_url(e.url))]
+    enclosures = [
+        replace(e, url=url, title=fold(e.title or "") or None) for e in entry.enclosure if (url := safe_url(e.url))
+    ]
     by_kind: dict[str, list[str]] = {"photo": [*entry.photo], "video": [*entry.video], "audio": [*entry.audio]}
     for enclosure in enclosures:
         if kind := kind_of(enclosure):
@@ -196,7 +199,7 @@ def _feed_author(feed: Feed) -> Card:
     title = feed.name if url in {None, home} else None
     # A feed that names nobody is its own author, with its own picture.
     photo = author.photo if feed.author else feed.photo
-    return Card(name=author.name or title, url=url or home, photo=safe_url(photo))
+    return Card(name=fold(author.name or title or "")[:MAX_NAME] or None, url=url or home, photo=safe_url(photo))
 
 
 def _author(author: Card | None, fallback: Card, alone: bool, writer: str | None) -> Card:
@@ -221,8 +224,13 @@ def _author(author: Card | None, fallback: Card, alone: bool, writer: str | None
 
 
 def _safe_card(card: Card) -> Card:
+    texts = {name: without_controls(text) for name in _CARD_TEXTS if (text := getattr(card, name))}
     return replace(
-        card, name=fold(card.name or "")[:MAX_NAME] or None, url=safe_url(card.url), photo=safe_url(card.photo)
+        card,
+        **texts,
+        name=fold(card.name or "")[:MAX_NAME] or None,
+        url=safe_url(card.url),
+        photo=safe_url(card.photo),
     )
 
 

@@ -6,6 +6,7 @@ they can't shadow one that it does name: bookmarks and checkins usually carry ph
 
 from __future__ import annotations
 
+from microsub.formats.text import without_controls
 from microsub.model.jf2 import Entry
 
 _ANSWERS = frozenset({"yes", "no", "maybe", "interested"})
@@ -53,5 +54,5 @@ def repeats(name: str | None, body: str) -> bool:
 
 
 def fold(text: str) -> str:
-    """White space trimmed and collapsed."""
-    return " ".join(text.split())
+    """White space trimmed and collapsed, and no control characters."""
+    return " ".join(without_controls(text).split())

@@ -21,6 +21,7 @@ from microsub.formats.parse import sniff
 from microsub.formats.post_types import fold, post_type
 from microsub.formats.raw import RawEntry
 from microsub.formats.sanitise import text_to_html
+from microsub.formats.text import without_controls
 from microsub.formats.trees import MAX_PAGE, base_of, tree_of
 from microsub.formats.urls import host_of, normalise_profile, normalise_url, safe_url
 from microsub.model.jf2 import Card, Content, Entry
@@ -211,7 +212,8 @@ def _name(text: str | None) -> str | None:
 
 def _cut(text: str | None, most: int) -> str | None:
     """At most `most` characters, with an ellipsis for the rest, between words where it can be."""
-    if not text or len(text) <= most:
+    text = without_controls(text or "")
+    if len(text) <= most:
         return text or None
     words = text[: most - 1].rpartition(" ")[0]
     return (words if len(words) > most // 2 else text[: most - 1]) + "…"

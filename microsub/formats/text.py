@@ -15,6 +15,10 @@ _SPACES = re.compile(r"  +")
 
 MAX_TITLE = 4000
 
+_C0 = bytes([*range(9), *range(11, 32), 127])
+_C1 = re.compile(rb"\xc2[\x80-\x9f]")
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
 _LINE = "\x01"
 _PARAGRAPH = "\x02"
 _KEPT_SPACE = "\x03"
@@ -26,6 +30,19 @@ _PARAGRAPHS = "p h1 h2 h3 h4 h5 h6 blockquote ul ol dl pre table figure hr secti
 _LINES = """div li dt dd tr caption figcaption header footer aside main address center summary thead tbody tfoot
     iframe video audio"""
 _BREAKS = dict.fromkeys(_PARAGRAPHS.split(), _PARAGRAPH) | dict.fromkeys(_LINES.split(), _LINE)
+
+
+def without_controls(text: str) -> str:
+    """`text` without C0 and C1 controls and DEL, which say nothing to people, and to a terminal too much.
+
+    Tabs and line feeds stay, other line ends become line feeds, and a form feed, which HTML counts as white space, a
+    blank. Documents hide the others in character references (`&#27;`), so that they come up when everything is decoded.
+    """
+    # Bytes are searched at a tenth of what the same costs in text.
+    data = text.encode("utf-8", "surrogatepass")
+    if len(data.translate(None, _C0)) == len(data) and not _C1.search(data):
+        return text
+    return _CONTROL.sub("", text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", " "))
 
 
 def html_to_text(html: str) -> str:

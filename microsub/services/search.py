@@ -69,8 +69,10 @@ class Search:
         self._feeds = feeds
 
     async def feeds(self, query: str, now: float) -> Found:
-        """The feeds behind a URL, a bare domain or a handle; for words, those of the directory. Nothing found is no
-        error, and an address that can't be had is told of beside the empty list. Raises InvalidRequest for a URL that isn't of the web, and for a query beyond all measure.
+        """The feeds behind a URL, a bare domain or a handle; for words, those of the directory.
+
+        Nothing found is no error, and an address that can't be had is told of beside the empty list. Raises
+        InvalidRequest for a URL that isn't of the web, and for a query beyond all measure.
         """
         if is_unusable_url(query):
             shown = mask_credentials(query.strip())[:200]
