@@ -96,7 +96,7 @@ class FanOut:
         ids = list({*news.new, *news.edited, *news.reworded})
         if news.target is not None:
             items = {item.id: item for item in await self._items.timeline_items(ids)}
-            await self.deliver_to(*news.target, news.feed, _of(items, news.new), now)
+            await self._add(news.feed, _of(items, news.new), [news.target], now)
             await self._take_back(news.new, [news.target], now)
             return
         # Asked together, that is in one flight.
@@ -109,14 +109,19 @@ class FanOut:
 
     async def deliver(self, feed_id: str, items: Sequence[TimelineItem], now: float) -> int:
         """Add `items` to the timelines of all subscribers; how many were taken in, over all of them."""
-        return await self._deliver(feed_id, items, await self._feeds.audience(feed_id), now)
+        places = await self._feeds.audience(feed_id)
+        taken = await self._deliver(feed_id, items, places, now)
+        await self._take_back([item.id for item in items], places, now)
+        return taken
 
     async def deliver_to(self, user: str, uid: str, feed_id: str, items: Sequence[TimelineItem], now: float) -> int:
         """Add `items` to one timeline; how many it took in.
 
         All of them go in one call: how many of a first fill stay unread is decided there.
         """
-        return await self._add(feed_id, items, [(user, uid)], now)
+        taken = await self._add(feed_id, items, [(user, uid)], now)
+        await self._take_back([item.id for item in items], [(user, uid)], now)
+        return taken
 
     async def recheck(self, feed_id: str, items: Sequence[TimelineItem], now: float) -> None:
         """Let every timeline hold edited items against the rules again: a new author may be muted or blocked."""

@@ -18,19 +18,18 @@ from weakref import WeakValueDictionary
 import orjson
 
 from microsub.config.urls import usable
-from microsub.errors import InvalidRequest, NotFound, PostDeleted
+from microsub.errors import InvalidRequest, PostDeleted
 from microsub.formats.identity import mask_credentials, normalise_url
 from microsub.formats.saved import as_json, entry_of, moment, wrong
 from microsub.model.jf2 import Card, Feed
-from microsub.model.reader import GLOBAL
 from microsub.pipeline.store_items import items_to_store
+from microsub.services.erasing import erase
 from microsub.services.posts import Post, Posts, forms_of, identity_of
 from microsub.store import keys, shedding
 from microsub.store.events import Event, Events
 from microsub.store.intake import WRITTEN_GUID, ItemToStore, Stored
 from microsub.store.lease import leased
 from microsub.store.streams import version_of
-from microsub.store.timelines import Reason
 
 if TYPE_CHECKING:
     from microsub.pipeline.store import StoreEntries
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
 _LEASE = 30.0
 _LOOK_AGAIN = 0.02
-_USERS_AT_ONCE = 50
 _OWN = frozenset({"guid", "timestamp"})
 """Fields that every post has, beside those that come back in `Post.fields`."""
 
@@ -126,11 +124,7 @@ class PostStore(Posts):
             return False
         now, one = self._clock(), found[0]
         ((written,),) = await self._items.fields([one.id], (WRITTEN_GUID,))
-        await shedding.bury(self._redis, one, now)
-        await self._withdraw(one.id, now)
-        await shedding.erase(self._redis, one)
-        # Once more for whoever was putting it into a timeline meanwhile.
-        await self._withdraw(one.id, now)
+        await erase(self._redis, self._accounts, [one], now, wanted_too=True)
         guid = written.decode() if written else one.guid
         await self._announcing.tell([Event("post_deleted", one.feed, now, one.id, guid)])
         return True
@@ -232,16 +226,6 @@ class PostStore(Posts):
                     yield
                     return
             await asyncio.sleep(_LOOK_AGAIN)
-
-    async def _withdraw(self, item_id: str, now: float) -> None:
-        names = [user.name for user in await self._accounts.users()]
-        for start in range(0, len(names), _USERS_AT_ONCE):
-            batch = names[start : start + _USERS_AT_ONCE]
-            await asyncio.gather(*(self._withdraw_from(name, item_id, now) for name in batch))
-
-    async def _withdraw_from(self, user: str, item_id: str, now: float) -> None:
-        with contextlib.suppress(NotFound):  # a user who is being deleted
-            await self._timelines.withdraw(user, GLOBAL, [item_id], Reason.SWEPT, now)
 
 
 def _guid(value: object) -> str:

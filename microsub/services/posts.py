@@ -77,7 +77,7 @@ class Posts:
     async def get(self, post_id: str) -> Post | None:
         """The post of that id; None where there is none (any more), or one of no feed, which is its reader's own."""
         row = await self._items.get(post_id) if is_id(post_id) else None
-        return _post(row) if row and row.get("feed") else None
+        return _post(row) if row and row.get("feed") and "score" in row else None
 
     async def get_by_guid(self, feed: str, guid: str) -> Post | None:
         """The feed's post with that guid; None where there is none (any more).
@@ -88,7 +88,8 @@ class Posts:
         if feed_id is None:
             return None
         for form in forms_of(guid):
-            if row := await self._items.by_guid(feed_id, form):
+            row = await self._items.by_guid(feed_id, form)
+            if row and "score" in row:
                 return _post(row)
         return None
 

@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, replace
 import structlog
 
 from microsub.config.backend import KEEP_PER_FEED
+from microsub.services.erasing import erase
 from microsub.services.rounds import Pace, for_ever
 from microsub.store import shedding
 from microsub.store.accounts import Accounts
@@ -134,7 +135,8 @@ class Sweeping:
     async def expire(self, feed_id: str, limit: int, now: float) -> int:
         """Let the posts of one feed go at once, but for its `limit` newest and those that somebody can still reach.
 
-        Returns how many left. Takes two walks over all timelines: a post that is taken in meanwhile stays.
+        Returns how many left. Takes two walks over all timelines: a post that is taken in meanwhile stays, and of one
+        that is taken in too late for that no id stays behind (`services.erasing`).
         """
         ids: Sequence[str] = await self._feeds.item_ids(feed_id, limit)
         for turn in range(2):
@@ -144,7 +146,7 @@ class Sweeping:
             if turn == 0:
                 await shedding.condemn(self._redis, ids, now)
         doomed = [one for one in await shedding.candidates(self._redis, ids) if one.condemned]
-        return await shedding.delete(self._redis, doomed, now)
+        return len(await erase(self._redis, self._accounts, doomed, now, wanted_too=False))
 
     async def _is_behind(self, now: float) -> bool:
         """Whether messages have waited so long that what they carry could look like nobody's."""

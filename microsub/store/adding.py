@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from microsub.model.reader import TimelineItem
 from microsub.store import keys
@@ -42,6 +42,16 @@ class Added:
     def taken(self) -> int:
         """How many came in, in whatever state."""
         return len(self.added) + len(self.read) + len(self.hidden)
+
+    @property
+    def all_taken(self) -> tuple[str, ...]:
+        """What came in, in whatever state."""
+        return self.added + self.read + self.hidden
+
+    def without(self, ids: Collection[str]) -> Added:
+        """The same as if those items had stayed out."""
+        states = [tuple(one for one in state if one not in ids) for state in (self.added, self.read, self.hidden)]
+        return replace(self, added=states[0], read=states[1], hidden=states[2])
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,8 +91,8 @@ class Items:
         rows = dict(zip(ids, await self.fields(ids, _TIMELINE), strict=True))
         if condemned := [item_id for item_id, row in rows.items() if row[5] is not None]:
             await spare(self._redis, condemned)
-            # One that was deleted in this moment is missing now.
-            alive = await self._redis.pipeline([("EXISTS", keys.item(item_id)) for item_id in condemned])
+            # One that was deleted or retired in this moment is missing now.
+            alive = await self._redis.pipeline([("HEXISTS", keys.item(item_id), "score") for item_id in condemned])
             dead = {item_id for item_id, exists in zip(condemned, alive, strict=True) if not exists}
             rows = {item_id: row for item_id, row in rows.items() if item_id not in dead}
         found = {item_id: _texts(row[:5]) for item_id, row in rows.items() if row[1] is not None}

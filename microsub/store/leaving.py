@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
+from microsub.errors import NotFound
 from microsub.model.reader import GLOBAL, Cursor
 from microsub.store import keys
 from microsub.store.absent import absent
@@ -53,6 +55,16 @@ async def leave(redis: Redis, user: str, uid: str, ids: Sequence[str], how: Leav
             raise await absent(redis, user, uid)
         left += split(reply)
     return left
+
+
+async def take_back(redis: Redis, items: ItemLookup, user: str, uid: str, ids: Sequence[str], now: float) -> set[str]:
+    """Let go of those of the ids, just added to a channel, whose items were deleted meanwhile; which these are."""
+    rows = await items.fields(ids, ("score",)) if ids else []
+    dead = {item_id for item_id, (score,) in zip(ids, rows, strict=True) if score is None}
+    with suppress(NotFound):
+        if dead:
+            await leave(redis, user, uid, sorted(dead), Leaving(Reason.SWEPT), now)
+    return dead
 
 
 async def left_for_good(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> set[str]:
@@ -131,6 +143,7 @@ async def _hand_over(
                 args += [copy.id, copy.score, feed, *counted(urls(copy))]
         script_keys = [keys.channel_feeds(user, uid), *set_keys(user, uid), *rule_keys(user, uid)]
         left += split(await redis.script(load("timeline_swap"), script_keys, args))
+        await take_back(redis, items, user, uid, list(copies), now)
     rest = [item_id for item_id in ids if item_id not in twins]
     how = Leaving(Reason.UNFOLLOWED, only_unread=True, unless_followed=feed_id)
     return len(left) + (len(await leave(redis, user, uid, rest, how, now)) if rest else 0)

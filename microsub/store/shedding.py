@@ -3,6 +3,10 @@
 An item is condemned first, and deleted by a later sweep that still finds nobody who refers to it. Whoever puts an item
 into a timeline spares it before (`Items.timeline_items` does); the deletion asks for the mark in the same step. The
 guid stays in the feed's map as a tombstone, for as long as the feed lists the post and more than a year beyond.
+
+What has to go at once can't wait for those who are just taking it in. It is retired first, by which nobody begins to
+take it in, then withdrawn from all timelines, then erased; and whoever has added an item looks whether it is retired by
+then. One of the two sees the other.
 """
 
 from __future__ import annotations
@@ -22,7 +26,8 @@ TOMBSTONES = 400 * 86400.0
 
 _BATCH = 1000
 Call = tuple[Script, Sequence[str], Sequence[Arg]]
-_CONDEMN, _DELETE, _BURY, _FORGET = (load(name) for name in ("item_condemn", "item_delete", "feed_bury", "feed_forget"))
+_CONDEMN, _DELETE, _RETIRE = (load(name) for name in ("item_condemn", "item_delete", "item_retire"))
+_BURY, _FORGET = load("feed_bury"), load("feed_forget")
 _FIELDS = ("feed", "guid", "twin", "link", "condemned", "updated")
 
 
@@ -102,16 +107,25 @@ async def delete(redis: Redis, doomed: Sequence[Candidate], now: float) -> int:
     return sum(gone)
 
 
-async def bury(redis: Redis, one: Candidate, now: float) -> None:
-    """The first half of deleting an item whoever refers to it: its feed doesn't list it any more, and its guid is known
-    not to be new.
+async def retire(redis: Redis, doomed: Sequence[Candidate], now: float, *, wanted_too: bool) -> list[Candidate]:
+    """The first half of deleting items at once: no timeline takes them in any more, their feeds don't list them, and
+    their guids are known not to be new. Those for which that holds now; without `wanted_too` condemned items that
+    somebody has spared meanwhile stay.
+
+    Whoever read an item before and adds it after must look again (`Timelines.add` and fan-out do): it has no score.
     """
-    await _bury(redis, [one], now)
+    marks = [""] * len(doomed) if wanted_too else [one.condemned for one in doomed]
+    calls = [(_RETIRE, [keys.item(one.id)], [mark]) for one, mark in zip(doomed, marks, strict=True)]
+    replies = await redis.scripts(calls)
+    retired = [one for one, is_retired in zip(doomed, replies, strict=True) if is_retired]
+    await _bury(redis, retired, now)
+    return retired
 
 
-async def erase(redis: Redis, one: Candidate) -> None:
-    """The second half, for when timelines have let go of it. Both may be repeated."""
-    await redis.pipeline([("DEL", keys.item(one.id)), *(await _twin_left(redis, one))])
+async def erase(redis: Redis, retired: Sequence[Candidate]) -> None:
+    """The second half, for when timelines have let go of them. Both may be repeated."""
+    for one in retired:
+        await redis.pipeline([("DEL", keys.item(one.id)), *(await _twin_left(redis, one))])
 
 
 async def _twin_left(redis: Redis, one: Candidate) -> list[Command]:

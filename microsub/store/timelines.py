@@ -28,7 +28,7 @@ from microsub.store.expiry import (
     trim,
 )
 from microsub.store.filtering import Delivery, filter_of
-from microsub.store.leaving import Leaving, leave, left_for_good, move, unfollow
+from microsub.store.leaving import Leaving, leave, left_for_good, move, take_back, unfollow
 from microsub.store.lookup import ItemLookup
 from microsub.store.marks import Places, mark, mark_all, mark_before
 from microsub.store.pages import Walk, read_page, read_walk
@@ -90,7 +90,9 @@ class Timelines:
         raise for a channel that is gone.
         """
         delivery = self.delivery(feed_id, items, now, unfiltered=unfiltered)
-        return (await self.add_to([Target(user, uid, limit, fresh)], delivery))[0]
+        added = (await self.add_to([Target(user, uid, limit, fresh)], delivery))[0]
+        dead = await take_back(self._redis, self._items, user, uid, added.all_taken, now)
+        return added.without(dead) if dead else added
 
     def delivery(
         self, feed_id: str, items: Sequence[TimelineItem], now: float, *, unfiltered: bool = False
@@ -99,7 +101,8 @@ class Timelines:
         return Delivery(self._items, feed_id, items, now, unfiltered=unfiltered)
 
     async def add_to(self, targets: Sequence[Target], delivery: Delivery) -> list[Added]:
-        """`add` to several timelines, of several users; results in the order of `targets`.
+        """`add` to several timelines, of several users; results in the order of `targets`. Whether an item was deleted
+        meanwhile is left to the caller to see.
 
         One round trip, and another one for channels whose filters this process doesn't know yet.
         """

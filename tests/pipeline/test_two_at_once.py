@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from microsub.store.items import Items
 from microsub.store.messages import EntriesFound, ItemIncomplete, ItemsStored
 from microsub.store.port import Redis
 from microsub.store.streams import Message, Stream
+from tests.support.between import Between, once
 from tests.support.polling import World, dated, rss, world
 from tests.support.posts import NOON, candidate
 from tests.support.web import Publisher, publisher
@@ -27,45 +28,6 @@ from tests.support.web import Publisher, publisher
 
 class KilledError(BaseException):
     """The process is gone."""
-
-
-class Between:
-    """A Redis before whose calls something else happens: `before(name, args)`, where a script's name is its own."""
-
-    def __init__(self, redis: Redis, before: Callable[[str, Any], Awaitable[None]]) -> None:
-        self._redis = redis
-        self._before = before
-
-    async def command(self, *args: Any) -> Any:
-        await self._before(args[0], args)
-        return await self._redis.command(*args)
-
-    async def pipeline(self, commands: Any) -> Any:
-        if commands:
-            await self._before(commands[0][0], commands[0])
-        return await self._redis.pipeline(commands)
-
-    async def script(self, script: Any, keys: Any, args: Any = ()) -> Any:
-        await self._before(script.name, args)
-        return await self._redis.script(script, keys, args)
-
-    async def scripts(self, calls: Any) -> Any:
-        if calls:
-            await self._before(calls[0][0].name, calls[0][2])
-        return await self._redis.scripts(calls)
-
-
-def once(name: str, act: Callable[[], Awaitable[object]]) -> Callable[[str, Any], Awaitable[None]]:
-    """Do `act` before the first call of that name."""
-    done = False
-
-    async def before(called: str, _args: Any) -> None:
-        nonlocal done
-        if called == name and not done:
-            done = True
-            await act()
-
-    return before
 
 
 @pytest.fixture

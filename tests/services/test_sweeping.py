@@ -12,6 +12,7 @@ from microsub.store.feeds import FeedRecord
 from microsub.store.lease import leased
 from microsub.store.port import Redis
 from microsub.store.streams import Stream
+from tests.support.between import Between, once
 from tests.support.polling import World, dated, rss, world
 from tests.support.web import Publisher, publisher
 
@@ -226,6 +227,62 @@ async def test_expire_keeps_the_newest_and_what_somebody_has(it, site):
     assert await sweeping(it).expire(feed.id, 1, it.clock()) == 3
     assert await it.items.newest(feed.id, 10) == [ids[0], ids[3]]
     assert await sweeping(it).expire(feed.id, 1, it.clock()) == 0
+
+
+@pytest.mark.parametrize("moment", ["item_condemn", "item_retire", "feed_bury", "timeline_leave", "DEL"])
+async def test_who_takes_a_post_in_while_it_expires_is_left_with_no_hollow_id(it, site, moment):
+    """Bob's timeline gets the posts at any moment of the expiry, from somebody who looked at them long before."""
+    site.serve_document("/feed", rss(dated(3)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    ids = await ids_of(it)
+    await it.timelines.remove("alice", "home", ids, it.clock())
+    await it.follow(site.url("/feed", "blog.test"), "bob")
+    items = await it.items.timeline_items(ids)
+
+    async def late() -> None:
+        await it.timelines.add("bob", "home", feed.id, items, now=it.clock(), limit=0)
+
+    theirs = Between(it.redis, once(moment, late))
+    await Sweeping(theirs, it.accounts, it.feeds).expire(feed.id, 0, it.clock())  # type: ignore[arg-type]
+    shown = set(await it.redis.command("ZRANGE", keys.posts("bob", "home"), 0, -1))
+    assert {item.decode() for item in shown} <= await stored(it)
+    assert not shown or moment == "item_condemn"
+
+
+async def test_who_takes_a_post_in_after_it_expired_takes_it_back(it, site):
+    """The slowest of all: what it looked at is gone, and another feed's reader is none the wiser."""
+    site.serve_document("/feed", rss(dated(2)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    ids = await ids_of(it)
+    items = await it.items.timeline_items(ids)
+    await it.timelines.remove("alice", "home", ids, it.clock())
+    await it.follow(site.url("/feed", "blog.test"), "bob")
+    assert await sweeping(it).expire(feed.id, 0, it.clock()) == 2
+    assert (await it.timelines.add("bob", "home", feed.id, items, now=it.clock(), limit=0)).taken == 0
+    await it.fan_out.deliver_to("bob", "home", feed.id, items, it.clock())
+    await it.fan_out.deliver(feed.id, items, it.clock())
+    assert await it.redis.command("ZCARD", keys.posts("bob", "home")) == 0
+
+
+async def test_an_expiry_that_broke_off_is_finished_by_the_next(it, site):
+    """Posts that are retired and not erased are nobody's, and in nobody's way."""
+    site.serve_document("/feed", rss(dated(2)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    ids = await ids_of(it)
+    await it.timelines.remove("alice", "home", ids, it.clock())
+
+    async def die() -> None:
+        raise KeyboardInterrupt
+
+    theirs = Sweeping(Between(it.redis, once("feed_bury", die)), it.accounts, it.feeds)  # type: ignore[arg-type]
+    with pytest.raises(KeyboardInterrupt):
+        await theirs.expire(feed.id, 0, it.clock())
+    assert await it.items.timeline_items(ids) == []
+    assert await sweeping(it).expire(feed.id, 0, it.clock()) == 2
+    assert await stored(it) == set()
 
 
 async def test_one_process_sweeps_at_a_time(redis):

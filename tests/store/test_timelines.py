@@ -6,6 +6,7 @@ import pytest
 
 from microsub.errors import NotFound
 from microsub.model.reader import Cursor, PageQuery, TimelineItem, Twin
+from microsub.store import keys
 from microsub.store.port import Redis
 from microsub.store.timelines import Added, Reason, Target
 from tests.support.one_reader import ANN, NOW, OneReader, item
@@ -51,14 +52,15 @@ async def test_a_first_fill_is_read_but_for_the_newest(world: OneReader) -> None
     first = await world.timelines.add(ANN, "work", "2", items, now=NOW, limit=0, fresh=3)
     assert first.added == ("200", "7", "6")
     assert first.read == ("5", "4", "3", "2", "1")
-    late = await world.timelines.add(ANN, "work", "2", [item(8)], now=NOW, limit=0, fresh=3)
+    late = await world.timelines.add(ANN, "work", "2", world.items.know("2", item(8)), now=NOW, limit=0, fresh=3)
     assert late.added == ("8",)
 
 
 async def test_a_first_fill_of_more_than_one_batch_stays_one(world: OneReader) -> None:
     """A fill that is larger than a script call keeps its time of following for all of its batches."""
     await world.channels.follow(ANN, "work", "2", "https://2.example/feed", 1e9)
-    filled = await world.timelines.add(ANN, "work", "2", [item(n) for n in range(1, 2301)], now=NOW, limit=0)
+    items = world.items.know("2", *(item(n) for n in range(1, 2301)))
+    filled = await world.timelines.add(ANN, "work", "2", items, now=NOW, limit=0)
     assert (len(filled.added), len(filled.read)) == (10, 2290)
 
 
@@ -314,9 +316,27 @@ async def test_withdrawing_spares_what_was_read_meanwhile(world: OneReader) -> N
 
 async def test_items_can_be_put_in_without_a_feed(world: OneReader) -> None:
     """A post that comes from no feed is taken once, and stays out when it was removed."""
+    world.items.know("", item(5))
     assert (await world.timelines.put(ANN, "notifications", item(5), NOW)).added == ("5",)
     await world.timelines.remove(ANN, "notifications", ["5"], NOW)
     assert (await world.timelines.put(ANN, "notifications", item(5), NOW)).suppressed == ("5",)
+
+
+async def test_an_item_that_was_deleted_on_its_way_in_is_taken_back(world: OneReader) -> None:
+    """Who looked at it before may add it after: then it is gone again, and doesn't come back."""
+    world.items.know("1", item(2))
+    added = await world.timelines.add(ANN, "home", "1", [item(1), item(2)], now=NOW, limit=0)
+    assert added.added == ("2",)
+    assert await world.ids("home") == ["2"]
+    assert (await world.add("home", item(1))).suppressed == ("1",)
+
+
+async def test_withdrawing_everywhere_reaches_removed_channels(world: OneReader) -> None:
+    """A channel that can be restored doesn't bring back what was withdrawn meanwhile."""
+    await world.add("home", item(1))
+    await world.channels.disable(ANN, "home", NOW)
+    assert await world.timelines.withdraw(ANN, "global", ["1"], Reason.SWEPT, NOW) == 1
+    assert await world.redis.command("ZCARD", keys.posts(ANN, "home")) == 0
 
 
 async def test_writes_to_what_is_not_there_name_it(world: OneReader) -> None:

@@ -16,12 +16,15 @@ local function sets_of(uid)
   }
 end
 
--- channels_named(uid): that channel, or all of them for `global`; nil when there is none. A removed channel counts
--- only where the caller gives KEYS[2], the sorted set of these.
+-- channels_named(uid): that channel, or all of them for `global`; nil when there is none. Removed channels count only
+-- where the caller gives KEYS[2], the sorted set of these.
 local function channels_named(uid)
   local uids
   if uid == 'global' then
     uids = redis.call('ZRANGE', KEYS[1], 0, -1)
+    if KEYS[2] then
+      for _, removed in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do uids[#uids + 1] = removed end
+    end
     if #uids == 0 then return nil end
   elseif redis.call('ZSCORE', KEYS[1], uid) or (KEYS[2] and redis.call('ZSCORE', KEYS[2], uid)) then
     uids = { uid }

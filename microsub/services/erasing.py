@@ -1,0 +1,45 @@
+"""Deleting posts at once, while anybody may be putting them into timelines.
+
+Retired, withdrawn, erased (`store.shedding`): who added a post before it was retired is met by the withdrawal, and who
+adds it later looks again and takes it back. So no timeline is left with an id that stands for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+
+from microsub.errors import NotFound
+from microsub.model.reader import GLOBAL
+from microsub.store import shedding
+from microsub.store.accounts import Accounts
+from microsub.store.leaving import Leaving, leave
+from microsub.store.port import Redis
+from microsub.store.shedding import Candidate
+from microsub.store.timelinekeys import Reason
+
+_USERS_AT_ONCE = 50
+
+
+async def erase(
+    redis: Redis, accounts: Accounts, doomed: Sequence[Candidate], now: float, *, wanted_too: bool
+) -> list[Candidate]:
+    """Delete posts and leave tombstones; those that are gone. Without `wanted_too`, condemned posts that somebody has
+    spared meanwhile stay.
+
+    To be repeated where it broke off. Raises StoreError.
+    """
+    retired = await shedding.retire(redis, doomed, now, wanted_too=wanted_too)
+    ids = [one.id for one in retired]
+    names = [user.name for user in await accounts.users()] if ids else []
+    for start in range(0, len(names), _USERS_AT_ONCE):
+        batch = names[start : start + _USERS_AT_ONCE]
+        await asyncio.gather(*(_withdraw(redis, name, ids, now) for name in batch))
+    await shedding.erase(redis, retired)
+    return retired
+
+
+async def _withdraw(redis: Redis, user: str, ids: Sequence[str], now: float) -> None:
+    with contextlib.suppress(NotFound):  # a user without channels, or who is being deleted
+        await leave(redis, user, GLOBAL, ids, Leaving(Reason.SWEPT), now)
