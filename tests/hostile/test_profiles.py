@@ -1,0 +1,241 @@
+"""Profile pages of people who mean harm: what they claim, where they lead, how they break. Nobody becomes another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from ipaddress import ip_network
+
+import pytest
+
+from microsub.errors import ProfileError, ProfileMismatch, ProfileUnreachable
+from microsub.fetch import Fetcher, FetchSettings
+from microsub.services.identity.profiles import Profiles
+from tests.support.provider import Fault, Provider, Variant, provider
+
+METADATA = "/.well-known/oauth-authorization-server"
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Provider]:
+    """A provider with Mallory, whose page does what the test says."""
+    async with provider(Variant()) as made:
+        made.person("mallory")
+        yield made
+
+
+@pytest.fixture
+async def secret() -> AsyncIterator[Provider]:
+    """A server in a network that isn't to be reached."""
+    async with provider(Variant(), host="127.0.0.2") as made:
+        made.person("inside")
+        yield made
+
+
+def opened(network: str = "127.0.0.1/32") -> Profiles:
+    """Discovery through the guarded door; of the private networks it may reach this one alone."""
+    return Profiles(Fetcher(FetchSettings(allow_private_networks=(ip_network(network),))), private=True)
+
+
+@pytest.fixture
+def profiles() -> Profiles:
+    """Discovery that may reach 127.0.0.1 alone."""
+    return opened()
+
+
+INSIDE = [
+    *("http://10.0.0.1/", "http://192.168.1.1/admin", "http://169.254.169.254/latest/meta-data/", "http://172.16.0.1/"),
+    *("http://[::1]/", "http://[::ffff:127.0.0.2]/", "http://[fd00::1]/", "http://[fe80::1]/", "http://0.0.0.0/"),
+    *("http://2130706434/", "http://0x7f000002/", "http://127.2/", "http://0177.0.0.2/", "http://127.0.0.2%2f@x/"),
+    *("file:///etc/passwd", "gopher://127.0.0.1/", "javascript:alert(1)", "http:///", "http://user:pw@127.0.0.2/"),
+]
+
+
+@pytest.mark.parametrize("status", [301, 302, 307])
+async def test_redirects_into_private_networks(
+    site: Provider, secret: Provider, profiles: Profiles, status: int
+) -> None:
+    """No redirect of a page, on the first hop or a later one, leads to what isn't public; nothing is even asked."""
+    for number, there in enumerate([secret.url("/inside/"), *INSIDE]):
+        first = site.redirect(f"/first{number}", site.redirect(f"/second{number}", there, status))
+        with pytest.raises(ProfileError):
+            await profiles.discover(first)
+    assert secret.asked == []
+
+
+async def test_metadata_in_private_networks(site: Provider, secret: Provider, profiles: Profiles) -> None:
+    """A page can't have its metadata fetched from inside, be it by a link or by a redirect."""
+    for number, there in enumerate([secret.url(METADATA), *INSIDE]):
+        site.page(f"/link{number}", f'<!doctype html><link rel="indieauth-metadata" href="{there}">')
+        away = site.redirect(f"/away{number}", there)
+        site.page(f"/led{number}", f'<!doctype html><link rel="indieauth-metadata" href="{away}">')
+        for page in ("link", "led"):
+            with pytest.raises(ProfileError):
+                await profiles.discover(site.url(f"/{page}{number}"))
+    assert secret.asked == []
+
+
+def loop(site: Provider) -> None:
+    site.fault("profile", Fault(location=""))
+
+
+def endless(site: Provider) -> None:
+    site.fault("profile", Fault(padding=8 << 20))
+
+
+def plain(site: Provider) -> None:
+    site.fault("profile", Fault(content_type="text/plain"))
+
+
+def script(site: Provider) -> None:
+    site.fault("profile", Fault(body=b'<link rel="indieauth-metadata" href="javascript:alert(1)">'))
+
+
+def commented(site: Provider) -> None:
+    body = f'<!-- <link rel="indieauth-metadata" href="{site.url(METADATA)}"> -->'
+    site.fault("profile", Fault(body=body.encode()))
+
+
+def huge_metadata(site: Provider) -> None:
+    site.fault("metadata", Fault(padding=100_000))
+
+
+def no_json(site: Provider) -> None:
+    site.fault("metadata", Fault(body=b"<html>"))
+
+
+def foreign_issuer(site: Provider) -> None:
+    site.fault("metadata", Fault(change={"issuer": "https://bank.example/"}))
+
+
+def issuer_beside(site: Provider) -> None:
+    site.fault("metadata", Fault(change={"issuer": site.url("/.well")}))
+
+
+def issuer_with_query(site: Provider) -> None:
+    site.fault("metadata", Fault(change={"issuer": f"{site.issuer}?x"}))
+
+
+def no_issuer(site: Provider) -> None:
+    site.fault("metadata", Fault(change={"issuer": None}))
+
+
+def no_token_endpoint(site: Provider) -> None:
+    site.fault("metadata", Fault(change={"token_endpoint": None}))
+
+
+def endpoint_by_script(site: Provider) -> None:
+    site.fault("metadata", Fault(change={"authorization_endpoint": "javascript:alert(1)"}))
+
+
+def endpoint_of_two_lines(site: Provider) -> None:
+    site.fault("metadata", Fault(change={"token_endpoint": f"{site.url('/token')}\r\nX-Injected: 1"}))
+
+
+def endpoint_with_password(site: Provider) -> None:
+    site.fault("metadata", Fault(change={"token_endpoint": "https://user:pass@bank.example/token"}))
+
+
+BROKEN: list[Callable[[Provider], None]] = [
+    *(loop, endless, plain, script, commented, huge_metadata, no_json, foreign_issuer, issuer_beside),
+    *(
+        issuer_with_query,
+        no_issuer,
+        no_token_endpoint,
+        endpoint_by_script,
+        endpoint_of_two_lines,
+        endpoint_with_password,
+    ),
+]
+
+
+@pytest.mark.parametrize("breaking", BROKEN, ids=lambda function: function.__name__)
+async def test_broken_pages(site: Provider, profiles: Profiles, breaking: Callable[[Provider], None]) -> None:
+    """Each is refused by a named error that says where and why in one line; the same page is fine without the fault."""
+    me = site.people["mallory"].me
+    breaking(site)
+    with pytest.raises(ProfileError) as refused:
+        await profiles.discover(me)
+    assert "\n" not in str(refused.value)
+    assert "\r" not in str(refused.value)
+    assert len(str(refused.value)) < 1000
+    site.mend()
+    profiles.forget(me)
+    found = await opened().discover(me)
+    assert found.issuer == site.issuer
+
+
+async def test_servers_that_are_down_are_told_from_those_that_are_wrong(site: Provider, profiles: Profiles) -> None:
+    """A silent, a broken and an absent server may be back later: that is an error of its own."""
+    me = site.people["mallory"].me
+    for fault in (Fault(status=500), Fault(status=503), Fault(drop=True), Fault(hang=True)):
+        for where in ("profile", "metadata"):
+            site.fault(where, fault)
+            with pytest.raises(ProfileUnreachable):
+                await profiles.discover(me, max_age=0)
+            site.mend()
+            profiles.forget(me)
+            if fault.hang:
+                break  # once is enough: it lasts until patience ends
+    await site.listening.down()
+    with pytest.raises(ProfileUnreachable):
+        await profiles.discover(me, max_age=0)
+
+
+async def test_injected_headers_do_not_count_as_links(site: Provider, profiles: Profiles) -> None:
+    """A line break in a header that the server sends makes at most a header of that server; a value keeps to itself."""
+    other = site.url("/elsewhere")
+    link = f'<{site.url(METADATA)}>; rel="indieauth-metadata"; title="a, <{other}>; rel=token_endpoint"'
+    site.fault("profile", Fault(body=b"<!doctype html>", headers=(("Link", link),)))
+    found = await profiles.discover(site.people["mallory"].me)
+    assert found.endpoints.metadata == site.url(METADATA)
+    assert found.endpoints.token is None
+
+
+async def test_who_leads_to_somebody_is_not_that_person(site: Provider, profiles: Profiles) -> None:
+    """Whoever leads to Alice's page for now, or for good from another host, isn't Alice."""
+    alice = site.person("alice").me
+    now = site.redirect("/now", alice, 302)
+    found = await profiles.discover(now)
+    assert (found.me, found.names) == (now, frozenset({now}))
+    moved = site.redirect("/moved", alice, 301)
+    assert (await profiles.discover(moved)).is_known_as(alice), "on the same site it is one person"
+    mixed = site.redirect("/mixed", moved, 302)
+    assert not (await profiles.discover(mixed)).is_known_as(alice)
+    async with provider(Variant()) as other:
+        profile = await profiles.discover(other.redirect("/moved", alice, 301))
+        assert not profile.is_known_as(alice)
+        assert profile.moved_to == alice
+
+
+async def test_a_server_speaks_for_nobody_whose_page_does_not_name_it(site: Provider, profiles: Profiles) -> None:
+    """Mallory's server may say that she is Alice: Alice's page names another one, and that counts."""
+    async with provider(Variant()) as alices:
+        alice, mallory = alices.person("alice").me, site.people["mallory"].me
+        used = await profiles.discover(mallory)
+        assert used.authorization_endpoint is not None
+        with pytest.raises(ProfileMismatch):
+            await profiles.confirm(mallory, alice, authorization=used.authorization_endpoint, issuer=used.issuer)
+        own = await profiles.confirm(mallory, mallory, authorization=used.authorization_endpoint, issuer=used.issuer)
+        assert own.me == mallory
+        # Nor does a page of hers that names Alice's server make that server's word count for hers.
+        theirs = await profiles.discover(alice)
+        site.page("/as-alice", f'<!doctype html><link rel="indieauth-metadata" href="{alices.url(METADATA)}">')
+        with pytest.raises(ProfileMismatch):
+            await profiles.confirm(
+                alice, mallory, authorization=theirs.authorization_endpoint or "", issuer=theirs.issuer
+            )
+
+
+async def test_an_issuer_alone_does_not_make_servers_one(site: Provider, profiles: Profiles) -> None:
+    """Two servers under one issuer (a host of many people) are told apart by the authorization endpoint."""
+    mallory = site.people["mallory"].me
+    with pytest.raises(ProfileMismatch):
+        await profiles.confirm(mallory, mallory, authorization=site.url("/auth/of-others"), issuer=site.issuer)
+
+
+async def test_many_askers_make_one_request(site: Provider, profiles: Profiles) -> None:
+    """A crowd that signs in with one address doesn't become a crowd at the provider."""
+    me = site.people["mallory"].me
+    await asyncio.gather(*(profiles.discover(me) for _ in range(50)))
+    assert (site.count("/mallory/"), site.count(METADATA)) == (1, 1)
