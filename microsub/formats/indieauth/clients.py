@@ -138,7 +138,8 @@ def _from_json(document: Document, client_id: str, url: str) -> ClientInfo:
     except InvalidRequest:
         same = False
     if not same:
-        raise ParseError(url, f"'client_id': found '{shown(str(said))}', expected '{client_id}'")
+        found = f"'{shown(said)}'" if isinstance(said, str) else "none"
+        raise ParseError(url, f"'client_id': found {found}, expected '{client_id}'")
     values = document.get("redirect_uris")
     listed = (
         [found for value in values[:_MOST_REDIRECTS] if (found := _redirect(value, url))]

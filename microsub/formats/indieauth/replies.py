@@ -88,7 +88,7 @@ def read_check(body: bytes, url: str, content_type: str | None, *, now: float, p
     Call it for a reply of status 200 alone: that it comes is what makes the token active.
     """
     document = read_fields(body, url, content_type)
-    if "error" in document or document.get("active") in {False, "false"}:
+    if document.get("error") or document.get("active", True) not in (True, "true"):
         return TokenAnswer(active=False)
     return _token(document, url, now, private)
 

@@ -1,0 +1,129 @@
+"""Apps: their identifiers, and where people may be sent back to (https://indieauth.spec.indieweb.org/#redirect-url)."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from microsub.errors import InvalidRequest
+from microsub.formats.indieauth.clients import ClientInfo, allowed_redirect, canonical_client_id, may_be_asked
+from microsub.formats.indieauth.identifiers import identifier
+
+APP = ClientInfo(
+    "https://app.example/id",
+    redirect_uris=frozenset({"https://other.example/back?x=1", "exampleapp://signed-in", "javascript:alert(1)"}),
+)
+
+
+@pytest.mark.parametrize(
+    ("written", "canonical"),
+    [
+        ("https://app.example", "https://app.example/"),
+        ("HTTP://App.Example:8080/x", "http://app.example:8080/x"),
+        ("https://app.example:443/", "https://app.example/"),
+        ("http://127.0.0.1:9000/", "http://127.0.0.1:9000/"),
+        ("http://[::1]/", "http://[::1]/"),
+        ("http://localhost:3000/", "http://localhost:3000/"),
+    ],
+)
+def test_identifiers_may_have_ports_and_be_loopback(written: str, canonical: str) -> None:
+    """Unlike people's addresses: apps are developed somewhere."""
+    assert canonical_client_id(written) == canonical
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "app.example",
+        "https://10.0.0.1/",
+        "https://169.254.169.254/",
+        "http://127.0.0.2/",
+        "http://127.1/",
+        "http://[::ffff:127.0.0.1]/",
+        "https://app.example/#x",
+        "https://u@app.example/",
+        "https://app.example/../x",
+        "exampleapp://x",
+        "https://app.example/\n",
+    ],
+)
+def test_other_identifiers_are_refused(written: str) -> None:
+    """Names and the two loopback addresses alone."""
+    with pytest.raises(InvalidRequest, match="expected the URL of an app"):
+        canonical_client_id(written)
+
+
+def test_nobody_asks_their_own_machine_about_an_app() -> None:
+    """A loopback identifier means the person's machine, not the server's."""
+    assert may_be_asked("https://app.example/")
+    for here in ("http://localhost/", "http://app.localhost:80/", "http://127.0.0.1:1/", "http://[::1]/"):
+        assert not may_be_asked(here)
+
+
+@pytest.mark.parametrize(
+    "redirect",
+    [
+        "https://app.example/back",
+        "https://app.example/",
+        "https://app.example",
+        "https://app.example:443/back?a=b",
+        "https://other.example/back?x=1",
+        "exampleapp://signed-in",
+    ],
+)
+def test_own_origin_and_what_is_published_is_allowed(redirect: str) -> None:
+    """Scheme, host and port of the client, or letter for letter what it lists."""
+    assert allowed_redirect(APP, redirect)
+
+
+@pytest.mark.parametrize(
+    "redirect",
+    [
+        "",
+        "http://app.example/back",
+        "https://app.example:444/back",
+        "https://evil.example/back",
+        "https://app.example.evil.example/",
+        "https://app.example@evil.example/",
+        "https://app.example:x@evil.example/",
+        "https://app.example\\@evil.example/",
+        "https://app.example\\.evil.example/",
+        "https://evil.example/https://app.example/",
+        "https://evil.example#@app.example/",
+        "https://app.example/back#fragment",
+        "https://app.example/back\r\nLocation: https://evil.example/",
+        "https://app.example/\tback",
+        " https://app.example/back",
+        "https://other.example/back",
+        "https://other.example/back?x=1&y=2",
+        "https://other.example/back?x=1#",
+        "https://OTHER.example/back?x=1",
+        "exampleapp://signed-in/",
+        "otherapp://signed-in",
+        "javascript:alert(1)",
+        "//app.example/back",
+        "/back",
+        "https:app.example",
+        "https:/app.example/back",
+        "https:///app.example/back",
+        "https://app%2eexample/",
+        "https://app.example/../../x",
+        'https://app.example/"><script>',
+        "https://app.exämple/",
+        "https://app.example/" + "a" * 3000,
+    ],
+)
+def test_no_open_redirects(redirect: str) -> None:
+    """Neither other origins, nor what looks like the own one to some program, nor what would run."""
+    assert not allowed_redirect(APP, redirect)
+
+
+@given(st.text(max_size=80) | st.from_regex(r"\Ahttps://app\.example[\x00-\x7f]{0,20}\Z"))
+def test_what_is_allowed_unlisted_is_on_the_own_origin(redirect: str) -> None:
+    """However it is written."""
+    info = ClientInfo("https://app.example/")
+    if allowed_redirect(info, redirect):
+        assert identifier(redirect).origin == "https://app.example"
+        assert redirect.isascii()
+        assert redirect.isprintable()
