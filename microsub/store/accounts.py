@@ -16,6 +16,7 @@ from microsub.model.reader import NAME, NOTIFICATIONS, Credential, Grant
 from microsub.store import identitykeys, keys
 from microsub.store.absent import absent
 from microsub.store.departure import delete_disabled
+from microsub.store.identity.credentials import forget_credentials
 from microsub.store.identity.grants import end_grant
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
@@ -99,8 +100,12 @@ class Accounts:
         await self._change(name, *(part for key, value in settings.items() for part in (key, value or "")))
 
     async def disable_user(self, name: str, now: float) -> None:
-        """Refuse all tokens of the user until `restore_user`; the data stays. Raises NotFound."""
+        """Refuse all tokens of the user until `restore_user`; the data stays. Raises NotFound.
+
+        Password, passkeys and invitation go at once: who comes back is invited anew.
+        """
         await self._change(name, "disabled", now, forgets=True)
+        await forget_credentials(self._redis, name)
 
     async def restore_user(self, name: str) -> None:
         """Undo `disable_user`. Raises NotFound."""

@@ -1,0 +1,16 @@
+-- Lets an attempt through, or says how long to wait. Each counts as failed until it is given back.
+--
+-- Atomic: the look at the pause and the count, so that attempts side by side can't share one place.
+--
+-- KEYS  1 attempts
+-- ARGV  1 now  2 seconds that the count is kept  3.. pause after the first attempt, the second …; the last one holds for
+--       all later ones
+-- reply 0: let through; else the seconds to wait, rounded up
+local now = tonumber(ARGV[1])
+local pause_until = tonumber(redis.call('HGET', KEYS[1], 'until') or '0')
+if now < pause_until then return math.ceil(pause_until - now) end
+local count = redis.call('HINCRBY', KEYS[1], 'count', 1)
+local pause = tonumber(ARGV[math.min(count + 2, #ARGV)])
+redis.call('HSET', KEYS[1], 'until', string.format('%.3f', now + pause))
+redis.call('EXPIRE', KEYS[1], ARGV[2])
+return 0

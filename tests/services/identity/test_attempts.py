@@ -1,0 +1,148 @@
+"""Who may try to sign in, how often."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.errors import TooManyRequests
+from microsub.services.identity.attempts import OF_ACCOUNT, OF_ADDRESS, OF_DEVICE, Allowance, Attempts, network_of
+from microsub.store.identity.attempts import AttemptCounts
+from microsub.store.port import Redis
+from tests.support.one_reader import ANN, NOW
+
+
+def address(number: int) -> str:
+    return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
+
+
+async def failing(attempts: Attempts, times: int, now: float, *, account: str = ANN, start: int = 0) -> int:
+    """How many of so many attempts, each from another address, are let through at that moment."""
+    passed = 0
+    for number in range(start, start + times):
+        try:
+            await attempts.begin(account, address(number), now)
+            passed += 1
+        except TooManyRequests:
+            pass
+    return passed
+
+
+def test_pauses_double_up_to_the_longest() -> None:
+    """After the free ones."""
+    assert Allowance(2, 1, 5).pauses() == (0, 0, 1, 2, 4, 5)
+    for allowance in (OF_ACCOUNT, OF_ADDRESS, OF_DEVICE):
+        pauses = allowance.pauses()
+        assert list(pauses) == sorted(pauses)
+        assert pauses[-1] == allowance.longest
+
+
+@pytest.mark.parametrize(
+    ("given", "network"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::9", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("", "unknown"),
+        ("unknown", "unknown"),
+        ("testclient", "unknown"),
+    ],
+)
+def test_an_address_counts_with_its_network(given: str, network: str) -> None:
+    """A customer's whole IPv6 network is one address."""
+    assert network_of(given) == network
+
+
+async def test_many_addresses_guess_no_faster_than_one(redis: Redis) -> None:
+    """An account lets a handful through, then one after each pause, wherever they come from."""
+    attempts = Attempts(AttemptCounts(redis))
+    assert await failing(attempts, 100, NOW) == OF_ACCOUNT.free + 1
+    day = 0
+    now = NOW
+    while now < NOW + 86_400:
+        now += OF_ACCOUNT.longest
+        day += await failing(attempts, 3, now, start=1000 + day)
+    assert day <= 86_400 / OF_ACCOUNT.longest + 1
+
+
+async def test_one_address_is_stopped_wherever_it_tries(redis: Redis) -> None:
+    """A thousand accounts, with one password each, are one guesser."""
+    attempts = Attempts(AttemptCounts(redis))
+    for number in range(OF_ADDRESS.free + 1):
+        await attempts.begin(f"user{number}", "192.0.2.7", NOW)
+    for number in range(100, 200):
+        with pytest.raises(TooManyRequests) as refused:
+            await attempts.begin(f"user{number}", "192.0.2.7", NOW)
+        assert 0 < refused.value.retry_after <= OF_ADDRESS.longest
+    await attempts.begin("user1", "192.0.2.8", NOW)
+
+
+async def test_nobody_locks_a_known_browser_out(redis: Redis) -> None:
+    """While an account is under attack, and from the attacker's own address too, its owner's browser signs in."""
+    attempts = Attempts(AttemptCounts(redis))
+    await failing(attempts, 100, NOW)
+    for _ in range(20):
+        try:
+            await attempts.begin("other", "192.0.2.7", NOW)
+        except TooManyRequests:
+            break
+    for _ in range(OF_DEVICE.free):
+        await attempts.begin(ANN, "192.0.2.7", NOW, device="d1")
+
+
+async def test_a_stolen_browser_is_slowed_too(redis: Redis) -> None:
+    """Its allowance is its own, and ends."""
+    attempts = Attempts(AttemptCounts(redis))
+    for _ in range(OF_DEVICE.free + 1):
+        await attempts.begin(ANN, "192.0.2.7", NOW, device="d1")
+    with pytest.raises(TooManyRequests, match="1 second"):
+        await attempts.begin(ANN, "192.0.2.7", NOW, device="d1")
+    await attempts.begin(ANN, "192.0.2.7", NOW, device="d2")
+
+
+async def test_signing_in_to_ones_own_account_buys_no_guesses(redis: Redis) -> None:
+    """An address that fails at others' accounts and succeeds at its own in between is stopped as soon."""
+    attempts = Attempts(AttemptCounts(redis))
+    guesses = 0
+    for number in range(100):
+        try:
+            await attempts.begin(f"user{number}", "192.0.2.7", NOW)
+            guesses += 1
+            await attempts.succeeded(await attempts.begin("mallory", "192.0.2.7", NOW))
+        except TooManyRequests:
+            break
+    assert guesses <= OF_ADDRESS.free + 1
+
+
+async def test_who_waits_for_an_account_isnt_stopped_as_an_address(redis: Redis) -> None:
+    """The owner, in a new browser, knocks during an attack: that costs nothing at the next account."""
+    attempts = Attempts(AttemptCounts(redis))
+    await failing(attempts, 100, NOW, start=5000)
+    for _ in range(50):
+        with pytest.raises(TooManyRequests):
+            await attempts.begin(ANN, "192.0.2.7", NOW)
+    await attempts.begin("other", "192.0.2.7", NOW)
+
+
+async def test_success_begins_anew(redis: Redis) -> None:
+    """For the account, or the device."""
+    attempts = Attempts(AttemptCounts(redis))
+    for _ in range(5):
+        for _ in range(OF_ACCOUNT.free - 1):
+            await attempts.begin(ANN, "192.0.2.7", NOW)
+            await attempts._counts.forget("address 192.0.2.7")
+        await attempts.succeeded(await attempts.begin(ANN, "192.0.2.7", NOW))
+    for _ in range(5):
+        for _ in range(OF_DEVICE.free - 1):
+            await attempts.begin(ANN, "192.0.2.7", NOW, device="d")
+        await attempts.succeeded(await attempts.begin(ANN, "192.0.2.7", NOW, device="d"))
+
+
+async def test_what_lies_with_us_doesnt_count(redis: Redis) -> None:
+    """Such as a check that found no place."""
+    attempts = Attempts(AttemptCounts(redis))
+    for _ in range(50):
+        await attempts.undecided(await attempts.begin(ANN, "192.0.2.7", NOW))
+    for _ in range(50):
+        await attempts.undecided(await attempts.begin_anonymous("192.0.2.7", NOW))

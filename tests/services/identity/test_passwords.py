@@ -1,0 +1,229 @@
+"""Passwords: which may be chosen, how they are hashed, and that checking them tells nothing and stops nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import unicodedata
+from collections.abc import Iterator
+
+import pytest
+
+from microsub.errors import InvalidRequest, TooManyRequests
+from microsub.services.identity.hashing import Cost, Hasher
+from microsub.services.identity.passwordpolicy import LONGEST, SHORTEST, chosen, normal
+from microsub.services.identity.passwords import Passwords
+from microsub.store.accounts import Accounts
+from microsub.store.identity.credentials import Credentials
+from microsub.store.port import Redis
+from tests.support.one_reader import ANN, NOW
+from tests.support.stray_keys import all_keys
+
+CHEAP = Cost(passes=1, memory_kib=64)
+GOOD = "correct horse battery"
+
+
+@pytest.fixture
+def hasher() -> Iterator[Hasher]:
+    made = Hasher(CHEAP)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+async def store(redis: Redis) -> Credentials:
+    await Accounts(redis).add_user(ANN, "", NOW)
+    return Credentials(redis)
+
+
+@pytest.mark.parametrize(
+    ("password", "why"),
+    [
+        ("", "fewer"),
+        ("short", "fewer"),
+        ("x" * (SHORTEST - 1), "fewer"),
+        ("correct horse" * 30, "more than"),
+        ("line\nbreak in it", "control"),
+        ("aaaaaaaaaaaaaaaa", "different"),
+        ("abababababababab", "different"),
+        ("alexander1234", "name"),
+        ("Alexander alexander", "name"),
+        ("123456789012345", "first"),
+        ("qwertyuiop123456", "first"),
+        ("Password123456789", "first"),
+        ("zyxwvutsrqponm", "first"),
+        ("\ud800" * 20, "fewer"),
+    ],
+)
+def test_what_can_be_guessed_or_isnt_text_is_refused(password: str, why: str) -> None:
+    """Each refusal says what is wrong, and never repeats the password."""
+    with pytest.raises(InvalidRequest, match=why) as found:
+        chosen(password, "alexander")
+    assert not password or password not in str(found.value)
+
+
+@pytest.mark.parametrize(
+    "password", [GOOD, "пароль из трёх слов", "🐎🔋📎🌍🌳🌊🔥🌙🌟🍀🎈🎉", "x7!k2@p9#qLw", "correct horse " * 16]
+)
+def test_length_counts_and_nothing_else(password: str) -> None:
+    """Any script, any characters."""
+    assert chosen(password, "alexander") == unicodedata.normalize("NFKC", password)
+
+
+def test_writings_of_one_password_are_one() -> None:
+    """Composed and decomposed letters, full-width digits and ligatures come to the same; case and spaces stay."""
+    assert normal("Cafe\u0301 ﬁne １２３ xyz") == normal("Caf\u00e9 fine 123 xyz")
+    assert normal("Secret Secret") != normal("secret secret")
+    assert normal(" secret secret") != normal("secret secret")
+    assert normal("x" * (LONGEST + 1)) is None
+
+
+def test_normalising_cant_be_made_to_explode() -> None:
+    """One character that becomes eighteen is bounded before it does."""
+    assert normal("\ufdfa" * LONGEST) is not None
+    assert normal("\ufdfa" * (LONGEST + 1)) is None
+
+
+async def test_hashes_are_argon2id_with_a_salt(hasher: Hasher) -> None:
+    """By the parameters of OWASP at least; equal passwords have different hashes."""
+    real = Hasher()
+    try:
+        one = await real.hash(GOOD)
+        assert one.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+        assert one != await real.hash(GOOD)
+        assert await real.check(one, GOOD)
+        assert not await real.check(one, GOOD + "!")
+        assert real.is_old(await hasher.hash(GOOD))
+    finally:
+        real.close()
+
+
+async def test_hashing_leaves_the_loop_free_and_is_bounded() -> None:
+    """So many run, so many wait, the next is told to come again; meanwhile the loop goes on, later there is room."""
+    hasher = Hasher(CHEAP, at_once=1, waiting=2)
+    gate, running = threading.Event(), []
+
+    def slow(*_: object) -> bool:
+        running.append(threading.current_thread())
+        assert gate.wait(30)
+        return True
+
+    hasher._check = slow  # type: ignore[method-assign]
+    try:
+        tasks = [asyncio.create_task(hasher.check("x", "y")) for _ in range(3)]
+        while not running:
+            await asyncio.sleep(0)
+        with pytest.raises(TooManyRequests):
+            await hasher.check("x", "y")
+        assert len(running) == 1
+        assert running[0] is not threading.main_thread()
+        gate.set()
+        assert await asyncio.gather(*tasks) == [True] * 3
+        assert await hasher.check("x", "y")
+    finally:
+        gate.set()
+        hasher.close()
+
+
+async def test_who_goes_away_keeps_the_place_until_the_thread_is_done() -> None:
+    """So cancelled requests can't pile up hashes behind them."""
+    hasher = Hasher(CHEAP, at_once=1, waiting=0)
+    gate, running = threading.Event(), threading.Event()
+
+    def slow(*_: object) -> bool:
+        running.set()
+        return gate.wait(30)
+
+    hasher._check = slow  # type: ignore[method-assign]
+    try:
+        task = asyncio.create_task(hasher.check("x", "y"))
+        while not running.is_set():
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        with pytest.raises(TooManyRequests):
+            await hasher.check("x", "y")
+        gate.set()
+        while hasher._taken:
+            await asyncio.sleep(0)
+        assert await hasher.check("x", "y")
+    finally:
+        gate.set()
+        hasher.close()
+
+
+async def test_a_password_is_right_for_its_user_alone(store: Credentials, hasher: Hasher) -> None:
+    """In any writing; not for others, not where there is none."""
+    passwords = Passwords(store, hasher)
+    await passwords.set(ANN, "Cafe\u0301 au lait, grand", NOW)
+    assert await passwords.is_right(ANN, "Caf\u00e9 au lait, grand")
+    for user, password in [
+        (ANN, "caf\u00e9 au lait, grand"),
+        (ANN, ""),
+        (ANN, "x" * 1000),
+        (ANN, "\ud800"),
+        ("nobody", "Caf\u00e9 au lait, grand"),
+        ("a/b", "Caf\u00e9 au lait, grand"),
+        ("nobody", "nobody's"),
+        (ANN, "nobody's"),
+    ]:
+        assert not await passwords.is_right(user, password)
+
+
+async def test_an_unknown_name_costs_as_much_as_a_known_one(store: Credentials, hasher: Hasher) -> None:
+    """One verification of argon2 each, with the same parameters, whatever is wrong."""
+    passwords = Passwords(store, hasher)
+    await passwords.set(ANN, GOOD, NOW)
+    await passwords.is_right("nobody", GOOD)
+    verified: list[str] = []
+    argon2 = hasher._argon2
+
+    class Counting:
+        def verify(self, hashed: str, password: str) -> bool:
+            verified.append(hashed.rpartition("$")[0].rpartition("$")[0])
+            return argon2.verify(hashed, password)
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(argon2, name)
+
+    hasher._argon2 = Counting()  # type: ignore[assignment]
+    for user, password in [(ANN, GOOD), (ANN, "wrong"), ("nobody", GOOD), ("a b", GOOD), (ANN, "x" * 300), (ANN, "")]:
+        await passwords.is_right(user, password)
+    assert len(verified) == 6
+    assert len(set(verified)) == 1
+
+
+async def test_a_hash_of_former_parameters_is_replaced(store: Credentials, hasher: Hasher) -> None:
+    """At the next sign-in that is right, and at no other."""
+    passwords = Passwords(store, hasher)
+    await passwords.set(ANN, GOOD, NOW)
+    old = await store.password(ANN)
+    newer = Hasher(Cost(passes=2, memory_kib=64))
+    try:
+        stronger = Passwords(store, newer)
+        assert not await stronger.is_right(ANN, GOOD + "?")
+        assert await store.password(ANN) == old
+        assert await stronger.is_right(ANN, GOOD)
+        new = await store.password(ANN)
+        assert new is not None
+        assert "t=2" in new
+        assert await stronger.is_right(ANN, GOOD)
+        assert await store.password(ANN) == new
+    finally:
+        newer.close()
+
+
+async def test_no_password_stands_in_the_store(store: Credentials, hasher: Hasher, redis: Redis) -> None:
+    """Only its hash."""
+    await Passwords(store, hasher).set(ANN, GOOD, NOW)
+    for key in await all_keys(redis):
+        kind = await redis.command("TYPE", key)
+        if kind in (b"hash", "hash"):
+            assert GOOD.encode() not in b" ".join(await redis.command("HGETALL", key))
+
+
+async def test_a_hash_that_cant_be_read_is_nobodys_password(store: Credentials, hasher: Hasher) -> None:
+    """Such as one that was damaged, or put there by hand."""
+    await store.set_password(ANN, "correct horse battery", NOW)
+    assert not await Passwords(store, hasher).is_right(ANN, GOOD)

@@ -1,0 +1,65 @@
+"""Counts of attempts in Redis."""
+
+from __future__ import annotations
+
+import asyncio
+
+from microsub.store.identity.attempts import KEPT, AttemptCounts
+from microsub.store.port import Redis
+from tests.support.one_reader import NOW
+from tests.support.stray_keys import all_keys
+
+PAUSES = (0, 0, 2, 4, 8)
+
+
+async def test_pauses_grow_and_the_last_one_stays(redis: Redis) -> None:
+    """Each attempt that fails begins the pause of its place in the list."""
+    counts = AttemptCounts(redis)
+    now = NOW
+    waited = []
+    for _ in range(7):
+        assert await counts.take("account ann", PAUSES, now) == 0
+        wait = await counts.take("account ann", PAUSES, now) if len(waited) >= 2 else 0
+        waited.append(wait)
+        now += wait
+    assert waited == [0, 0, 2, 4, 8, 8, 8]
+
+
+async def test_what_is_refused_doesnt_count(redis: Redis) -> None:
+    """Knocking during a pause neither prolongs it nor brings the next one nearer."""
+    counts = AttemptCounts(redis)
+    for _ in range(3):
+        assert await counts.take("x", PAUSES, NOW) == 0
+    assert [await counts.take("x", PAUSES, NOW + 1) for _ in range(5)] == [1] * 5
+    assert await counts.take("x", PAUSES, NOW + 2) == 0
+    assert await counts.take("x", PAUSES, NOW + 2) == 4
+
+
+async def test_attempts_side_by_side_share_no_place(redis: Redis) -> None:
+    """Of many at the same moment no more pass than one after the other."""
+    counts = AttemptCounts(redis)
+    replies = await asyncio.gather(*(counts.take("x", PAUSES, NOW) for _ in range(20)))
+    assert sorted(replies) == [0, 0, 0] + [2] * 17
+
+
+async def test_an_attempt_is_given_back(redis: Redis) -> None:
+    """Its place and its pause; the one before it stays."""
+    counts = AttemptCounts(redis)
+    for _ in range(3):
+        await counts.take("x", PAUSES, NOW)
+    await counts.give_back("x")
+    assert await counts.take("x", PAUSES, NOW) == 0
+    assert await counts.take("x", PAUSES, NOW) == 2
+    await counts.forget("x")
+    assert await counts.take("x", PAUSES, NOW) == 0
+    await counts.give_back("x")
+    await counts.give_back("x")
+    assert await all_keys(redis) == []
+
+
+async def test_counts_end_and_name_nobody(redis: Redis) -> None:
+    """A key lives for a day after the last attempt, and holds neither a name nor an address."""
+    await AttemptCounts(redis).take("address 192.0.2.7", PAUSES, NOW)
+    (key,) = await all_keys(redis)
+    assert b"192" not in key
+    assert KEPT - 60 < await redis.command("TTL", key) <= KEPT
