@@ -6,6 +6,7 @@
     │   │   └── PostDeleted       a post that was deleted, and doesn't come back
     │   ├── NotImplementedHere    400 not_implemented
     │   ├── Unauthorized          401 unauthorized
+    │   │   └── UserDisabled      the token may be good, but not its user
     │   ├── Forbidden             403 forbidden
     │   │   └── InsufficientScope 403 insufficient_scope
     │   ├── NotFound              404 not_found
@@ -17,6 +18,7 @@
     │   │   └── StoreUnreached    and nothing was run
     │   ├── StoreFull
     │   └── SchemaMismatch        the data was written by another version
+    ├── ProviderUnavailable       a user's own provider can't say whether a token is good: 503
     ├── ConfigError               a setting or backend.json is not usable
     ├── FetchError                a document could not be had from the web
     ├── ProfileError              a person's page, or the server it names, is not usable for signing in
@@ -70,6 +72,10 @@ class Unauthorized(RequestError):
 
     code = "unauthorized"
     status = 401
+
+
+class UserDisabled(Unauthorized):
+    """The token is known, and its user is disabled."""
 
 
 class Forbidden(RequestError):
@@ -141,6 +147,18 @@ class StoreFull(StoreError):
 
 class SchemaMismatch(StoreError):
     """The data needs a newer (or other) version of this software or of Redis."""
+
+
+class ProviderUnavailable(MicrosubError):
+    """The IndieAuth provider of a user can't be asked about a token; try again after `retry_after` seconds.
+
+    `why` is what happened, for the log and for whoever looks after the provider.
+    """
+
+    def __init__(self, why: str, retry_after: int) -> None:
+        super().__init__(why)
+        self.why = why
+        self.retry_after = retry_after
 
 
 class ConfigError(MicrosubError):

@@ -80,6 +80,15 @@ STAGE_BACKLOG = Gauge(
     multiprocess_mode="mostrecent",
 )
 
+TOKEN_CHECKS = Counter(
+    "microsub_token_checks",
+    "Tokens of users' own providers, by what became of the question: the provider was asked (valid, invalid, "
+    "somebody_else, grace: in vain, and an earlier answer served, unavailable: in vain), or not (remembered: it had "
+    "refused a moment ago, limited: too many unknown tokens)",
+    ["outcome"],
+)
+"""Tokens that are remembered as good aren't counted: they cost nothing."""
+
 REQUESTS = Counter("microsub_requests", "Requests of readers by action and status", ["action", "status"])
 REQUEST_SECONDS = Histogram(
     "microsub_request_seconds",

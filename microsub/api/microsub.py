@@ -23,11 +23,11 @@ from microsub.api import channels, feeds, rules, timeline
 from microsub.api.bearer import bearer
 from microsub.api.body import UNCHECKED_BODY, body_pairs, read_body
 from microsub.api.call import Action, Call, FusedAction, Reply, Table, Verb
+from microsub.api.credentials import Credentials, Presented
 from microsub.api.outcome import log_error
 from microsub.api.params import Params, collect, missing, shown, urlencoded
 from microsub.api.responses import METHODS, error_reply, send_error, send_json, send_preflight
 from microsub.errors import (
-    Forbidden,
     InsufficientScope,
     InvalidRequest,
     MethodNotAllowed,
@@ -38,7 +38,6 @@ from microsub.errors import (
 from microsub.model.reader import Credential, Grant
 from microsub.model.scopes import READ
 from microsub.services.bundle import Services
-from microsub.store.accounts import Accounts
 
 SLOW_SECONDS = 1.0
 """A request that takes longer is worth a line in the log."""
@@ -56,6 +55,7 @@ class MicrosubEndpoint:
 
     def __init__(self, services: Services, path: str = "/microsub") -> None:
         self._services = services
+        self._credentials = Credentials(services.accounts, services.identity.verification)
         self._path = path
         self._ids = itertools.count(1)
         self._process = secrets.token_hex(4)
@@ -110,23 +110,21 @@ class MicrosubEndpoint:
         return collect(urlencoded(query), await body_pairs(body)), grant
 
     async def _verify(self, scope: Scope, params: Params) -> Grant:
-        services = self._services
-        return await services.accounts.verify(_credential(services.accounts, scope, params), services.clock())
+        presented = await self._presented(scope, params)
+        return await self._credentials.checked(presented, self._services.clock())
+
+    async def _presented(self, scope: Scope, params: Params) -> Presented:
+        return await self._credentials.presented(scope, params, self._owner(scope["path"]))
 
     async def _run(self, scope: Scope, params: Params, grant: Grant | None, verb: str, action: str) -> Reply:
         services = self._services
         now = services.clock()
-        owner = self._owner(scope["path"])
         entry = TABLE.get((cast(Verb, "GET" if verb == "HEAD" else verb), action, params.text("method") or ""))
         if grant is None:
-            credential = _credential(services.accounts, scope, params)
-            if isinstance(entry, FusedAction) and (owner is None or owner == credential.user):
-                return await self._fused(entry, params, credential, now)
-            grant = await services.accounts.verify(credential, now)
-        if owner is not None and owner != grant.user:
-            raise Forbidden(
-                f"the token can't be used here: found one of another user, expected one of '{shown(owner)}'"
-            )
+            presented = await self._presented(scope, params)
+            if isinstance(entry, FusedAction):
+                return await self._fused(entry, params, presented, now)
+            grant = await self._credentials.checked(presented, now)
         if not isinstance(entry, Action):
             _reject(verb, action, params)
         _require(grant, entry.scope)
@@ -135,7 +133,15 @@ class MicrosubEndpoint:
             services.changed()
         return reply
 
-    async def _fused(self, entry: FusedAction, params: Params, credential: Credential, now: float) -> Reply:
+    async def _fused(self, entry: FusedAction, params: Params, presented: Presented, now: float) -> Reply:
+        credential = presented.credential
+        try:
+            return await self._tried(entry, params, credential, now)
+        except Unauthorized as error:
+            grant = await self._credentials.asked(presented, error, now)
+        return await self._tried(entry, params, Credential(grant.user, credential.digest), now)
+
+    async def _tried(self, entry: FusedAction, params: Params, credential: Credential, now: float) -> Reply:
         services = self._services
         try:
             grant, reply = await entry.run(services, params, credential, now)
@@ -151,21 +157,6 @@ class MicrosubEndpoint:
         if len(path) <= len(self._path) + 1:
             return None
         return path[len(self._path) + 1 :].rstrip("/")
-
-
-def _credential(accounts: Accounts, scope: Scope, params: Params) -> Credential:
-    token = bearer(scope)
-    if token is None:
-        token = params.text("access_token")
-    if token is None:
-        raise Unauthorized(
-            "the token is missing: found none, expected it in the header 'Authorization: Bearer …' "
-            "or in the parameter 'access_token'"
-        )
-    credential = accounts.credential(token)
-    if credential is None:
-        raise Unauthorized("the token is not valid: found a text that is no token of this server")
-    return credential
 
 
 def _encoded(reply: Reply) -> bytes:

@@ -7,7 +7,7 @@ from starlette.types import Scope
 
 from microsub.api.params import shown
 from microsub.api.responses import ErrorReply
-from microsub.errors import MicrosubError
+from microsub.errors import MicrosubError, StoreError
 
 log = structlog.get_logger()
 
@@ -17,7 +17,7 @@ def log_error(error: Exception, reply: ErrorReply, scope: Scope, action: str) ->
     entry = log.bind(path=shown(scope["path"]), verb=scope["method"], action=shown(action), status=reply.status)
     if not isinstance(error, MicrosubError):
         entry.error("request failed", exc_info=error)
-    elif reply.status >= 500:
+    elif isinstance(error, StoreError):
         entry.error("store failed", kind=type(error).__name__, detail=str(error))
     else:
         entry.info("request refused", code=reply.code)

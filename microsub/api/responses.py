@@ -19,6 +19,7 @@ from microsub.errors import (
     MethodNotAllowed,
     MicrosubError,
     ParseError,
+    ProviderUnavailable,
     RequestError,
     StoreError,
     StoreFull,
@@ -124,6 +125,12 @@ def _store(_: Any) -> ErrorReply:
     return ErrorReply(503, _content("server_error", text), [(b"retry-after", str(RETRY_SECONDS).encode())])
 
 
+def _provider(error: Any) -> ErrorReply:
+    text = f"the token can't be checked at the moment, because its provider can't be asked: {error.why}"
+    retry = (b"retry-after", str(error.retry_after).encode())
+    return ErrorReply(503, _content("temporarily_unavailable", text), [retry])
+
+
 def _foreign(error: Any) -> ErrorReply:
     return ErrorReply(400, _content("invalid_request", f"the document behind 'url' can't be used: {error}"))
 
@@ -136,6 +143,7 @@ _TABLE: tuple[tuple[type[MicrosubError], Callable[[Any], ErrorReply]], ...] = (
     (RequestError, _request_error),
     (StoreFull, _store_full),
     (StoreError, _store),
+    (ProviderUnavailable, _provider),
     (FetchError, _foreign),
     (ParseError, _foreign),
 )

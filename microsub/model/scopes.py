@@ -6,10 +6,24 @@ same name. Tokens may carry foreign scopes (`create`, `profile`, …), which mea
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from microsub.errors import InvalidRequest
 
 READ = "read"
 ALL_SCOPES = (READ, "follow", "mute", "block", "channels")
+
+_OTHER_NAMES = {"timeline": READ}
+"""What apps ask for under names that the specification doesn't have: Ekstereye asks `create post channels timeline`."""
+
+
+def understood(scopes: Iterable[str]) -> frozenset[str]:
+    """The scopes that a provider has granted, and those of ours that they mean under another name.
+
+    Nothing is added beyond that: who granted an app to post, and not to read, isn't read.
+    """
+    granted = frozenset(scopes)
+    return granted | {_OTHER_NAMES[scope] for scope in granted if scope in _OTHER_NAMES}
 
 
 def read_scopes(text: str) -> frozenset[str]:

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from microsub.errors import InvalidRequest, Unauthorized
+from microsub.errors import InvalidRequest, Unauthorized, UserDisabled
 from microsub.model.reader import NAME, NOTIFICATIONS, Credential, Grant
 from microsub.store import identitykeys, keys
 from microsub.store.absent import absent
@@ -23,6 +23,8 @@ from microsub.store.scripts import load
 
 LONGEST_TOKEN = 512
 NOTIFICATIONS_NAME = "Notifications"
+_FEW = 10
+"""Users of an instance that may be all but one disabled ones; of more nobody is taken for the only one."""
 _OWN_FIELDS = frozenset({"me", "token_endpoint", "created", "disabled", "shape"})
 
 
@@ -83,6 +85,13 @@ class Accounts:
         replies = await self._redis.pipeline([("HGETALL", keys.user(name)) for name in names])
         found = (_user(name, reply) for name, reply in zip(names, replies, strict=True))
         return [user for user in found if user is not None]
+
+    async def only_user(self) -> str | None:
+        """The one user of this instance that isn't disabled; None where there are none, or several."""
+        if await self._redis.command("SCARD", keys.users()) > _FEW:
+            return None
+        active = [user.name for user in await self.users() if user.disabled is None]
+        return active[0] if len(active) == 1 else None
 
     async def set_me(self, name: str, me: str) -> None:
         """Change the profile URL. Drops what was remembered of other providers' tokens. Raises NotFound."""
@@ -206,7 +215,7 @@ def grant(user: str, scope: bytes, *, behind: bool = False) -> Grant:
 def unauthorized(state: str) -> Unauthorized:
     """The error for the state that a script found a credential in: `token` or `disabled`."""
     if state == "disabled":
-        return Unauthorized("the user of this token is disabled")
+        return UserDisabled("the user of this token is disabled")
     return Unauthorized("the token is unknown, expired or revoked")
 
 

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
+from microsub.config.backend import InstanceSettings
 from microsub.config.settings import Settings
 from microsub.fetch import Fetcher
 from microsub.services.identity.bundle import Identity
+from microsub.services.identity.profiles import Profiles
 from microsub.services.identity.sessions import Sessions
+from microsub.services.identity.verification import Verification
+from microsub.services.identity.vouching import Vouching
+from microsub.store.identity.foreign import ForeignTokens
 from microsub.store.identity.sessions import SessionStore
 from microsub.store.port import Redis
 
+InForce = Callable[[], InstanceSettings]
 
-def make_identity(settings: Settings, redis: Redis, fetcher: Fetcher) -> Identity:
+
+def make_identity(settings: Settings, redis: Redis, fetcher: Fetcher, in_force: InForce = InstanceSettings) -> Identity:
     """The bundle. `fetcher` is the plain door to the web: what has to do with identity is never taken from a cache."""
-    return Identity(sessions=Sessions(SessionStore(redis)))
+    private = bool(settings.allow_private_networks)
+    profiles = Profiles(fetcher, private=private)
+    vouching = Vouching(fetcher, profiles, own=settings.base_url, private=private)
+    return Identity(
+        sessions=Sessions(SessionStore(redis)),
+        verification=Verification(ForeignTokens(redis), vouching, lambda: in_force().identity),
+    )
 
 
 @contextlib.asynccontextmanager
-async def open_identity(settings: Settings, redis: Redis, fetcher: Fetcher) -> AsyncIterator[Identity]:
+async def open_identity(
+    settings: Settings, redis: Redis, fetcher: Fetcher, in_force: InForce = InstanceSettings
+) -> AsyncIterator[Identity]:
     """The bundle for the block, with whatever has to be taken down at its end."""
-    yield make_identity(settings, redis, fetcher)
+    yield make_identity(settings, redis, fetcher, in_force)

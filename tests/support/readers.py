@@ -46,6 +46,11 @@ ENDPOINT = "/microsub"
 LOOPBACK = (ip_network("127.0.0.0/8"),)
 
 
+async def nowhere(_host: str, _port: int) -> list[str]:
+    """A resolver to which every name is one of a private network, so that nobody outside is ever asked."""
+    return ["10.0.0.1"]
+
+
 class Web:
     """Documents by URL, in place of the network; everything else can't be reached."""
 
@@ -130,8 +135,8 @@ class Instance:
 
     def __post_init__(self) -> None:
         self.process = Settings(base_url=self.base_url, allow_private_networks=LOOPBACK)
-        self.fetcher = Fetcher(FetchSettings(allow_private_networks=LOOPBACK))
-        self.identity = make_identity(self.process, self.redis, self.fetcher)
+        self.fetcher = Fetcher(FetchSettings(allow_private_networks=LOOPBACK), resolver=nowhere)
+        self.identity = make_identity(self.process, self.redis, self.fetcher, lambda: self.settings)
         self.accounts = Accounts(self.redis)
         self.channels = Channels(self.redis)
         self.feeds = Feeds(self.redis)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from microsub.services.identity.sessions import Sessions
+from microsub.services.identity.verification import Verification
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,3 +13,4 @@ class Identity:
     """All use cases of identity of one process."""
 
     sessions: Sessions
+    verification: Verification
