@@ -19,6 +19,8 @@ class Asked:
     headers: Mapping[str, str]
     at: float
     host: str
+    method: str = "GET"
+    body: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -75,19 +77,20 @@ class Publisher:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             lines = head.decode("latin-1").split("\r\n")
-            path = lines[0].split(" ")[1]
+            method, path = lines[0].split(" ")[:2]
             fields: dict[str, str] = {}
             for line in lines[1:]:
                 name, colon, value = line.partition(":")
                 if colon:
                     fields[name.lower()] = value.strip(" ")
-            asked = Asked(path, fields, time.monotonic(), fields.get("host", ""))
+            body = await reader.readexactly(int(fields.get("content-length", "0")))
+            asked = Asked(path, fields, time.monotonic(), fields.get("host", ""), method, body)
             self.asked.append(asked)
             handler = self.handlers.get(path.partition("?")[0], lambda _asked: Answer(b"not here", 404))
             answer = handler(asked)
             if isinstance(answer, Awaitable):
                 answer = await answer
-            await self._send(writer, answer)
+            await self._send(writer, answer, with_body=method != "HEAD")
             if answer.hang:
                 await reader.read()
         except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
@@ -96,7 +99,7 @@ class Publisher:
             self.in_flight -= 1
             writer.close()
 
-    async def _send(self, writer: asyncio.StreamWriter, answer: Answer) -> None:
+    async def _send(self, writer: asyncio.StreamWriter, answer: Answer, *, with_body: bool) -> None:
         names = {name.lower() for name, _ in answer.headers}
         lines = [f"HTTP/1.1 {answer.status} Because"]
         lines += [f"{name}: {value}" for name, value in answer.headers]
@@ -105,7 +108,7 @@ class Publisher:
         if answer.status != 304 and "content-length" not in names:
             length = len(answer.body) if answer.head_only_length is None else answer.head_only_length
             lines.append(f"Content-Length: {length}")
-        writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + answer.body)
+        writer.write(("\r\n".join(lines) + "\r\n\r\n").encode("latin-1") + (answer.body if with_body else b""))
         await writer.drain()
 
 

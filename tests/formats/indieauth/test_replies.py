@@ -19,9 +19,9 @@ values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=5,
 )
-names = st.sampled_from(
-    ["active", "me", "scope", "exp", "expires_in", "client_id", "access_token", "token_type", "profile", "error", "error_description", "issuer", "authorization_endpoint", "token_endpoint", "scopes_supported"]
-)
+NAMES = """active me scope exp expires_in client_id access_token token_type profile error error_description issuer
+authorization_endpoint token_endpoint scopes_supported"""
+names = st.sampled_from(NAMES.split())
 documents = st.dictionaries(names, values, max_size=6).map(orjson.dumps) | st.binary(max_size=100)
 
 

@@ -1,0 +1,364 @@
+"""Requests to endpoints on loopback: methods, forms, tokens, redirects, limits, and what never leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+from collections.abc import AsyncIterator, Sequence
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+
+from microsub.fetch import Answered, Fetcher, FetchFailed, FetchSettings, Hop, Sending, SendLimits
+from microsub.fetch.room import Room
+from tests.support.tls import certificate
+from tests.support.web import Answer, Publisher, publisher
+
+LOOPBACK = (ip_network("127.0.0.0/8"),)
+TOKEN = "alice.s3cret"
+
+
+async def here(_host: str, _port: int) -> Sequence[str]:
+    return ["127.0.0.1"]
+
+
+def fetcher(allowed: Any = LOOPBACK, **parts: Any) -> Fetcher:
+    return Fetcher(FetchSettings(allow_private_networks=allowed), **{"resolver": here, **parts})
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Publisher]:
+    async with publisher() as running:
+        yield running
+
+
+async def answered(sending: Sending, **parts: Any) -> Answered:
+    result = await fetcher(**parts).send(sending)
+    assert isinstance(result, Answered), result
+    return result
+
+
+async def failed(sending: Sending, **parts: Any) -> FetchFailed:
+    result = await fetcher(**parts).send(sending)
+    assert isinstance(result, FetchFailed), result
+    assert TOKEN not in repr(result)
+    return result
+
+
+# --- what goes out, and what comes back ------------------------------------------------------------------------------
+
+
+async def test_a_form_is_posted_with_a_token(site: Publisher) -> None:
+    """Type, length, encoding and the header are what servers expect; the answer comes with type, body and place."""
+    site.serve("/introspect", Answer(b'{"active":true}', headers=[("Content-Type", "application/json")]))
+    form = {"token": "ä b&c=d\r\n", "hint": ""}
+    answer = await answered(Sending(site.url("/introspect?x=1"), "POST", form, TOKEN))
+    (asked,) = site.asked
+    assert asked.method == "POST"
+    assert asked.path == "/introspect?x=1"
+    assert asked.headers["authorization"] == f"Bearer {TOKEN}"
+    assert asked.headers["content-type"] == "application/x-www-form-urlencoded"
+    assert asked.headers["accept"] == "application/json"
+    assert dict(parse_qsl(asked.body.decode("ascii"), keep_blank_values=True)) == form
+    assert not {"cookie", "referer"} & set(asked.headers)
+    assert (answer.status, answer.body, answer.content_type) == (200, b'{"active":true}', "application/json")
+    assert (answer.final_url, answer.hops) == (site.url("/introspect?x=1"), ())
+
+
+async def test_a_field_may_come_twice_and_a_form_may_be_empty(site: Publisher) -> None:
+    """Pairs keep their order; an empty form is a POST of no bytes."""
+    site.serve("/", Answer(b"x"))
+    await answered(Sending(site.url(), "POST", [("a", "1"), ("b", "2"), ("a", "3")]))
+    await answered(Sending(site.url(), "POST"))
+    assert [asked.body for asked in site.asked] == [b"a=1&b=2&a=3", b""]
+    assert site.asked[1].headers["content-length"] == "0"
+
+
+@pytest.mark.parametrize("status", [200, 204, 400, 401, 404, 429, 500, 503])
+async def test_every_status_is_an_answer_with_its_body(site: Publisher, status: int) -> None:
+    """What a server says of an error stands in the body."""
+    body = b"" if status == 204 else b'{"error":"invalid_grant"}'
+    site.serve("/", Answer(body, status, [("Retry-After", "7")]))
+    answer = await answered(Sending(site.url()))
+    assert (answer.status, answer.body, answer.headers["retry-after"]) == (status, body, "7")
+
+
+async def test_head_asks_for_headers_alone(site: Publisher) -> None:
+    """Whatever length the server claims; several Link headers are one value."""
+    links = [("Link", '</a>; rel="authorization_endpoint"'), ("Link", '</t>; rel="token_endpoint"')]
+    site.serve("/me", Answer(b"x" * 1000, headers=[("Content-Encoding", "br"), *links]))
+    site.serve("/", Answer(status=301, headers=[("Location", "/me")]))
+    answer = await answered(Sending(site.url(), "HEAD"))
+    assert [asked.method for asked in site.asked] == ["HEAD", "HEAD"]
+    assert answer.body == b""
+    assert answer.headers["link"] == '</a>; rel="authorization_endpoint", </t>; rel="token_endpoint"'
+    assert answer.final_url == site.url("/me")
+
+
+async def test_redirects_are_told_one_by_one(site: Publisher) -> None:
+    """Where each led, and whether for good; the fragment and credentials are gone."""
+    for path, status, location in (
+        ("/a", 301, "/b"),
+        ("/b", 308, f"http://user:pass@other.test:{site.port}/c#x"),
+        ("/c", 302, "/d"),
+        ("/d", 307, "/e"),
+        ("/e", 303, "/f"),
+    ):
+        site.serve(path, Answer(status=status, headers=[("Location", location)]))
+    site.serve("/f", Answer(b"found"))
+    answer = await answered(Sending(site.url("/a")))
+    there = site.url("", "other.test")
+    assert answer.hops == (
+        Hop(site.url("/b"), permanent=True),
+        Hop(f"{there}/c", permanent=True),
+        Hop(f"{there}/d", permanent=False),
+        Hop(f"{there}/e", permanent=False),
+        Hop(f"{there}/f", permanent=False),
+    )
+    assert (answer.body, answer.final_url) == (b"found", f"{there}/f")
+
+
+async def test_the_other_statuses_of_300_and_those_without_place_lead_nowhere(site: Publisher) -> None:
+    """They are answers."""
+    site.serve("/", Answer(status=300, headers=[("Location", "/else")]))
+    assert (await answered(Sending(site.url()))).status == 300
+    site.serve("/", Answer(status=302))
+    assert (await answered(Sending(site.url()))).status == 302
+
+
+# --- what never leaves ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+async def test_a_post_follows_no_redirect(site: Publisher, status: int) -> None:
+    """A form with a secret isn't sent along; the redirect is the answer."""
+    site.serve("/token", Answer(status=status, headers=[("Location", "/elsewhere")]))
+    site.serve("/elsewhere", Answer(b"x"))
+    answer = await answered(Sending(site.url("/token"), "POST", {"code": "s3cret"}))
+    assert (answer.status, answer.headers["location"]) == (status, "/elsewhere")
+    assert site.count("/elsewhere") == 0
+
+
+async def test_a_token_stays_on_its_origin(site: Publisher) -> None:
+    """A redirect to another host, port or scheme ends the request before anybody else is asked."""
+    async with publisher() as other:
+        other.serve("/", Answer(b"x"))
+        site.serve("/there", Answer(b"x"))
+        for location in (other.url(), site.url("/there", "other.test"), f"https://127.0.0.1:{site.port}/there"):
+            site.serve("/token", Answer(status=302, headers=[("Location", location)]))
+            failure = await failed(Sending(site.url("/token"), bearer=TOKEN))
+            assert failure.reason == "redirects"
+        assert not other.asked
+    assert site.count("/there") == 0
+    site.serve("/token", Answer(status=302, headers=[("Location", "/there")]))
+    assert (await answered(Sending(site.url("/token"), bearer=TOKEN))).body == b"x"
+    assert site.asked[-1].headers["authorization"] == f"Bearer {TOKEN}"
+
+
+async def test_without_a_token_other_origins_are_followed(site: Publisher) -> None:
+    """And are sent nothing of the first one's credentials."""
+    site.serve("/", Answer(status=302, headers=[("Location", site.url("/x", "other.test"))]))
+    site.serve("/x", Answer(b"x"))
+    assert (await answered(Sending(f"http://ann:pw@a.test:{site.port}/"))).body == b"x"
+    assert [("authorization" in asked.headers) for asked in site.asked] == [True, False]
+
+
+async def test_a_token_takes_the_place_of_credentials_in_the_url(site: Publisher) -> None:
+    """One Authorization header, not two."""
+    site.serve("/", Answer(b"x"))
+    await answered(Sending(f"http://ann:pw@a.test:{site.port}/", bearer=TOKEN))
+    assert site.asked[0].headers["authorization"] == f"Bearer {TOKEN}"
+
+
+@pytest.mark.parametrize("sending", [{"bearer": TOKEN}, {"method": "POST", "form": {"code": "s3cret"}}])
+async def test_secrets_go_to_public_addresses_by_https_alone(sending: dict[str, Any]) -> None:
+    """Over http nobody is connected to; one public address of a name is enough, whatever the others are."""
+    for addresses in (["93.184.216.34"], ["127.0.0.1", "93.184.216.34"]):
+
+        async def resolver(_host: str, _port: int, addresses: list[str] = addresses) -> Sequence[str]:
+            return addresses
+
+        failure = await failed(Sending("http://auth.test/token", **sending), resolver=resolver)
+        assert failure.reason == "blocked"
+        assert "https is needed" in failure.detail
+
+
+async def test_what_isnt_secret_may_go_in_the_clear() -> None:
+    """The guard lets it pass; here there is nobody to answer."""
+    tried = []
+
+    async def resolver(host: str, _port: int) -> Sequence[str]:
+        tried.append(host)
+        raise OSError("no such name")
+
+    sending = Sending("http://public.test/", "POST", {"source": "x"}, in_clear=True)
+    assert (await failed(sending, resolver=resolver)).reason == "dns"
+    assert not sending.is_secret
+    assert Sending("http://public.test/", "POST", {"source": "x"}).is_secret
+
+
+async def test_https_with_a_good_certificate(tmp_path: Path) -> None:
+    """And with one that nobody vouches for, nothing is sent."""
+    server, client = certificate(tmp_path, "auth.test")
+    async with publisher(tls=server) as site:
+        site.serve("/token", Answer(b"ok"))
+        sending = Sending(site.url("/token", "auth.test"), "POST", {"code": "x"}, TOKEN)
+        assert (await answered(sending, ssl_context=client)).body == b"ok"
+        assert (await failed(sending)).reason == "tls"
+        assert len(site.asked) == 1
+
+
+@pytest.mark.parametrize("token", ["a\r\nX-Injected: 1", "a\nb", "a b", "", "ü", "a\x00", "x" * 5000])
+async def test_a_token_that_is_none_isnt_sent(site: Publisher, token: str) -> None:
+    """Nothing that would end the header, or be more than one."""
+    failure = await failed(Sending(site.url(), bearer=token))
+    assert failure.reason == "protocol"
+    assert not site.asked
+
+
+@pytest.mark.parametrize("end", ["\r\nX-Injected: 1", "\n", "\t", "\x00", "\x7f", "\x85"])
+async def test_a_url_with_control_characters_isnt_asked(site: Publisher, end: str) -> None:
+    """Not even without them."""
+    assert (await failed(Sending(f"{site.url('/x')}{end}y"))).reason == "bad_url"
+    assert not site.asked
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "http://169.254.169.254/latest/meta-data/",
+        "http://169.254.0.1/",
+        "http://[::ffff:169.254.169.254]/",
+        "http://metadata.test/",
+        "http://10.0.0.1/",
+        "http://0.0.0.0/",
+        "http://2852039166/",
+    ],
+)
+async def test_redirects_into_networks_inside_are_refused(site: Publisher, location: str) -> None:
+    """For every method that follows, by address and by name."""
+
+    async def resolver(host: str, _port: int) -> Sequence[str]:
+        return ["127.0.0.1"] if host == "127.0.0.1" else ["169.254.169.254"]
+
+    site.serve("/", Answer(status=301, headers=[("Location", location)]))
+    for method in ("GET", "HEAD"):
+        failure = await failed(Sending(site.url(), method), resolver=resolver)
+        assert failure.reason == "blocked"
+        assert "169.254" not in failure.detail or "169.254" in location
+
+
+async def test_no_network_inside_is_reached_unless_listed(site: Publisher) -> None:
+    """Not by POST either, with or without a token."""
+    for sending in (Sending(site.url()), Sending(site.url(), "POST", {"a": "b"}), Sending(site.url(), bearer=TOKEN)):
+        assert (await failed(sending, allowed=())).reason == "blocked"
+    assert not site.asked
+
+
+def test_secrets_arent_shown() -> None:
+    """Not in what is logged of a request."""
+    shown = repr(Sending("https://a.test/", "POST", {"code": "s3cret"}, "s3cret"))
+    assert "s3cret" not in shown
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_slow_server_is_left(site: Publisher) -> None:
+    """The whole exchange has one limit, whether nothing comes or a little now and then, redirects included."""
+    site.serve("/nothing", Answer(b"", hang=True, head_only_length=5))
+    site.serve("/", Answer(status=302, headers=[("Location", "/nothing")]))
+    for path in ("/nothing", "/"):
+        failure = await failed(Sending(site.url(path), limits=SendLimits(total=0.2)))
+        assert failure.reason == "timeout"
+        assert "0.2 s" in failure.detail
+
+
+async def test_a_server_that_says_nothing_is_left() -> None:
+    """Not even a status line."""
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    sending = Sending(f"http://127.0.0.1:{port}/", "POST", {"a": "b"}, limits=SendLimits(total=0.2))
+    assert (await failed(sending)).reason == "timeout"
+    server.close()
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+async def test_a_large_answer_is_refused(site: Publisher, zipped: bool) -> None:
+    """At the first byte over the limit, compressed or not; the limit itself is fine."""
+    for size, fits in ((1000, True), (1001, False)):
+        body = b"x" * size
+        sent = Answer(gzip.compress(body), headers=[("Content-Encoding", "gzip")]) if zipped else Answer(body)
+        site.serve("/", sent)
+        sending = Sending(site.url(), limits=SendLimits(body=1000))
+        if fits:
+            assert (await answered(sending)).body == body
+        else:
+            assert (await failed(sending)).reason == "too_large"
+
+
+async def test_bodies_take_room_and_give_it_back(site: Publisher) -> None:
+    """An answer counts among all bodies of the process, as long as it is held."""
+    room = Room()
+    site.serve("/", Answer(b"x" * 300_000))
+    answer = await answered(Sending(site.url(), limits=SendLimits(body=400_000)), room=room)
+    assert room.used > 200_000
+    del answer
+    assert room.used == 0
+
+
+async def test_too_many_redirects(site: Publisher) -> None:
+    """A circle ends."""
+    site.serve("/", Answer(status=301, headers=[("Location", "/")]))
+    assert (await failed(Sending(site.url()))).reason == "redirects"
+    assert len(site.asked) == 6
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        b"",
+        b"nonsense\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nshort",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"HTTP/1.1 200 OK\r\nX: a\x00b\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+        b"HTTP/1.1 302 Found\r\nLocation: http://[\r\n\r\n",
+        b"HTTP/1.1 302 Found\r\nLocation: gopher://a.test/\r\n\r\n",
+    ],
+)
+async def test_broken_replies_are_failures(reply: bytes) -> None:
+    """Of every kind, with a reason."""
+
+    async def broken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(reply)
+        writer.close()
+
+    server = await asyncio.start_server(broken, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    failure = await failed(Sending(f"http://127.0.0.1:{port}/"))
+    assert failure.reason in {"protocol", "bad_url", "encoding"}
+    assert failure.detail
+    server.close()
+
+
+async def test_nobody_listens() -> None:
+    """A refused connection, a name that isn't there, another scheme: all are failures, with credentials masked."""
+    server = await asyncio.start_server(lambda _r, _w: None, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    server.close()
+    await server.wait_closed()
+    failure = await failed(Sending(f"http://ann:s3cret@127.0.0.1:{port}/?token=s3cret", "POST", {"a": "b"}))
+    assert failure.reason == "connect"
+    assert "s3cret" not in failure.url
+    assert (await failed(Sending("ftp://a.test/"))).reason == "bad_url"
+    assert (await failed(Sending("nonsense"))).reason == "bad_url"
