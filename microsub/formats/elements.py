@@ -6,7 +6,12 @@ in an entry or in the feed is read by `syndication` and `media`.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from urllib.parse import urljoin
+
 from feedparser.mixin import _FeedParserMixin
+
+from microsub.formats.sanitise import URL_ATTRIBUTES, candidates
 
 Attributes = dict[str, str]
 
@@ -20,6 +25,10 @@ _NAMESPACES = {
 }
 
 
+_MAX_GROWTH = 1_000_000
+"""Characters by which the addresses of a document may grow: a long base makes much of many short ones."""
+
+
 class Elements(_FeedParserMixin):  # type: ignore[misc]
     """Handlers by the names that feedparser gives them; its own ones stand behind."""
 
@@ -30,11 +39,43 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
     _beside = False
     _group = 0
     _groups = 0
+    _grown = 0
     infeed: int
     inentry: int
+    baseuri: str
 
     # An id is what stands there: RFC 4287, 4.2.6. `_keep` and `pop` of feedparser would resolve it.
     can_be_relative_uri = _FeedParserMixin.can_be_relative_uri - {"id"}
+
+    # -- bases: markup in a text has the base of the text, but for what stands inside of another `xml:base`
+
+    def strattrs(self, attrs: Iterable[tuple[str, str]]) -> str:
+        """The attributes of an element of XHTML content, as markup."""
+        if self.baseuri != self.contentparams.get("base"):
+            attrs = [(name, self._rebased(name, value)) for name, value in attrs]
+        return str(super().strattrs(attrs))
+
+    def _rebased(self, name: str, value: str) -> str:
+        if name == "srcset":
+            found = ", ".join(f"{self._absolute(url)} {said}".strip() for url, said in candidates(value))
+        elif name in URL_ATTRIBUTES:
+            found = self._absolute(value)
+        else:
+            return value
+        self._grown += len(found) - len(value)
+        return found if self._grown < _MAX_GROWTH else value
+
+    def _absolute(self, url: str) -> str:
+        try:
+            return urljoin(self.baseuri, url.strip())
+        except ValueError:
+            return url
+
+    def unknown_endtag(self, tag: str) -> None:
+        """The end of an element, and of its base: feedparser goes on with that where there was none before."""
+        super().unknown_endtag(tag)
+        if self.basestack:
+            self.baseuri = self.basestack[-1]
 
     # -- dates: `dates` reads them, once
 

@@ -20,7 +20,7 @@ from microsub.formats.urls import LINK, safe_url, without_tracking
 
 _FRAME_RULES = 'sandbox="allow-scripts allow-same-origin allow-popups allow-presentation" loading="lazy"'
 
-_URLS = frozenset({"href", "src", "cite", "poster", "data-src", "data-lazy-src", "data-original"})
+URL_ATTRIBUTES = frozenset({"href", "src", "cite", "poster", "data-src", "data-lazy-src", "data-original"})
 _LAZY = ("data-src", "data-lazy-src", "data-original")
 _HIDDEN = re.compile(r"(?i)display:\s*none|visibility:\s*hidden|(?:^|[;\s])(?:width|height):\s*[01](?:px)?\s*(?:;|$)")
 _ANY_TAG = re.compile(r"<[^<>]*>")
@@ -80,7 +80,7 @@ def text_to_html(text: str) -> str:
 @lru_cache(maxsize=256)
 def _cleaner(base: str) -> nh3.Cleaner:
     def attribute(tag: str, name: str, value: str) -> str | None:
-        if name in _URLS:
+        if name in URL_ATTRIBUTES:
             return _link(tag, name, value, base)
         if name == "srcset":
             return clean_srcset(value, base)
@@ -121,10 +121,15 @@ def _link(tag: str, name: str, value: str, base: str) -> str | None:
 def clean_srcset(value: str, base: str) -> str | None:
     """A `srcset` with absolute URLs; candidates that aren't web addresses leave it."""
     kept = []
-    for url, descriptors in _CANDIDATE.findall(value):
-        if (safe := safe_url(url.rstrip(","), base)) and not BEACON.search(safe):
-            kept.append(f"{safe.replace(',', '%2C')} {descriptors.strip()}".strip())
+    for url, descriptors in candidates(value):
+        if (safe := safe_url(url, base)) and not BEACON.search(safe):
+            kept.append(f"{safe.replace(',', '%2C')} {descriptors}".strip())
     return ", ".join(kept) or None
+
+
+def candidates(srcset: str) -> list[tuple[str, str]]:
+    """The addresses in a `srcset`, each with what is said of it (`2x`, `640w`)."""
+    return [(url.rstrip(","), descriptors.strip()) for url, descriptors in _CANDIDATE.findall(srcset)]
 
 
 def _image(match: re.Match[str]) -> str:

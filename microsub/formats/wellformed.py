@@ -189,7 +189,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
         if not self._close_inside(name.tag):
             return
         self.basestack.pop()
-        if self.basestack and self.basestack[-1]:
+        if self.basestack:
             self.baseuri = self.basestack[-1]
         self.depth -= 1
 
