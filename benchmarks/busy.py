@@ -1,32 +1,32 @@
 """What a reader waits for a page while the server works hardest: first loads of hundreds of feeds, and cleaning up.
 
 Once with a web process and a worker that are started apart, once with `serve`, which starts its own worker. The
-server's own retention and sweep run now and then; here they are run all the time, as by another worker.
+server's own retention and sweep run now and then; here a process like a worker (`benchmarks.cleaning`)
+runs them all the time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import tempfile
 import time
 from concurrent.futures import Executor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.ingesting import Place, place, server, workers
 from benchmarks.latency import Waiting, asking, pages
+from benchmarks.refresh.lines import child
 from benchmarks.report import aligned
 from benchmarks.shelves import HOME
-from microsub import wiring
-from microsub.config.settings import Settings
 
 FEEDS = 600
 MOST_WAITING = 3.0
 FORMS = ("web and work", "serve")
 _PIECE = 1.0
-_BREATH = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,28 +74,22 @@ async def _line(form: str, there: Place, others: Executor, url: str, seconds: fl
     token = there.shelf.token
     await loop.run_in_executor(others, pages, url, token, _PIECE)
     idle = await loop.run_in_executor(others, pages, url, token, seconds)
-    cleaning = asyncio.create_task(_clean(there))
-    began = time.perf_counter()
-    await there.begin()
-    ingest = asyncio.create_task(there.end())
     busy: list[float] = []
-    while not ingest.done():
-        busy += await loop.run_in_executor(others, pages, url, token, _PIECE / 4)
-    await ingest
-    rate = there.entries / (time.perf_counter() - began)
-    cleaning.cancel()
-    with suppress(asyncio.CancelledError):
-        await cleaning
+    with child(
+        [sys.executable, "-m", "benchmarks.cleaning", str(there.folder)], there.folder / "cleaning.log"
+    ) as cleaning:
+        cleaning.ask("begin")
+        began = time.perf_counter()
+        await there.begin()
+        ingest = asyncio.create_task(there.end())
+        while not ingest.done():
+            busy += await loop.run_in_executor(others, pages, url, token, _PIECE / 4)
+        await ingest
+        rate = there.entries / (time.perf_counter() - began)
+        rounds = cleaning.ask("end")["rounds"]
+    if not rounds:
+        raise RuntimeError("nothing was cleaned up meanwhile")
     return Line(form, Waiting.of(idle), Waiting.of(busy), rate)
-
-
-async def _clean(there: Place) -> None:
-    """Retention and sweep, again and again."""
-    settings = Settings(data_dir=there.folder / "data", backend=there.folder / "backend.json")
-    while True:
-        await wiring.sweeping(there.stores).run(time.time())
-        await wiring.retention(settings, there.stores).run(time.time())
-        await asyncio.sleep(_BREATH)
 
 
 def text(lines: list[Line]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator, Callable
 
@@ -18,6 +19,11 @@ log = structlog.get_logger(__name__)
 
 WATCH_SECONDS = 2.0
 """How often a process looks whether its embedded server is there."""
+
+LEFT_TO_OTHERS = 2
+"""Looks after which a process of low priority starts the server itself. It would have that priority too, and readers
+would wait for it, so the others come first.
+"""
 
 GIVE_UP_SECONDS = 60.0
 """For how long it is tried again and again to start a server that has ended."""
@@ -86,6 +92,7 @@ async def kept_alive(
 
 
 async def _keep(embedded: EmbeddedRedis, redis: Redis, watch: Watch, stop: asyncio.Event) -> None:
+    away = 0
     while not stop.is_set() and not watch.lost.is_set():
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(stop.wait(), WATCH_SECONDS)
@@ -93,11 +100,15 @@ async def _keep(embedded: EmbeddedRedis, redis: Redis, watch: Watch, stop: async
         try:
             await redis.command("PING")
             watch.went_well()
+            away = 0
             continue
         except StoreUnavailable:
             pass  # it has died, or takes its time: `revive` knows
         except (MicrosubError, RedisError):
             continue  # it answers, so it lives
+        away += 1
+        if os.nice(0) > 0 and away <= LEFT_TO_OTHERS:
+            continue
         try:
             if await asyncio.to_thread(embedded.revive):
                 log.warning("the embedded Redis had ended and was started again", pid=embedded.pid)

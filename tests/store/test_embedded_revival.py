@@ -8,13 +8,14 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis as redis_py
 
 from microsub import wiring
 from microsub.config.settings import Settings
-from microsub.errors import StoreError
+from microsub.errors import StoreError, StoreUnavailable
 from microsub.services.health import Health
 from microsub.store import embedded, revival
 from microsub.store.datafolder import Folder
@@ -81,6 +82,32 @@ async def test_a_process_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         await wait_until(works, timeout=20)
         assert json.loads((data_dir / "redis.json").read_text())["pid"] != before
     assert not Folder(data_dir).is_running()
+
+
+@pytest.mark.parametrize(("niceness", "looks"), [(0, 1), (10, 3)])
+async def test_a_process_of_low_priority_lets_others_start_the_server(
+    monkeypatch: pytest.MonkeyPatch, niceness: int, looks: int
+) -> None:
+    """A server has the priority of its starter, so workers look twice more before they do it themselves."""
+    monkeypatch.setattr(revival, "WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(revival.os, "nice", lambda _: niceness)
+    happened: list[str] = []
+
+    class Gone:
+        pid = 1
+
+        async def command(self, *_: object) -> None:
+            happened.append("look")
+            raise StoreUnavailable("it is gone")
+
+        def revive(self) -> bool:
+            happened.append("revive")
+            return True
+
+    gone: Any = Gone()
+    async with revival.kept_alive(gone, gone, ended=lambda _: None):
+        await wait_until(lambda: "revive" in happened)
+    assert happened[: looks + 1] == [*["look"] * looks, "revive"]
 
 
 def spoil(data_dir: Path) -> int:

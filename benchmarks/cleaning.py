@@ -1,0 +1,53 @@
+"""`python -m benchmarks.cleaning FOLDER`: retention and sweep again and again, as a worker does now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.refresh.lines import answer
+from microsub import wiring
+from microsub.cli.running import NICENESS
+from microsub.config.settings import Settings
+
+_BREATH = 0.1
+
+
+class Cleaning:
+    """Cleans the data of `folder` up in a thread, from `begin` to `end`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._settings = Settings(data_dir=folder / "data", backend=folder / "backend.json")
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._clean()), daemon=True)
+        self._rounds = 0
+
+    def begin(self) -> dict[str, Any]:
+        """Start."""
+        self._thread.start()
+        return {}
+
+    def end(self) -> dict[str, Any]:
+        """Stop after the round that is under way; how many there were."""
+        self._over.set()
+        self._thread.join()
+        return {"rounds": self._rounds}
+
+    async def _clean(self) -> None:
+        async with wiring.open_stores(self._settings) as stores:
+            while not self._over.is_set():
+                await wiring.sweeping(stores).run(time.time())
+                await wiring.retention(self._settings, stores).run(time.time())
+                self._rounds += 1
+                await asyncio.sleep(_BREATH)
+
+
+if __name__ == "__main__":
+    os.nice(NICENESS)  # as a worker
+    here = Cleaning(Path(sys.argv[1]))
+    answer({"begin": here.begin, "end": here.end})
