@@ -27,7 +27,8 @@ from microsub.pipeline.policy import poll_policy
 from microsub.pipeline.record import fields_of, held_until, history_of, last_looked
 from microsub.pipeline.schedule import Answered, Failed, Gone, Outcome, PollPlan, plan_move, plan_next
 from microsub.pipeline.store_items import dates_of, items_of
-from microsub.store.events import Event
+from microsub.services.describing import describe
+from microsub.store.descriptions import UNTOLD
 from microsub.store.messages import EntriesFound
 
 if TYPE_CHECKING:
@@ -276,13 +277,11 @@ class Poller:
 
     async def _describe(self, feed: FeedRecord, said: Mapping[str, str | None], now: float) -> None:
         """Keep what the document says of the feed, and announce what of it is new."""
-        changed = tuple(name for name, value in said.items() if value != described(feed, name))
-        if changed:
-            await self._feeds.update(feed.id, said)
-        if feed.last_success is None and not feed.kept:
-            await self._announcing.tell([Event("feed_created", feed.id, now)])
-        elif changed:
-            await self._announcing.tell([Event("feed_modified", feed.id, now, changed=changed)])
+        is_new = feed.last_success is None and not feed.kept
+        if is_new or UNTOLD in feed.extra or any(value != described(feed, name) for name, value in said.items()):
+            # Should this poll end here, the next one must see the document, even if it is as it was before.
+            again = _NOTHING_SEEN if feed.last_success is not None else None
+            await describe(self._feeds, self._announcing, feed.id, said, now, if_changed=again, is_new=is_new)
 
     async def _settle(
         self,

@@ -23,6 +23,7 @@ from microsub.formats.identity import mask_credentials, normalise_url
 from microsub.formats.saved import as_json, entry_of, moment, wrong
 from microsub.model.jf2 import Card, Feed
 from microsub.pipeline.store_items import items_to_store
+from microsub.services.describing import describe
 from microsub.services.erasing import erase
 from microsub.services.posts import Post, Posts, forms_of, identity_of
 from microsub.store import keys, shedding
@@ -149,11 +150,8 @@ class PostStore(Posts):
             if name not in _FEED_FIELDS or not isinstance(value, str):
                 raise wrong(name, value, f"a text for one of {', '.join(_FEED_FIELDS)}")
         async with self._alone(feed) as record:
-            changed = tuple(name for name in _FEED_FIELDS if name in fields and fields[name] != getattr(record, name))
-            if changed:
-                await self._feeds.update(record.id, fields)
-                await self._announcing.tell([Event("feed_modified", record.id, self._clock(), changed=changed)])
-            return changed
+            said = {name: fields[name] for name in _FEED_FIELDS if name in fields}
+            return await describe(self._feeds, self._announcing, record.id, said, self._clock())
 
     async def release(self, feed: str) -> bool:
         """Keep a feed no longer for its own sake: without followers, it and its posts leave after 30 days.
@@ -214,8 +212,12 @@ class PostStore(Posts):
             raise wrong("feed", shown, "an absolute http or https URL")
         record = await self._feeds.ensure(feed, self._clock())
         async with self._locks.setdefault(record.id, asyncio.Lock()), self._leased(record.id):
-            if await self._feeds.keep(record.id) and record.last_success is None:
-                await self._announcing.tell([Event("feed_created", record.id, self._clock())])
+            if not record.kept and record.last_success is None:
+                # Somebody may have told while we waited; and who dies here hasn't kept it, so that it is told again.
+                latest = await self._feeds.get(record.id)
+                if latest is not None and not latest.kept:
+                    await self._announcing.tell([Event("feed_created", record.id, self._clock())])
+            await self._feeds.keep(record.id)
             yield record
 
     @contextlib.asynccontextmanager

@@ -1,15 +1,19 @@
-"""Posts that were stored and that nobody told the timelines of: told again.
+"""Posts that were stored and that nobody told the timelines of, and changes of feeds that nobody announced: told again.
 
-That takes more than a crash, for after a crash the message comes again. It takes a message that is gone: a stream that
-was deleted by hand, a Redis that came back without its last second.
+For posts that takes more than a crash, for after a crash the message comes again. It takes a message that is gone: a
+stream that was deleted by hand, a Redis that came back without its last second. A feed's change is told by whoever
+describes the feed next; that may be long after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 
 import structlog
 
+from microsub.services.announcing import Announcing
+from microsub.services.describing import tell
 from microsub.services.rounds import PACE, Pace, for_ever
 from microsub.store.feeds import Feeds
 from microsub.store.items import Items
@@ -22,18 +26,32 @@ log = structlog.get_logger(__name__)
 
 
 class Reminding:
-    """Looks for posts that stand in their feed's pending set in two rounds, one after the other."""
+    """Looks for posts that stand in their feed's pending set in two rounds, one after the other, and for notes of what
+    changed in feeds that stand there as long.
+    """
 
-    def __init__(self, feeds: Feeds, items: Items, stored: Stream) -> None:
+    def __init__(
+        self,
+        feeds: Feeds,
+        items: Items,
+        stored: Stream,
+        announcing: Announcing,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._feeds = feeds
         self._items = items
         self._stored = stored
+        self._announcing = announcing
+        self._clock = clock
         self._before: Mapping[str, frozenset[str]] = {}
+        self._notes: Mapping[str, str] = {}
 
     async def run(self) -> int:
         """Tell of what is pending since the last round; how many posts. Raises StoreError."""
         told = 0
         now: dict[str, frozenset[str]] = {}
+        notes: dict[str, str] = {}
         feeds = await self._feeds.all_ids()
         for start in range(0, len(feeds), _AT_ONCE):
             batch = feeds[start : start + _AT_ONCE]
@@ -46,8 +64,17 @@ class Reminding:
                     log.warning("posts were forgotten, and are told of now", feed=feed_id, posts=len(stuck))
                     told += len(stuck)
                 now[feed_id] = frozenset(ids) - set(stuck)
-        self._before = now
+            notes |= await self._announce(batch)
+        self._before, self._notes = now, notes
         return told
+
+    async def _announce(self, feeds: Sequence[str]) -> dict[str, str]:
+        """Tell of changes whose notes were there in the last round; the notes that weren't, by feed."""
+        notes = await self._feeds.untold_of(feeds)
+        for feed_id in [one for one, note in notes.items() if self._notes.get(one) == note]:
+            await tell(self._feeds, self._announcing, feed_id, notes.pop(feed_id), self._clock())
+            log.warning("a change of a feed was forgotten, and is told of now", feed=feed_id)
+        return notes
 
     async def run_for_ever(self, pace: Pace = PACE) -> None:
         """Remind again and again, until cancelled."""

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from microsub.formats.identity import canonical_feed_url
-from microsub.store import keys
+from microsub.store import descriptions, keys
 from microsub.store.audience import Audience, Places, as_places
+from microsub.store.descriptions import Described, set_or_deleted
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
 
@@ -138,13 +139,31 @@ class Feeds:
 
     async def update(self, feed_id: str, fields: Mapping[str, str | None]) -> bool:
         """Set fields, or delete those whose value is None. False where the feed doesn't exist (any more)."""
-        return bool(await self._redis.script(_UPDATE, [keys.feed(feed_id)], _changes(fields)))
+        return bool(await self._redis.script(_UPDATE, [keys.feed(feed_id)], set_or_deleted(fields)))
+
+    async def describe(
+        self, feed_id: str, said: Mapping[str, str | None], if_changed: Mapping[str, str | None] | None = None
+    ) -> Described:
+        """Set what is said of a feed, or delete what is None, and note what of it is to be told (`told`). `if_changed`
+        is written too where anything is not as it was. Nothing happens where the feed doesn't exist (any more).
+        """
+        return await descriptions.describe(self._redis, feed_id, said, if_changed or {})
+
+    async def told(self, feed_id: str, note: str) -> None:
+        """Everybody who must know has been told of what this note says; of later changes not."""
+        await descriptions.told(self._redis, feed_id, note)
+
+    async def untold_of(self, feed_ids: Sequence[str]) -> dict[str, str]:
+        """The notes of these feeds, by feed; those of which nothing is to be told, or that were never told of as
+        created, are left out. One round trip.
+        """
+        return await descriptions.untold_of(self._redis, feed_ids)
 
     async def settle(self, feed_id: str, fields: Mapping[str, str | None], marks: bytes | None = None) -> bool:
         """Update fields at the end of a poll; `marks` are those of the document whose hash is among them."""
         digest = fields.get("body_hash")
         remembered = b"" if marks is None or digest is None else bytes.fromhex(digest) + marks
-        args: list[Arg] = [remembered, KEEP_MARKS, *_changes(fields)]
+        args: list[Arg] = [remembered, KEEP_MARKS, *set_or_deleted(fields)]
         return bool(await self._redis.script(_SETTLE, [keys.feed(feed_id), keys.feed_marks(feed_id)], args))
 
     async def marks(self, feed: FeedRecord) -> bytes | None:
@@ -244,11 +263,6 @@ class Feeds:
 
     async def _create(self, feed_id: str, url: str, now: float) -> None:
         await self._redis.script(_CREATE, [keys.feed(feed_id)], [url, f"{now:.6f}", KEEP_UNFOLLOWED])
-
-
-def _changes(fields: Mapping[str, str | None]) -> list[str]:
-    """Per field: name, whether it is set, value."""
-    return [part for name, value in fields.items() for part in (name, "1" if value is not None else "", value or "")]
 
 
 def _slot(feed_id: str) -> list[str]:

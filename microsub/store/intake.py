@@ -23,7 +23,7 @@ from microsub.store.port import Arg, Command, Redis
 from microsub.store.scripts import load
 from microsub.store.shedding import listed_again
 
-_CLAIM, _UPDATE, _CONFIRM, _TOLD = (load(name) for name in ("item_claim", "item_update", "item_confirm", "item_told"))
+_CLAIM, _UPDATE, _CONFIRM, _TOLD = (load(name) for name in ("item_claim", "item_update", "item_confirm", "told"))
 
 _KNOWN = ("hash", "score", "author", "Published", "twin", "twin_at", "version", "confirmed", "untold")
 

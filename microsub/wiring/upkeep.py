@@ -14,6 +14,7 @@ from microsub.config.document import check
 from microsub.config.settings import Settings
 from microsub.pipeline.import_report import ImportReport
 from microsub.pipeline.importing import Importing, OldFile
+from microsub.services.announcing import Announcing
 from microsub.services.asking_again import AskingAgain
 from microsub.services.checking import Checking
 from microsub.services.mending import Mending
@@ -25,6 +26,7 @@ from microsub.services.rounds import Pace
 from microsub.services.sweeping import BETWEEN_SWEEPS, Sweeping
 from microsub.store import keys
 from microsub.store.ekster import open_old
+from microsub.store.events import Events
 from microsub.store.imported import Imported
 from microsub.store.lease import leased, take_turn
 from microsub.store.streams import STAGES, Stream
@@ -42,7 +44,9 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
         "retention": retention(settings, stores).run_for_ever(pace),
         "sweep": sweeping(stores).run_for_ever(alone, sweeps),
         "mending": mending(stores).run_for_ever(pace),
-        "reminding": Reminding(stores.feeds, stores.items, Stream(stores.redis, "stored")).run_for_ever(),
+        "reminding": Reminding(
+            stores.feeds, stores.items, Stream(stores.redis, "stored"), Announcing(Events(stores.redis))
+        ).run_for_ever(),
         "asking_again": AskingAgain(stores.redis, stores.items, Stream(stores.redis, "incomplete")).run_for_ever(pace),
         "roll_call": RollCall([Stream(stores.redis, name) for name in STAGES]).run_for_ever(pace),
     }

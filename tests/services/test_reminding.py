@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from microsub.services.reminding import Reminding
+from microsub.store.events import Events
 from tests.support.polling import dated, rss, world
 from tests.support.web import publisher
 
@@ -16,7 +17,7 @@ async def test_a_stream_that_was_deleted_by_hand_loses_no_post(redis):
         ids = [row.id for row in await it.rows()]
         await it.follow(site.url("/feed", "blog.test"), "bob")
         await it.items.add_pending(feed.id, ids)
-        service = Reminding(it.feeds, it.items, it.stages.stored)
+        service = Reminding(it.feeds, it.items, it.stages.stored, it.announcing)
         assert await service.run() == 0
         assert await it.rows("bob") == []
         assert await service.run() == 2
@@ -26,11 +27,30 @@ async def test_a_stream_that_was_deleted_by_hand_loses_no_post(redis):
         assert [await service.run() for _ in range(3)] == [0, 0, 0]
 
 
+async def test_a_change_that_nobody_announced_is_announced_by_upkeep(redis):
+    """The process that described a feed has died, and nobody describes it again: told in the second round, once."""
+    async with world(redis) as it:
+        feed = await it.feeds.ensure("https://service.test/feed", it.clock())
+        await it.feeds.keep(feed.id)
+        await it.feeds.describe(feed.id, {"title": "New"})
+        service = Reminding(it.feeds, it.items, it.stages.stored, it.announcing)
+        events = Events(it.redis)
+        await service.run()
+        assert await events.since("0") == []
+        await it.feeds.describe(feed.id, {"photo": "https://service.test/p.png"})
+        await service.run()
+        assert await events.since("0") == []
+        for _ in range(3):
+            await service.run()
+        (event,) = await events.since("0")
+        assert (event.kind, event.feed, event.changed) == ("feed_modified", feed.id, ("title", "photo"))
+
+
 async def test_what_comes_and_goes_between_two_rounds_is_no_concern(redis):
     """Other posts are pending in each round: the pipeline is at work."""
     async with publisher() as site, world(redis) as it:
         feed = await it.follow(site.url("/feed", "blog.test"))
-        service = Reminding(it.feeds, it.items, it.stages.stored)
+        service = Reminding(it.feeds, it.items, it.stages.stored, it.announcing)
         for number in range(1, 4):
             await it.items.add_pending(feed.id, [str(number)])
             assert await service.run() == 0
