@@ -1,0 +1,157 @@
+"""Reader apps sign in with a provider of the person's own choice and read here: real processes, real HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from tests.support.app_site import AppSite, app_site
+from tests.support.polling import dated, rss
+from tests.support.process import Installation, installation
+from tests.support.provider import Provider, Variant, provider
+from tests.support.reader_apps import (
+    APPS,
+    App,
+    AppBreaks,
+    Ekstereye,
+    IndiePassAndroid,
+    IndiePassIos,
+    Monocle,
+    Notifier,
+    Together,
+)
+from tests.support.waiting import wait_until
+from tests.support.web import publisher
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+VARIANTS = {
+    "newest": Variant(refresh=False),
+    "newest, in headers": Variant(links="header", joined=True),
+    "lenient": Variant.lenient(twice=True),
+    "lenient, in headers": Variant.lenient(links="separate", twice=True, caching="max-age=3600"),
+    "lenient, joined and relative": Variant.lenient(joined=True, relative=True, twice=True),
+    "strict about codes": Variant.lenient(),
+    "older": Variant.older(twice=True),
+    "older, with JSON": Variant.older(replies="json", links="both", twice=True),
+}
+
+
+def stumbles(kind: type[App], variant: Variant) -> str | None:
+    """What the app stumbles over at such a provider, whatever we do; None where it works."""
+    if kind is Together and not variant.twice and variant.discovery != "metadata":
+        return "redeems in vain"
+    if kind is IndiePassAndroid and variant.joined:
+        return "finds no"
+    if kind is IndiePassIos and variant.replies == "form":
+        return "at a loss"
+    return "finds no" if variant.discovery == "metadata" and kind is not Monocle else None
+
+
+@dataclass
+class World:
+    """An instance with a user for each provider, who all follow one feed of three posts."""
+
+    http: httpx.AsyncClient
+    apps: AppSite
+    providers: dict[str, Provider]
+    installed: Installation
+    url: str
+
+    async def person(self, url: str) -> str:
+        """A browser in which the provider asks nothing."""
+        reply = await self.http.get(url)
+        assert reply.status_code == 302, reply.text
+        return str(reply.headers["location"])
+
+    def app(self, kind: type[App]) -> App:
+        return kind(self.http, self.apps.home(kind.name))
+
+    def profile(self, name: str) -> str:
+        """The profile URL of the person at that provider."""
+        return self.providers[name].people["ann"].me
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        http = await enter(httpx.AsyncClient(timeout=20))
+        apps, feeds = await enter(app_site()), await enter(publisher())
+        feed = feeds.serve_document("/feed", rss(dated(3)))
+        providers = {name: await enter(provider(variant)) for name, variant in VARIANTS.items()}
+        users = {}
+        for number, made in enumerate(providers.values()):
+            channels = [{"uid": "home", "feeds": [feed]}]
+            users[f"ann{number}"] = {"me": made.person("ann").me, "channels": channels}
+        folder = tmp_path_factory.mktemp("reader")
+        installed = await enter(installation(folder, {"users": users, "settings": {"polling": {"host_interval": 0}}}))
+        url = await installed.serve()
+        for number, made in enumerate(providers.values()):
+            made.person("ann", microsub=f"{url}/microsub/ann{number}", micropub=f"{url}/micropub")
+        await wait_until(lambda: '"feed polled"' in installed.log, timeout=30)
+        yield World(http, apps, providers, installed, url)
+
+
+@pytest.mark.parametrize("kind", APPS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("name", VARIANTS)
+async def test_apps_with_foreign_providers(world: World, name: str, kind: type[App]) -> None:
+    """Each app signs in at each provider that it can use, reads three posts, marks one, and sees that it is read."""
+    app, made = world.app(kind), world.providers[name]
+    problem = stumbles(kind, made.variant)
+    if problem:
+        with pytest.raises(AppBreaks, match=problem):
+            await app.sign_in(world.profile(name), world.person)
+        return
+    signed = await app.sign_in(world.profile(name), world.person)
+    items = await signed.read("home")
+    assert len(items) == 3
+    entry = items[0]["_id"]
+    await signed.mark_read("home", entry)
+    fresh = await world.app(kind).read(signed, "home") if kind is Notifier else await signed.read("home")
+    assert kind is Notifier or [item["_is_read"] for item in fresh if item["_id"] == entry] == [True]
+
+
+@pytest.mark.parametrize("name", [name for name, variant in VARIANTS.items() if variant.discovery != "metadata"])
+async def test_scopes_of_foreign_tokens_hold(world: World, name: str) -> None:
+    """An app that was granted reading alone reads and marks, and may not change channels."""
+    signed = await world.app(Notifier).sign_in(world.profile(name), world.person)
+    assert await signed.read("home") is not None
+    reply = await signed.app.post(signed, {"action": "channels", "name": "Mine"})
+    assert (reply.status_code, reply.json()["error"]) == (403, "insufficient_scope")
+
+
+async def test_a_page_of_ten_asks_the_provider_once(world: World) -> None:
+    """However often an app reads, and at which address: what the provider said is remembered."""
+    made = world.providers["lenient"]
+    signed = await world.app(IndiePassAndroid).sign_in(world.profile("lenient"), world.person)
+    before = made.count("/introspect") + made.count("/token", "GET")
+    for _ in range(5):
+        await signed.read("home")
+        await signed.read()
+    assert made.count("/introspect") + made.count("/token", "GET") == before + 1
+
+
+async def test_a_token_opens_nobody_elses_account(world: World) -> None:
+    """A good token of one person is refused at another's address, and is shown to no provider but that person's own."""
+    signed = await world.app(Ekstereye).sign_in(world.profile("lenient"), world.person)
+    first = world.url + "/microsub/ann0"
+    seen = {name: len(made.asked) for name, made in world.providers.items()}
+    headers = {"Authorization": f"Bearer {signed.token}"}
+    reply = await world.http.get(first, params={"action": "channels"}, headers=headers)
+    assert reply.status_code in {401, 403}
+    asked = {name for name, made in world.providers.items() if len(made.asked) > seen[name]}
+    assert asked <= {"newest"}
+
+
+async def test_no_secret_is_logged(world: World) -> None:
+    """Tokens and codes of all flows, good and bad, stand nowhere in the logs."""
+    await world.app(Monocle).sign_in(world.profile("lenient"), world.person)
+    secrets = [secret for made in world.providers.values() for secret in (*made.tokens, *made.codes)]
+    assert len(secrets) > 10
+    assert not [secret for secret in secrets if secret in world.installed.log]
