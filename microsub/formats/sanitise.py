@@ -21,6 +21,9 @@ from microsub.formats.urls import LINK, safe_url, without_tracking
 _FRAME_RULES = 'sandbox="allow-scripts allow-same-origin allow-popups allow-presentation" loading="lazy"'
 
 URL_ATTRIBUTES = frozenset({"href", "src", "cite", "poster", "data-src", "data-lazy-src", "data-original"})
+_SIZED = frozenset({"img", "video", "iframe"})
+_PIXELS = re.compile(r"(?ai)\s*(\d{1,6})(?:\.\d*)?\s*(?:px)?\s*")
+_PER_CENT = re.compile(r"(?a)\s*(?:100|[1-9]\d?)%\s*")
 _LAZY = ("data-src", "data-lazy-src", "data-original")
 _HIDDEN = re.compile(r"(?i)display:\s*none|visibility:\s*hidden|(?:^|[;\s])(?:width|height):\s*[01](?:px)?\s*(?:;|$)")
 _ANY_TAG = re.compile(r"<[^<>]*>")
@@ -36,6 +39,10 @@ _FRAME = re.compile(r"<iframe\b([^>]*)>.*?</iframe>", re.S)
 # All images but these stay as they are: lazy, hidden or tiny ones, and those without a source.
 _DOUBTFUL = re.compile(r' (?:style|data-[a-z-]+)=| (?:width|height)="[^"\d]*[01](?:\D|\Z)|^(?!.* src="http)', re.S)
 _CANDIDATE = re.compile(r"\s*,*\s*(\S+)((?:\s+[\d.]+[wxh])*)\s*(?:,|\Z)")
+
+
+MAX_SIZE = 10_000
+"""Pixels: what claims more would push everything else away."""
 
 
 def clean_html(html: str, base: str) -> str:
@@ -84,6 +91,8 @@ def _cleaner(base: str) -> nh3.Cleaner:
             return _link(tag, name, value, base)
         if name == "srcset":
             return clean_srcset(value, base)
+        if name in {"width", "height"} and tag in _SIZED:
+            return _size(tag, value)
         if name == "style":
             return "hidden" if _HIDDEN.search(value) else None
         if name == "class":
@@ -116,6 +125,14 @@ def _link(tag: str, name: str, value: str, base: str) -> str | None:
         url = f"https:{url.partition(':')[2]}"
         return url if PLAYER.match(url) else None
     return url
+
+
+def _size(tag: str, value: str) -> str | None:
+    """A width or height in whole pixels, or for players in per cent; None for what tells nothing or leads astray."""
+    found = _PIXELS.fullmatch(value)
+    if found:
+        return str(int(found[1])) if int(found[1]) <= MAX_SIZE else None
+    return value.strip() if tag != "img" and _PER_CENT.fullmatch(value) else None
 
 
 def clean_srcset(value: str, base: str) -> str | None:

@@ -210,3 +210,32 @@ def test_an_empty_body_is_none() -> None:
     assert content_of("<script>x</script>", None, BASE) is None
     assert content_of(None, "  ", BASE) is None
     assert content_of(None, None, BASE) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ('width="640" height="480"', 'width="640" height="480"'),
+        ('width="640px" height=" 480 "', 'width="640" height="480"'),
+        ('width="640.5" height="1"', 'width="640" height="1"'),
+        ('width="10000" height="10001"', 'width="10000"'),
+        ('width="100%" height="auto"', ""),
+        ('width="-3" height="99999999999999999999"', ""),
+        ('width="٣٠٠" height="1e3"', ""),
+        ('width="calc(1px)" height=""', ""),
+        ('width="012" height="0x20"', 'width="12"'),
+    ],
+)
+def test_an_image_keeps_the_sizes_that_its_markup_tells(given: str, kept: str) -> None:
+    """Whole pixels up to 10,000, so that readers can leave room for it; nobody asks for a picture to learn its size."""
+    image = '<img src="https://a.example/i.png"'
+    assert clean_html(f"{image} {given}>", "https://a.example/") == f"{image} {kept}".strip() + ">"
+
+
+def test_players_keep_widths_in_per_cent() -> None:
+    """That is how they are embedded; anything else goes from them as from images."""
+    url = "https://www.youtube.com/embed/x"
+    cleaned = clean_html(f'<iframe src="{url}" width="100%" height="1000%"></iframe>', "https://a.example/")
+    assert 'width="100%"' in cleaned
+    assert "height" not in cleaned
+    assert 'width="640"' in clean_html('<video src="https://a.example/v.mp4" width="640px"></video>', "")
