@@ -100,21 +100,19 @@ class Vouching:
         *,
         own: str | None = None,
         private: bool = False,
-        seconds: float = SECONDS,
     ) -> None:
         self._sender = sender
         self._profiles = profiles
         self._own = None if own is None else own.rstrip("/") + "/"
         self._private = private
-        self._seconds = seconds
 
     async def ask(self, who: Principal, token: str, now: float) -> Said:
         """What `who`'s provider says of the token. Never raises for what pages, providers or networks do."""
         try:
-            async with asyncio.timeout(self._seconds):
+            async with asyncio.timeout(SECONDS):
                 return await self._ask(who, token, now)
         except TimeoutError:
-            return Silent(f"no answer after {self._seconds:g} s")
+            return Silent(f"no answer after {SECONDS:g} s")
         except ProfileUnreachable as error:
             return Silent(error.detail)
         except (ProfileError, InvalidRequest) as error:
