@@ -121,7 +121,7 @@ class Verification:
             pace = self._pace
             wait = await self._tokens.count(credential.user, address, most=pace.most, most_from_one=pace.most_from_one)
             if wait:
-                _count("limited", credential.user)
+                metrics.TOKEN_CHECKS.labels("limited").inc()
                 raise TooManyRequests("too many unknown tokens were tried for this user: try again later", wait)
         said = await self._vouching.ask(principal, token, now)
         match said:
