@@ -19,11 +19,11 @@ import structlog
 from microsub.config.backend import KEEP_PER_FEED
 from microsub.services.erasing import erase
 from microsub.services.rounds import Pace, for_ever
-from microsub.store import shedding
+from microsub.store import addresses, shedding
 from microsub.store.accounts import Accounts
 from microsub.store.feeds import Feeds
 from microsub.store.port import Redis
-from microsub.store.reach import references
+from microsub.store.reach import references, subscriptions
 from microsub.store.shedding import Candidate
 from microsub.store.streams import Stream
 
@@ -52,8 +52,9 @@ async def nothing_else() -> AsyncIterator[Sequence[str]]:
 @dataclass(frozen=True, slots=True)
 class SweepReport:
     """What a sweep saw and did, in numbers of items: `reached` by somebody, `examined` in the store, `condemned` (all
-    that carry the mark now), `deleted`, and `tombstones` that were forgotten. With `dry_run` nothing was changed, and
-    the last three tell what would be.
+    that carry the mark now), `deleted`, and `tombstones` that were forgotten; `addresses` are URLs of feeds that are
+    gone, forgotten too. With `dry_run` nothing was changed: `condemned` and `deleted` tell what would be, and the last
+    two aren't looked for.
     """
 
     dry_run: bool = False
@@ -62,6 +63,7 @@ class SweepReport:
     condemned: int = 0
     deleted: int = 0
     tombstones: int = 0
+    addresses: int = 0
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
@@ -117,7 +119,7 @@ class Sweeping:
                 report = await self._decide([one for one in found if not self._stays(one)], now, report)
                 await self._pause(_PAUSE)
         if not dry_run:
-            report = replace(report, tombstones=await self._forget())
+            report = replace(report, tombstones=await self._forget(), addresses=await self._forget_addresses(now))
         return report
 
     async def run_for_ever(self, lease: Callable[[], AbstractAsyncContextManager[bool]], pace: Pace) -> None:
@@ -191,6 +193,17 @@ class Sweeping:
         ids = await self._feeds.all_ids()
         for start in range(0, len(ids), _BATCH):
             forgotten += await shedding.forget_tombstones(self._redis, ids[start : start + _BATCH])
+        return forgotten
+
+    async def _forget_addresses(self, now: float) -> int:
+        """Forget URLs whose feeds are gone, as items are let go: marked by one sweep, forgotten by a later one."""
+        followed: set[str] = set()
+        for user in await self._accounts.users():
+            followed |= await subscriptions(self._redis, user.name)
+        forgotten = 0
+        async for batch in addresses.walk(self._redis):
+            forgotten += await addresses.forget_gone(self._redis, batch, followed, now, self._grace)
+            await self._pause(_PAUSE)
         return forgotten
 
 

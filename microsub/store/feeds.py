@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from microsub.formats.identity import canonical_feed_url
-from microsub.store import descriptions, keys
+from microsub.store import addresses, descriptions, keys
 from microsub.store.audience import Audience, Places, as_places
 from microsub.store.descriptions import Described, set_or_deleted
 from microsub.store.port import Arg, Redis
@@ -88,8 +88,11 @@ class Feeds:
     async def ensure(self, url: str, now: float) -> FeedRecord:
         """The feed of that URL (compared in canonical form), created where there is none. Safe to run twice at once."""
         canonical = canonical_feed_url(url)
-        known = await self.find(url)
-        if known is not None:
+        address = await addresses.find(self._redis, canonical)
+        if address is not None:
+            if not await addresses.spare(self._redis, address):
+                return await self.ensure(url, now)
+            known = address.feed
             record = await self.get(known)
             if record is not None:
                 return record
@@ -106,16 +109,16 @@ class Feeds:
 
     async def find(self, url: str) -> str | None:
         """The id of the feed of that URL, if there is one."""
-        found = await self._redis.command("HGET", keys.feeds_by_url(), canonical_feed_url(url))
-        return found.decode() if found is not None else None
+        found = await addresses.find(self._redis, canonical_feed_url(url))
+        return found.feed if found is not None else None
 
     async def find_many(self, urls: Iterable[str]) -> dict[str, str]:
         """The ids of the feeds of those URLs, by URL; unknown ones are left out. One round trip."""
         wanted = list(dict.fromkeys(urls))
         if not wanted:
             return {}
-        found = await self._redis.command("HMGET", keys.feeds_by_url(), *map(canonical_feed_url, wanted))
-        return {url: feed_id.decode() for url, feed_id in zip(wanted, found, strict=True) if feed_id is not None}
+        found = await addresses.find_many(self._redis, [canonical_feed_url(url) for url in wanted])
+        return {url: address.feed for url, address in zip(wanted, found, strict=True) if address is not None}
 
     async def get(self, feed_id: str) -> FeedRecord | None:
         """The record of that id, if there is one."""
@@ -253,13 +256,8 @@ class Feeds:
 
     async def all_ids(self) -> list[str]:
         """The ids of all feeds that a URL leads to, read in batches."""
-        found: set[str] = set()
-        cursor: Any = "0"
-        while True:
-            cursor, pairs = await self._redis.command("HSCAN", keys.feeds_by_url(), cursor, "COUNT", 1000)
-            found.update(value.decode() for value in pairs[1::2])
-            if int(cursor) == 0:
-                return sorted(found, key=int)
+        found = {address.feed async for batch in addresses.walk(self._redis) for address in batch}
+        return sorted(found, key=int)
 
     async def _create(self, feed_id: str, url: str, now: float) -> None:
         await self._redis.script(_CREATE, [keys.feed(feed_id)], [url, f"{now:.6f}", KEEP_UNFOLLOWED])

@@ -141,7 +141,9 @@ def twins(identity: str) -> str:
 
 
 def feeds_by_url() -> str:
-    """Hash: canonical URL → feed id. Lifetime: permanent. `store.feeds`."""
+    """Hash: canonical URL → feed id, and a Unix time behind it where the feed was found gone. Lifetime: permanent; the
+    sweep takes those whose feed stays gone. `store.addresses`.
+    """
     return "feeds:by-url"
 
 

@@ -1,4 +1,4 @@
-"""Which items a user's timelines refer to: what decides whether an item may go.
+"""Which items and feeds a user's channels refer to: what decides whether an item or a feed's address may go.
 
 `references` is cheap and walks channel by channel, so an item that is moved during the walk may be missed; before an
 item is deleted, `holding` asks about it once more, over all channels of the user in one step.
@@ -14,13 +14,24 @@ from microsub.store.scripts import load
 from microsub.store.timelinekeys import BATCH, GLOBAL_BATCH, batches, distinct, split
 
 
+async def subscriptions(redis: Redis, user: str) -> set[str]:
+    """Ids of the feeds that the user's channels follow, removed channels included."""
+    uids = await _every_channel(redis, user)
+    replies = await redis.pipeline([("HKEYS", keys.channel_feeds(user, uid)) for uid in uids])
+    return {feed.decode() for reply in replies for feed in reply}
+
+
 async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
     """Ids that the user's channels show or hide, removed channels included, in batches; an id may come repeatedly."""
-    lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))])
-    for uid in (uid.decode() for reply in lists for uid in reply):
+    for uid in await _every_channel(redis, user):
         for key in (keys.posts(user, uid), keys.hidden(user, uid)):
             async for ids in members(redis, key):
                 yield ids
+
+
+async def _every_channel(redis: Redis, user: str) -> list[str]:
+    lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))])
+    return [uid.decode() for reply in lists for uid in reply]
 
 
 async def holding(redis: Redis, user: str, ids: Sequence[str]) -> set[str]:

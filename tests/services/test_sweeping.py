@@ -8,7 +8,8 @@ import pytest
 
 from microsub.services.sweeping import GRACE, Bitmap, Sweeping, SweepReport
 from microsub.store import keys, shedding
-from microsub.store.feeds import FeedRecord
+from microsub.store.check.look import look
+from microsub.store.feeds import FeedRecord, Feeds
 from microsub.store.lease import leased
 from microsub.store.port import Redis
 from microsub.store.streams import Stream
@@ -283,6 +284,86 @@ async def test_an_expiry_that_broke_off_is_finished_by_the_next(it, site):
     assert await it.items.timeline_items(ids) == []
     assert await sweeping(it).expire(feed.id, 0, it.clock()) == 2
     assert await stored(it) == set()
+
+
+URL = "https://blog.test/feed"
+
+
+async def end(it: World, *feeds: str) -> None:
+    """Thirty days after the last follower: what Redis does by itself."""
+    for feed in feeds:
+        for key in (keys.feed, keys.feed_guids, keys.feed_items, keys.feed_edition, keys.feed_subscribers):
+            await it.redis.command("DEL", key(feed))
+
+
+async def test_the_url_of_a_feed_that_is_gone_is_forgotten_an_hour_later(it):
+    """Two feeds have ended; the first is forgotten by the second sweep, the other was followed in between."""
+    gone, back = await it.feeds.ensure(URL, 1.0), await it.feeds.ensure(f"{URL}/2", 1.0)
+    here = await it.follow(f"{URL}/3")
+    await end(it, gone.id, back.id)
+    now = it.clock()
+    assert (await sweeping(it).run(now)).addresses == 0
+    assert await it.feeds.find(URL) == gone.id
+    assert await it.feeds.find_many([URL, f"{URL}/3"]) == {URL: gone.id, f"{URL}/3": here.id}
+    assert await it.feeds.all_ids() == [gone.id, back.id, here.id]
+    assert (await it.feeds.ensure(f"{URL}/2", now)).id == back.id
+    assert (await sweeping(it).run(now + 60)).addresses == 0
+    assert (await sweeping(it).run(now + LATER)).addresses == 1
+    assert await it.feeds.find_many([URL, f"{URL}/2", f"{URL}/3"]) == {f"{URL}/2": back.id, f"{URL}/3": here.id}
+    assert (await it.feeds.ensure(URL, now)).id not in {gone.id, back.id, here.id}
+
+
+async def test_an_address_is_kept_for_whom_may_come_back_to_it(it):
+    """A removed channel can be restored, with all that it follows, though the feed has ended meanwhile."""
+    feed = await it.follow(URL)
+    await it.channels.disable("alice", "home", it.clock())
+    await end(it, feed.id)
+    for hours in (0, 1, 2):
+        assert (await sweeping(it).run(it.clock() + hours * LATER)).addresses == 0
+    assert await it.feeds.find(URL) == feed.id
+
+
+async def test_a_url_that_is_followed_while_it_is_forgotten_leads_to_one_feed(it):
+    """Whoever finds the mark takes it away first: the sweep that is just about to forget the URL leaves it."""
+    feed = await it.feeds.ensure(URL, 1.0)
+    await end(it, feed.id)
+    now = it.clock()
+    await sweeping(it).run(now)
+    found = []
+
+    async def follow() -> None:
+        found.append(await it.feeds.ensure(URL, now))
+
+    theirs = Sweeping(Between(it.redis, once("address_change", follow)), it.accounts, it.feeds)  # type: ignore[arg-type]
+    assert (await theirs.run(now + LATER)).addresses == 0
+    assert [one.id for one in found] == [feed.id]
+    assert await it.feeds.find(URL) == feed.id
+
+
+async def test_a_url_that_is_forgotten_while_it_is_followed_leads_to_one_feed(it):
+    """The follower has found the mark, and the sweep was faster: the follower looks again, and makes the feed anew."""
+    feed = await it.feeds.ensure(URL, 1.0)
+    await end(it, feed.id)
+    now = it.clock()
+    await sweeping(it).run(now)
+
+    async def sweep() -> None:
+        assert (await sweeping(it).run(now + LATER)).addresses == 1
+
+    theirs = Feeds(Between(it.redis, once("address_change", sweep)))  # type: ignore[arg-type]
+    made = await theirs.ensure(URL, now)
+    assert made.id != feed.id
+    assert await it.feeds.find(URL) == made.id
+    assert await it.feeds.get(feed.id) is None
+    assert await it.feeds.get(made.id) is not None
+
+
+async def test_a_check_finds_nothing_wrong_with_an_address_that_is_about_to_be_forgotten(it):
+    """Nor does it take it for one that leads to no feed."""
+    feed = await it.feeds.ensure(URL, 1.0)
+    await end(it, feed.id)
+    await sweeping(it).run(it.clock())
+    assert (await look(it.redis, it.clock())).found == []
 
 
 async def test_one_process_sweeps_at_a_time(redis):

@@ -26,8 +26,10 @@ LEFT_TO_THE_SWEEP = 86400.0
 async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
     """Addresses, records and followers."""
     async for flat in reader.stream("HSCAN", keys.feeds_by_url()):
-        for url, feed in pairs(flat).items():
-            if feed.isdigit():
+        for url, entry in pairs(flat).items():
+            # Behind the id may stand a time: the feed was found gone.
+            feed, _, condemned = entry.partition(" ")
+            if feed.isdigit() and (not condemned or number(condemned) is not None):
                 seen.urls[url] = feed
             else:
                 remedy = Commands((("HDEL", keys.feeds_by_url(), url),))
