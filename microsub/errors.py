@@ -11,6 +11,7 @@
     │   │   └── InsufficientScope 403 insufficient_scope
     │   ├── NotFound              404 not_found
     │   ├── MethodNotAllowed      405 invalid_request
+    │   ├── SignInFailed          somebody can't be signed in; told to people
     │   ├── TooLarge              413 invalid_request
     │   └── TooManyRequests       429 too_many_requests
     ├── StoreError                Redis can't serve us now: 503
@@ -110,6 +111,17 @@ class MethodNotAllowed(RequestError):
     def __init__(self, found: str, allow: str) -> None:
         super().__init__(f"the HTTP method is not usable here: found '{found}', expected one of {allow}")
         self.allow = allow
+
+
+class SignInFailed(RequestError):
+    """Somebody can't be signed in: `title` says it in a few words, the description what happened and what to do."""
+
+    code = "access_denied"
+
+    def __init__(self, title: str, description: str, status: int = 400) -> None:
+        super().__init__(description)
+        self.title = title
+        self.status = status
 
 
 class TooLarge(RequestError):

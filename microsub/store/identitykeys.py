@@ -112,6 +112,13 @@ def sessions(name: str) -> str:
     return f"user:{{{name}}}:sessions"
 
 
+def sign_in(digest: str) -> str:
+    """String: JSON of a sign-in under way (whose, with which provider, in which browser, where to afterwards), by
+    SHA-256 of its `state`. Lifetime: half an hour, once. `store.identity.pending`.
+    """
+    return f"identity:sign-in:{digest}"
+
+
 # --- our own IndieAuth server ------------------------------------------------------------------------------------
 
 

@@ -8,12 +8,16 @@ from collections.abc import AsyncIterator, Callable
 from microsub.config.backend import InstanceSettings
 from microsub.config.settings import Settings
 from microsub.fetch import Fetcher
+from microsub.services.identity.admission import UsersOnly
 from microsub.services.identity.bundle import Identity
 from microsub.services.identity.profiles import Profiles
 from microsub.services.identity.sessions import Sessions
+from microsub.services.identity.signing_in import SigningIn
 from microsub.services.identity.verification import Verification
 from microsub.services.identity.vouching import Vouching
+from microsub.store.accounts import Accounts
 from microsub.store.identity.foreign import ForeignTokens
+from microsub.store.identity.pending import PendingStore
 from microsub.store.identity.sessions import SessionStore
 from microsub.store.port import Redis
 
@@ -25,8 +29,11 @@ def make_identity(settings: Settings, redis: Redis, fetcher: Fetcher, in_force: 
     private = bool(settings.allow_private_networks)
     profiles = Profiles(fetcher, private=private)
     vouching = Vouching(fetcher, profiles, own=settings.base_url, private=private)
+    admission = UsersOnly(Accounts(redis), profiles)
     return Identity(
+        profiles=profiles,
         sessions=Sessions(SessionStore(redis)),
+        signing_in=SigningIn(PendingStore(redis), profiles, fetcher, admission, private=private),
         verification=Verification(ForeignTokens(redis), vouching, lambda: in_force().identity),
     )
 

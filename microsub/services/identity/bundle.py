@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from microsub.services.identity.profiles import Profiles
 from microsub.services.identity.sessions import Sessions
+from microsub.services.identity.signing_in import SigningIn
 from microsub.services.identity.verification import Verification
 
 
@@ -12,5 +14,7 @@ from microsub.services.identity.verification import Verification
 class Identity:
     """All use cases of identity of one process."""
 
+    profiles: Profiles
     sessions: Sessions
+    signing_in: SigningIn
     verification: Verification

@@ -156,8 +156,9 @@ class Profiles:
 
         `authorization` and `issuer` are those of the server that was in fact used, as they were kept when the person
         was sent there: `entered`'s page may say something else by now. That `returned`'s page names the same server is
-        asked for in every case (https://indieauth.spec.indieweb.org/#differing-user-profile-urls). Use the result's
-        `me`. That the two are one person isn't said: it may be another user of the same server.
+        asked for in every case (https://indieauth.spec.indieweb.org/#differing-user-profile-urls). The
+        result says where `returned`'s page leads. Who signed in is `returned` alone: whoever lets their page lead to
+        another's can't sign in as that (`admission.proven`). Nor is it said that `entered` is the same person.
 
         Raises ProfileMismatch, and what `discover` raises.
         """

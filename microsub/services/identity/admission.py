@@ -1,0 +1,149 @@
+"""Which user somebody is who has signed in with their own site.
+
+An account is one identity, however its URL is written. What a provider says of R proves R and nothing else: where R's
+page leads on to P, that is R's wish, and P was not asked. So a redirect counts for whoever it starts from: the owner of
+an account whose own page leads to R for good has said so. Of where R leads, only other spellings of R count: by https,
+with or without `www.` and a slash at the end.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Protocol
+
+from microsub.errors import InvalidRequest, ProfileError
+from microsub.formats.indieauth.me import canonical_me, site_of_me
+from microsub.formats.indieauth.replies import ProfileClaims
+from microsub.services.identity.profiles import RECENT, Profile
+from microsub.store.accounts import Accounts, User
+
+_MOST_ASKED = 3
+"""Pages of users that one sign-in may ask, to find out whether they lead to the same person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody whose provider has confirmed them. `me` is the canonical URL that it said, `names` its spellings and it;
+    nothing else is theirs. `entered` is what they began with. `profile` is where their page leads, which may be
+    somebody else's; `claims` are how the provider presents them, to be shown and never to be compared.
+    """
+
+    me: str
+    names: frozenset[str]
+    entered: str
+    profile: Profile
+    claims: ProfileClaims
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The user that somebody is. `me` is the profile URL as the account has it."""
+
+    user: str
+    me: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why somebody doesn't get in, as a title and sentences for a page; the status is that of the page."""
+
+    title: str
+    text: str
+    status: int = 403
+
+
+class Admission(Protocol):
+    """Decides who may come in."""
+
+    async def admit(self, person: Person) -> Admitted | Refusal:
+        """The user that `person` is, or is made by this, or why not."""
+        ...
+
+
+class Pages(Protocol):
+    """What is needed of `profiles.Profiles`."""
+
+    async def discover(self, me: str, *, max_age: float | None = None) -> Profile:
+        """See there."""
+        ...
+
+
+class UsersOnly:
+    """Lets in the users that there are, and nobody else."""
+
+    def __init__(self, accounts: Accounts, pages: Pages) -> None:
+        self._accounts = accounts
+        self._pages = pages
+
+    async def admit(self, person: Person) -> Admitted | Refusal:
+        """See `Admission`."""
+        users = await self._accounts.users()
+        found = [user for user in users if is_named(user, person.names)] or await self._by_their_pages(users, person)
+        match [user for user in found if user.disabled is None]:
+            case [user]:
+                return Admitted(user.name, user.me)
+            case []:
+                return disabled(person.me) if found else unknown(person.me)
+            case several:
+                names = " and ".join(f"“{user.name}”" for user in several)
+                return Refusal(
+                    "That is more than one account",
+                    f"The accounts {names} of this server have the same address, {person.me}. Ask its admin to give "
+                    "each user an address of their own.",
+                )
+
+    async def _by_their_pages(self, users: list[User], person: Person) -> list[User]:
+        """The users whose own page, on the same site, leads to the person's for good."""
+        site = site_of_me(person.me)
+        near = [(me, user) for user in users if (me := canonical(user.me)) is not None and site_of_me(me) == site]
+        near.sort(key=lambda pair: pair[0] != person.entered)
+        found = []
+        for me, user in near[:_MOST_ASKED]:
+            try:
+                theirs = await self._pages.discover(me, max_age=RECENT)
+            except (InvalidRequest, ProfileError):
+                continue
+            if not person.names.isdisjoint(theirs.names):
+                found.append(user)
+        return found
+
+
+def proven(entered: str, returned: str, profile: Profile, claims: ProfileClaims) -> Person:
+    """The person that a provider means by `returned` (canonical), whose page leads to `profile`."""
+    others = {name for name in profile.names if _bare(name) == _bare(returned)}
+    if returned.startswith("https:"):
+        others = {name for name in others if name.startswith("https:")}
+    return Person(returned, frozenset({returned, *others}), entered, profile, claims)
+
+
+def is_named(user: User, names: frozenset[str]) -> bool:
+    """Whether the user's address is one of `names`, or such a one by http where the name is proven by https."""
+    me = canonical(user.me)
+    return me is not None and (me in names or (me.startswith("http:") and f"https:{me[5:]}" in names))
+
+
+def canonical(me: str) -> str | None:
+    """The canonical form of an account's address; None for none."""
+    try:
+        return canonical_me(me, private=True) if me else None
+    except InvalidRequest:
+        return None
+
+
+def unknown(me: str) -> Refusal:
+    """The refusal of somebody who isn't a user."""
+    return Refusal(
+        "You have no account here",
+        f"You have shown that you are {me}, but this server has no account for that address. If you should have one, "
+        "ask the admin to add it, written exactly like that.",
+    )
+
+
+def disabled(me: str) -> Refusal:
+    """The refusal of a user who was disabled."""
+    return Refusal("Your account is disabled", f"The account of {me} was disabled. Ask the admin of this server.")
+
+
+def _bare(me: str) -> str:
+    return re.sub(r"\Ahttps?://(www\.)?", "", me).rstrip("/")

@@ -1,0 +1,89 @@
+"""The sign-in page, the way back from a provider, and what we say of ourselves as a client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+from starlette.datastructures import QueryParams
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.errors import SignInFailed
+from microsub.services.identity.signing_in import CALLBACK_PATH, CLIENT_PATH, Local, client_document
+from microsub.web.address import own_path
+from microsub.web.routing import form, page
+from microsub.web.session import Visit
+from microsub.web.site import Site
+
+NAME = "Microsub server"
+LOCAL_PATH = "/sign-in/local"
+
+
+def routes(site: Site) -> list[Route]:
+    """The routes of this module."""
+    return [
+        page(site, "/sign-in", _ask),
+        form(site, "/sign-in", _begin),
+        page(site, CALLBACK_PATH, _finish),
+        page(site, LOCAL_PATH, _local),
+        page(site, CLIENT_PATH, _client),
+    ]
+
+
+async def _ask(visit: Visit) -> Response:
+    return _page(visit, visit.query.get("me", ""), _next(visit.query))
+
+
+async def _begin(visit: Visit) -> Response:
+    entered, next_ = visit.form.text("me"), _next(visit.form)
+    try:
+        found = await visit.site.identity.signing_in.begin(entered, base=visit.base, browser=visit.browser, next_=next_)
+    except SignInFailed as problem:
+        return _page(visit, entered, next_, problem)
+    if isinstance(found, Local):
+        return visit.go(LOCAL_PATH, me=found.me, **({"next": next_} if next_ else {}))
+    return visit.leave(found.url)
+
+
+async def _finish(visit: Visit) -> Response:
+    answer = QueryParams(visit.request.url.query).multi_items()
+    browser = visit.browser if visit.had_browser else ""
+    try:
+        arrived = await visit.site.identity.signing_in.finish(answer, browser=browser, now=visit.now)
+    except SignInFailed as problem:
+        return visit.page("failed.html", problem.status, title=problem.title, text=problem.description)
+    await visit.sign_in(arrived.user, arrived.me, arrived.how)
+    return visit.go(arrived.next or "/account")
+
+
+async def _local(visit: Visit) -> Response:
+    text = "Your page names this server as your provider. Signing in here with a password or a passkey is not set up."
+    return visit.page("message.html", 501, title="Sign in here", text=text)
+
+
+async def _client(visit: Visit) -> Response:
+    """JSON for servers that read it, a page with an h-app for older ones and for people."""
+    accept = visit.request.headers.get("accept", "")
+    document = client_document(visit.base, NAME)
+    if "text/html" in accept and "application/json" not in accept:
+        response = visit.page("client.html", client=document)
+    else:
+        response = Response(orjson.dumps(document), media_type="application/json")
+        response.headers["x-content-type-options"] = "nosniff"
+    response.headers["cache-control"] = "public, max-age=3600"
+    response.headers["vary"] = "Accept"
+    return response
+
+
+def _page(visit: Visit, me: str, next_: str, problem: SignInFailed | None = None) -> Response:
+    base = visit.base
+    # The form leads to whichever provider somebody's page names.
+    form_to = ["https:"] if base.startswith("https:") else ["https:", "http:"]
+    return visit.page(
+        "sign-in.html", problem.status if problem else 200, form_to=form_to, me=me, next=next_, problem=problem
+    )
+
+
+def _next(values: Mapping[str, str]) -> str:
+    return own_path(values.get("next", "")) or ""

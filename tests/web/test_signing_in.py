@@ -1,0 +1,463 @@
+"""Signing in with one's own domain, against a provider written by the letter of the spec."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import httpx
+import pytest
+
+from microsub.store.port import Redis
+from tests.support.provider import Fault, Provider, Variant, provider
+from tests.support.readers import Instance, instance
+from tests.support.stray_keys import all_keys
+from tests.support.visitor import Shown, Visitor
+from tests.web.conftest import ADDRESS
+
+Running = Callable[..., AbstractAsyncContextManager[Provider]]
+
+CALLBACK = f"{ADDRESS}/sign-in/callback"
+
+
+@pytest.fixture
+def running(server: Instance) -> Running:
+    """`async with running(Variant()) as site`: a provider with the person ann, who is our user ann."""
+
+    @asynccontextmanager
+    async def start(variant: Variant | None = None, **more: Any) -> AsyncIterator[Provider]:
+        async with provider(variant) as site:
+            await server.accounts.set_me("ann", site.person("ann", **more).me)
+            yield site
+
+    return start
+
+
+async def sent(visitor: Visitor, me: str, next_: str = "") -> str:
+    """Enter a web address; where the browser is sent."""
+    page = await visitor.get("/sign-in?" + urlencode({"next": next_}) if next_ else "/sign-in")
+    assert page.title == "Sign in"
+    shown = await visitor.submit(page, "/sign-in", me=me)
+    assert shown.status == 303, shown.text
+    return shown.location
+
+
+async def answered(location: str) -> str:
+    """What the provider says, who lets in at once: our path with its answer."""
+    async with httpx.AsyncClient() as http:
+        reply = await http.get(location)
+    assert reply.status_code in {302, 303}, reply.text
+    target = reply.headers["location"]
+    assert target.startswith(f"{CALLBACK}?")
+    return target.removeprefix(ADDRESS)
+
+
+async def through(visitor: Visitor, me: str, next_: str = "") -> Shown:
+    """The whole way, to the reply that the browser gets back from us."""
+    return await visitor.get(await answered(await sent(visitor, me, next_)))
+
+
+async def is_signed_in(visitor: Visitor) -> bool:
+    return (await visitor.get("/account")).status == 200
+
+
+VARIANTS = {
+    "newest": Variant(),
+    "lenient": Variant.lenient(),
+    "of 2016": Variant.older(),
+    "in the Link header": Variant(links="header"),
+    "several rels in one": Variant(discovery="both", joined=True),
+    "relative addresses": Variant(relative=True),
+    "without iss": Variant(iss=False),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+async def test_somebody_signs_in_with_their_own_domain(ann: Visitor, running: Running, name: str) -> None:
+    """With newer and older providers, by the address as people write it."""
+    async with running(VARIANTS[name]) as site:
+        shown = await through(ann, site.people["ann"].me)
+        assert (shown.status, shown.location) == (303, "/account")
+        page = await ann.get("/account")
+        assert "signed in as ann" in page.text
+        assert f"with {urlsplit(site.issuer).netloc}" in page.text
+
+
+async def test_what_the_provider_is_asked(ann: Visitor, running: Running) -> None:
+    """PKCE by S256, a state, our client id and the one way back, and no more than who somebody is."""
+    async with running() as site:
+        asked = {k: v for k, (v,) in parse_qs(urlsplit(await sent(ann, site.people["ann"].me)).query).items()}
+        assert asked["response_type"] == "code"
+        assert asked["client_id"] == f"{ADDRESS}/client"
+        assert asked["redirect_uri"] == CALLBACK
+        assert asked["code_challenge_method"] == "S256"
+        assert len(asked["code_challenge"]) == 43
+        assert len(asked["state"]) >= 43
+        assert asked["scope"] == "profile"
+        assert asked["me"] == site.people["ann"].me
+
+
+async def test_the_code_is_redeemed_where_profiles_are(ann: Visitor, running: Running) -> None:
+    """At the authorization endpoint: nobody gives out a token that isn't needed."""
+    async with running() as site:
+        await through(ann, site.people["ann"].me)
+        assert site.count("/auth", "POST") == 1
+        assert site.count("/token") == 0
+        assert site.tokens == {}
+
+
+async def test_a_server_that_knows_the_token_endpoint_alone(ann: Visitor, running: Running) -> None:
+    """Is asked there, and gets the token back that it gave."""
+    async with running(Variant(twice=True)) as site:  # since a fault comes after the code was looked at
+        location = await answered(await sent(ann, site.people["ann"].me))
+        site.fault("authorization", Fault(status=405))
+        assert (await ann.get(location)).status == 303
+        assert [token.revoked for token in site.tokens.values()] == [True]
+
+
+async def test_the_way_leads_back_to_where_it_began(ann: Visitor, running: Running) -> None:
+    """With the query of that page."""
+    async with running() as site:
+        shown = await through(ann, site.people["ann"].me, "/auth?client_id=https%3A%2F%2Fapp.example%2F&state=1")
+        assert shown.location == "/auth?client_id=https%3A%2F%2Fapp.example%2F&state=1"
+
+
+@pytest.mark.parametrize("place", ["https://evil.example/", "//evil.example", "/\\evil.example", "javascript:alert(1)"])
+async def test_it_never_leads_elsewhere(ann: Visitor, running: Running, place: str) -> None:
+    """An address of others in `next` is dropped, in the page and in the form."""
+    async with running() as site:
+        assert (await through(ann, site.people["ann"].me, place)).location == "/account"
+        page = await ann.get("/sign-in")
+        shown = await ann.submit(page, "/sign-in", me=site.people["ann"].me, next=place)
+        assert (await ann.get(await answered(shown.location))).location == "/account"
+
+
+class TestWhoComesIn:
+    """Users, by every way to write their address, and nobody else."""
+
+    async def test_somebody_unknown_gets_a_clear_page(self, ann: Visitor, running: Running) -> None:
+        """That says who they are, and what to do."""
+        async with running() as site:
+            site.person("eve")
+            site.at_browser = "eve"
+            shown = await through(ann, site.people["eve"].me)
+            assert (shown.status, shown.title) == (403, "You have no account here")
+            assert site.people["eve"].me in shown.text
+            assert not await is_signed_in(ann)
+
+    async def test_a_disabled_user_stays_outside(self, server: Instance, ann: Visitor, running: Running) -> None:
+        """Whatever their provider says."""
+        async with running() as site:
+            await server.accounts.disable_user("ann", server.now)
+            shown = await through(ann, site.people["ann"].me)
+            assert (shown.status, shown.title) == (403, "Your account is disabled")
+
+    async def test_who_counts_is_who_the_provider_says(self, server: Instance, ann: Visitor, running: Running) -> None:
+        """Whoever enters one address and signs in as another person of the same provider is that person."""
+        async with running() as site:
+            bob = site.person("bob")
+            await server.accounts.add_user("bob", bob.me, server.now)
+            site.at_browser = "bob"
+            await through(ann, site.people["ann"].me)
+            assert "signed in as bob" in (await ann.get("/account")).text
+
+    async def test_a_permanent_redirect_is_a_spelling(self, server: Instance, ann: Visitor, running: Running) -> None:
+        """An account whose own page leads to the confirmed one for good is that person's."""
+        async with running() as site:
+            await server.accounts.set_me("ann", site.redirect("/old/", site.people["ann"].me))
+            assert (await through(ann, site.url("/old/"))).location == "/account"
+            assert (await through(ann, site.people["ann"].me)).location == "/account"
+
+    async def test_a_temporary_one_is_none(self, server: Instance, ann: Visitor, running: Running) -> None:
+        """It may lead elsewhere tomorrow."""
+        async with running() as site:
+            await server.accounts.set_me("ann", site.redirect("/old/", site.people["ann"].me, 302))
+            assert (await through(ann, site.url("/old/"))).title == "You have no account here"
+
+    async def test_nobody_becomes_who_they_redirect_to(self, ann: Visitor, running: Running) -> None:
+        """A neighbour on the same host, with the same provider, lets their page lead to ann's for good."""
+        async with running() as site:
+            mallory = site.redirect("/mallory/", site.people["ann"].me)
+            site.person("mallory", me=mallory)
+            site.at_browser = "mallory"
+            shown = await through(ann, mallory)
+            assert shown.title == "You have no account here"
+            assert mallory in shown.text
+
+    async def test_two_accounts_with_one_address(self, server: Instance, ann: Visitor, running: Running) -> None:
+        """Nobody is let into one of them by chance."""
+        async with running() as site:
+            await server.accounts.add_user("ann2", site.people["ann"].me, server.now)
+            assert (await through(ann, site.people["ann"].me)).title == "That is more than one account"
+
+
+class TestAttacks:
+    """None of them ends in a session."""
+
+    async def test_a_provider_that_speaks_for_others(self, server: Instance, ann: Visitor, running: Running) -> None:
+        """A `me` whose page names another provider counts for nothing."""
+        async with running() as victim, provider() as evil:
+            evil.person("mallory")
+            evil.fault("authorization", Fault(change={"me": victim.people["ann"].me}))
+            location = await sent(ann, evil.people["mallory"].me)
+            evil.mend()
+            location = await answered(location)
+            evil.fault("authorization", Fault(change={"me": victim.people["ann"].me}))
+            shown = await ann.get(location)
+            assert (shown.status, shown.title) == (403, "The provider spoke for somebody else")
+            assert not await is_signed_in(ann)
+
+    async def test_the_answer_of_another_browser(self, ann: Visitor, other: Visitor, running: Running) -> None:
+        """Who follows a link into the end of an attacker's sign-in isn't signed in as the attacker; and the attacker's
+        own browser can still finish.
+        """
+        async with running() as site:
+            location = await answered(await sent(other, site.people["ann"].me))
+            for _ in range(2):
+                shown = await ann.get(location)
+                assert (shown.status, shown.title) == (403, "This sign-in was begun in another browser")
+            assert not await is_signed_in(ann)
+            assert (await other.get(location)).location == "/account"
+
+    async def test_an_answer_is_good_once(self, ann: Visitor, running: Running) -> None:
+        """The same address again leads nowhere."""
+        async with running() as site:
+            location = await answered(await sent(ann, site.people["ann"].me))
+            assert (await ann.get(location)).location == "/account"
+            shown = await ann.get(location)
+            assert shown.status in {400, 403}
+            assert site.count("/auth", "POST") == 1
+
+    @pytest.mark.parametrize("state", [None, "", "x", "a" * 5000, "ü"])
+    async def test_a_state_that_is_not_ours(self, ann: Visitor, running: Running, state: str | None) -> None:
+        """Or none: nobody is asked anything."""
+        async with running() as site:
+            site.fault("redirect", Fault(change={"state": state}))
+            shown = await through(ann, site.people["ann"].me)
+            assert shown.title == "This sign-in is over"
+            assert site.count("/auth", "POST") == 0
+
+    @pytest.mark.parametrize("iss", [None, "", "https://evil.example/", "http://127.0.0.1/", "ü"])
+    async def test_another_providers_answer(self, ann: Visitor, running: Running, iss: str | None) -> None:
+        """By its `iss`, or by the lack of one that was promised: the code is sent to nobody."""
+        async with running() as site:
+            site.fault("redirect", Fault(change={"iss": iss}))
+            shown = await through(ann, site.people["ann"].me)
+            assert (shown.status, shown.title) == (403, "The answer is from another provider")
+            assert site.count("/auth", "POST") == 0
+            assert not await is_signed_in(ann)
+
+    async def test_an_honest_providers_answer_for_an_evil_older_one(self, ann: Visitor, running: Running) -> None:
+        """Mix-up: an older provider has no issuer, but the answer names one elsewhere; the code isn't handed over."""
+        async with running() as honest, provider(Variant.older()) as evil:
+            evil.person("mallory")
+            asked = await sent(ann, evil.people["mallory"].me)
+            onwards = f"{honest.url('/auth')}?{urlsplit(asked).query}"
+            shown = await ann.get(await answered(onwards))
+            assert shown.title == "The answer is from another provider"
+            assert evil.count("/auth", "POST") == 0
+
+    async def test_a_code_of_another_sign_in(self, ann: Visitor, running: Running) -> None:
+        """PKCE: a code that was injected was asked for with another verifier."""
+        async with running() as site:
+            first = parse_qs(urlsplit(await answered(await sent(ann, site.people["ann"].me))).query)
+            second = parse_qs(urlsplit(await answered(await sent(ann, site.people["ann"].me))).query)
+            mixed = {**{k: v for k, (v,) in second.items()}, "code": first["code"][0]}
+            shown = await ann.get(f"/sign-in/callback?{urlencode(mixed)}")
+            assert (shown.status, shown.title) == (403, "The provider does not confirm you")
+
+    async def test_parameters_that_stand_twice(self, ann: Visitor, running: Running) -> None:
+        """Whoever puts one before ours gets nothing."""
+        async with running() as site:
+            location = await answered(await sent(ann, site.people["ann"].me))
+            shown = await ann.get(f"{location}&code=other")
+            assert shown.title == "The provider's answer is ambiguous"
+
+    async def test_no_session_from_before_survives(self, ann: Visitor, running: Running) -> None:
+        """Fixation: a cookie that somebody planted is another one after the sign-in, and the planted one is ended."""
+        async with running() as site:
+            await through(ann, site.people["ann"].me)
+            planted = ann.cookies["__Host-microsub-session"]
+            secret = ann.cookies["__Host-microsub-browser"]
+            await through(ann, site.people["ann"].me)
+            assert ann.cookies["__Host-microsub-session"] != planted
+            assert ann.cookies["__Host-microsub-browser"] != secret
+            ann.client.cookies.set("__Host-microsub-session", planted, domain="reader.example", path="/")
+            assert not await is_signed_in(ann)
+
+    async def test_a_page_that_leads_into_a_private_network(self, server: Instance, ann: Visitor) -> None:
+        """Is not followed there; the guard is the one of all fetching."""
+        page = await ann.get("/sign-in")
+        for address in ["http://10.0.0.1/", "http://[fd00::1]/", "http://169.254.169.254/latest/"]:
+            shown = await ann.submit(page, "/sign-in", me=address)
+            assert shown.status in {400, 503}, address
+            assert shown.title == "Sign in"
+
+    async def test_nothing_secret_is_stored_or_told(
+        self, ann: Visitor, running: Running, real_redis: Redis, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        """Not the state, the verifier, the code or a cookie; and what is sent to the provider holds no verifier."""
+        async with running() as site:
+            asked = await sent(ann, site.people["ann"].me)
+            state = parse_qs(urlsplit(asked).query)["state"][0]
+            names = await all_keys(real_redis)
+            dump = repr(names) + repr([await real_redis.command("GET", n) for n in names if b"sign-in" in n])
+            assert "identity:sign-in" in dump
+            location = await answered(asked)
+            await ann.get(location)
+            (redeemed,) = [request for request in site.asked if request.path == "/auth" and request.method == "POST"]
+            verifier, code = redeemed.form["code_verifier"], redeemed.form["code"]
+            for secret in (state, verifier, ann.cookies["__Host-microsub-browser"]):
+                assert secret not in dump
+            assert verifier not in asked + location
+            log = capsys.readouterr().out
+            assert "signed in" in log
+            assert code not in log
+            assert state not in log
+
+
+class TestWhatGoesWrong:
+    """A page in plain words that names the provider and says what to do."""
+
+    @pytest.mark.parametrize("entered", ["", "not a url", "https://", "ftp://ann.example", "https://ann:x@a.example/"])
+    async def test_what_is_no_web_address(self, ann: Visitor, entered: str) -> None:
+        """Stands in the form again, escaped."""
+        page = await ann.get("/sign-in")
+        shown = await ann.submit(page, "/sign-in", me=entered)
+        assert shown.status == 400
+        assert "no web address" in shown.text
+
+    async def test_a_page_without_links(self, ann: Visitor, running: Running) -> None:
+        """Says which page was read, and which links belong there."""
+        async with running() as site:
+            shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=site.page("/bare/", "<p>hello"))
+            assert shown.status == 400
+            assert site.url("/bare/") in shown.text
+            assert "indieauth-metadata" in shown.text
+
+    async def test_a_page_that_cannot_be_reached(self, ann: Visitor, running: Running) -> None:
+        """Is told apart from one that says nothing."""
+        async with running() as site:
+            site.fault("profile", Fault(status=503))
+            shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=site.people["ann"].me)
+            assert shown.status == 503
+            assert "can't be reached" in shown.text
+
+    async def test_a_person_who_says_no(self, ann: Visitor, running: Running) -> None:
+        """At the provider's page."""
+        async with running() as site:
+            site.fault("redirect", Fault(change={"code": None, "error": "access_denied"}))
+            shown = await through(ann, site.people["ann"].me)
+            assert (shown.status, shown.title) == (403, "You were not signed in")
+            assert urlsplit(site.issuer).netloc in shown.text
+
+    async def test_a_providers_own_words_are_text(self, ann: Visitor, running: Running) -> None:
+        """Escaped, short, and as the provider's."""
+        async with running() as site:
+            said = {"code": None, "error": "server_error", "error_description": "<b>call 555</b>" + "x" * 500}
+            site.fault("redirect", Fault(change=said))
+            shown = await through(ann, site.people["ann"].me)
+            assert shown.status == 502
+            assert "<b>call" not in shown.response.text
+            assert "<b>call 555</b>" in shown.text
+            assert "x" * 300 not in shown.text
+
+    @pytest.mark.parametrize(
+        ("fault", "title"),
+        [
+            (Fault(status=500), "The provider has a problem"),
+            (Fault(status=200, body=b"<html>", content_type="text/html"), "The provider's answer can't be read"),
+            (Fault(body=b"[]"), "The provider's answer can't be read"),
+            (Fault(change={"me": None}), "The provider's answer can't be read"),
+            (Fault(change={"me": "http://10.0.0.1.evil/\r\nx"}), "The provider's answer can't be read"),
+            (Fault(padding=200_000), "The provider doesn't answer"),
+            (Fault(drop=True), "The provider doesn't answer"),
+            (Fault(location="https://evil.example/"), "The provider does not confirm you"),
+        ],
+    )
+    async def test_a_broken_provider(self, ann: Visitor, running: Running, fault: Fault, title: str) -> None:
+        """Whatever it answers to the code, nobody is signed in and the page names it."""
+        async with running() as site:
+            location = await answered(await sent(ann, site.people["ann"].me))
+            site.fault("authorization", fault)
+            shown = await ann.get(location)
+            assert shown.title == title
+            assert urlsplit(site.issuer).netloc in shown.text
+            assert not await is_signed_in(ann)
+
+    async def test_a_provider_that_is_gone(self, ann: Visitor, running: Running) -> None:
+        """When the browser comes back."""
+        async with running() as site:
+            location = await answered(await sent(ann, site.people["ann"].me))
+            await site.listening.down()
+            shown = await ann.get(location)
+            assert (shown.status, shown.title) == (503, "The provider doesn't answer")
+
+
+class TestOurOwnServer:
+    """Whose page names this very server signs in here."""
+
+    async def test_an_address_of_ours(self, ann: Visitor) -> None:
+        """Without any request over HTTP."""
+        shown = await ann.submit(await ann.get("/sign-in?next=/auth"), "/sign-in", me=ADDRESS)
+        assert shown.status == 303
+        assert shown.location == "/sign-in/local?" + urlencode({"me": f"{ADDRESS}/", "next": "/auth"})
+
+    async def test_a_page_that_names_us(self, ann: Visitor, running: Running) -> None:
+        """By the older links too."""
+        async with running() as site:
+            links = {"authorization_endpoint": f"{ADDRESS}/auth", "token_endpoint": f"{ADDRESS}/token"}
+            me = site.page("/static/", "".join(f'<link rel="{rel}" href="{url}">' for rel, url in links.items()))
+            shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=me)
+            assert shown.location == "/sign-in/local?" + urlencode({"me": me})
+
+
+class TestOurselvesAsClient:
+    """What providers find at our client id."""
+
+    async def test_a_document(self, ann: Visitor) -> None:
+        """JSON by default, with the one way back."""
+        shown = await ann.get("/client")
+        assert shown.response.headers["content-type"] == "application/json"
+        document = json.loads(shown.response.text)
+        assert document["client_id"] == f"{ADDRESS}/client"
+        assert document["redirect_uris"] == [CALLBACK]
+        assert document["client_id"].startswith(document["client_uri"])
+
+    async def test_a_page(self, ann: Visitor) -> None:
+        """An h-app with a link to the way back, where HTML alone is asked for."""
+        shown = await ann.get("/client", accept="text/html,*/*;q=0.1")
+        assert shown.tree.css_first(".h-app .p-name") is not None
+        assert shown.tree.css_first("link[rel=redirect_uri]").attributes["href"] == CALLBACK
+        assert shown.response.headers.get_list("set-cookie") == []
+
+
+async def test_without_base_url_sign_in_works_on_this_machine_alone(real_redis: Redis) -> None:
+    """And says what the admin has to set."""
+    async with instance(real_redis) as made, provider() as site:
+        await made.accounts.add_user("ann", site.person("ann").me, made.now)
+        near, far = Visitor(made.app, "http://127.0.0.1:8080"), Visitor(made.app, "http://reader.lan:8080")
+        location = await sent(near, site.people["ann"].me)
+        assert parse_qs(urlsplit(location).query)["redirect_uri"] == ["http://127.0.0.1:8080/sign-in/callback"]
+        async with httpx.AsyncClient() as http:
+            back = (await http.get(location)).headers["location"]
+        assert (await near.get(back)).location == "/account"
+        assert (await near.get("/account")).status == 200
+        shown = await far.get("/sign-in")
+        assert shown.status == 403
+        assert "MICROSUB_BASE_URL" in shown.text
+        await near.aclose()
+        await far.aclose()
+
+
+async def test_many_who_wait_for_a_slow_provider_hold_up_nobody_else(
+    server: Instance, ann: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beyond a number of them, the others are told to wait."""
+    monkeypatch.setattr("microsub.services.identity.signing_in._AT_ONCE", 0)
+    shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me="https://ann.example/")
+    assert shown.status == 503
+    assert "Too many people" in shown.text
