@@ -29,9 +29,9 @@ every difference can be had alone:
     twice       codes are good twice, which the spec forbids
 
 Faults are switched on by `site.fault(where, Fault(…))`, where being `profile`, `metadata`, `authorization`, `redirect`
-(the answer to the client), `token`, `check`, `introspection`, `revocation`, `userinfo`; see `Fault` for the kinds.
-`site.listening.down()` takes the whole server away. Another user's `me`, a wrong `iss`, a missing `state` and broken
-lines are `change`s.
+(the answer to the client), `redeemed` (a POST to the authorization endpoint), `token`, `check`, `introspection`,
+`revocation`, `userinfo`; see `Fault` for the kinds. `site.listening.down()` takes the whole server away. Another user's
+`me`, a wrong `iss`, a missing `state` and broken lines are `change`s.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Provider:
         if path == METADATA and get and self.variant.discovery != "older":
             return "metadata", json_reply(self._metadata())
         if path == "/auth":
-            return "authorization", await self._authorize(request) if get else self._profile(request)
+            return ("authorization", await self._authorize(request)) if get else ("redeemed", self._profile(request))
         if path == "/consent" and not get:
             return "redirect", self._decide(request)
         if path == "/token":
