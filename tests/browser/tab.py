@@ -1,0 +1,66 @@
+"""A tab in which people do things, and which remembers what went wrong in it: scripts, policies, failed pictures."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from playwright.async_api import Browser, BrowserContext, Page, Response
+
+
+@dataclass
+class Tab:
+    """`page` is Playwright's; `troubles` what the browser complained of; `headers` what our pages came with."""
+
+    context: BrowserContext
+    page: Page
+    troubles: list[str] = field(default_factory=list)
+    addresses: list[str] = field(default_factory=list)
+
+    async def fill(self, **fields: str) -> None:
+        """Fill in the visible fields by their names."""
+        for name, value in fields.items():
+            await self.page.fill(f'[name="{name}"]:visible', value)
+
+    async def press(self, button: str) -> None:
+        """Press the button of that name and wait until the page that it leads to is there."""
+        async with self.page.expect_navigation(wait_until="load"):
+            await self.page.get_by_role("button", name=button, exact=True).first.click()
+
+    async def title(self) -> str:
+        """The page's first heading."""
+        return " ".join((await self.page.inner_text("h1")).split())
+
+    async def text(self) -> str:
+        """All that can be read."""
+        return " ".join((await self.page.inner_text("body")).split())
+
+    async def cookies(self) -> dict[str, str]:
+        """The cookies of all sites, by name."""
+        return {cookie["name"]: cookie["value"] for cookie in await self.context.cookies()}
+
+    async def readable_cookies(self) -> str:
+        """What a script on the page could read of them."""
+        return str(await self.page.evaluate("document.cookie"))
+
+
+@asynccontextmanager
+async def tab(browser: Browser) -> AsyncIterator[Tab]:
+    """A tab with cookies of its own. Ends with an error if the browser complained of anything in it."""
+    context = await browser.new_context()
+    made = Tab(context, await context.new_page())
+    made.page.on("console", lambda m: made.troubles.append(m.text) if m.type in {"error", "warning"} else None)
+    made.page.on("pageerror", lambda error: made.troubles.append(str(error)))
+    made.page.on("response", lambda response: _note(made, response))
+    try:
+        yield made
+        # What a server refuses on purpose is an error to the console too; that isn't meant.
+        assert not [text for text in made.troubles if "Failed to load resource" not in text], made.troubles
+    finally:
+        await context.close()
+
+
+def _note(made: Tab, response: Response) -> None:
+    if response.request.resource_type == "document":
+        made.addresses.append(response.url)
