@@ -43,6 +43,30 @@ async def ids_of(it: World) -> list[str]:
     return [row.id for row in await it.rows()]
 
 
+async def followed(it: World, site: Publisher, posts: int, *users: str) -> FeedRecord:
+    """A feed of so many posts that these users follow (Alice alone, if nobody is named), polled once."""
+    site.serve_document("/feed", rss(dated(posts)))
+    for user in users or ("alice",):
+        feed = await it.follow(site.url("/feed", "blog.test"), user)
+    await it.poll(feed)
+    return feed
+
+
+async def followed_without_newest(it: World, site: Publisher, posts: int) -> tuple[FeedRecord, str]:
+    """The same for Alice, who has removed the newest post; the sweep has deleted it, whose id comes along."""
+    feed = await followed(it, site, posts)
+    (gone, *_) = await ids_of(it)
+    await it.timelines.remove("alice", "home", [gone], it.clock())
+    await sweep_for_good(it)
+    return feed, gone
+
+
+async def sweep_for_good(it: World, kept: int = 0) -> None:
+    """One sweep condemns, the next one deletes."""
+    for hours in (0, 1):
+        await sweeping(it, kept).run(it.clock() + hours * LATER)
+
+
 async def much_later(it: World, feed: FeedRecord, days: float) -> None:
     """Redis' own clock doesn't move: what it forgets after a while is forgotten by hand."""
     it.clock.advance(days * 86400)
@@ -55,10 +79,7 @@ async def stored(it: World) -> set[str]:
 
 async def test_only_what_nobody_refers_to_leaves_and_only_an_hour_later(it, site):
     """Alice removes two posts, Bob still has one of them: one post goes, with the second sweep."""
-    site.serve_document("/feed", rss(dated(4)))
-    feed = await it.follow(site.url("/feed", "blog.test"))
-    await it.follow(site.url("/feed", "blog.test"), "bob")
-    await it.poll(feed)
+    feed = await followed(it, site, 4, "alice", "bob")
     first, second, *rest = await ids_of(it)
     await it.timelines.remove("alice", "home", [first, second], it.clock())
     await it.timelines.remove("bob", "home", [first], it.clock())
@@ -75,13 +96,7 @@ async def test_only_what_nobody_refers_to_leaves_and_only_an_hour_later(it, site
 
 async def test_a_deleted_post_never_comes_back_while_its_feed_lists_it(it, site):
     """Polls, edits, a rebuilt document and a new follower: the tombstone holds."""
-    site.serve_document("/feed", rss(dated(3)))
-    feed = await it.follow(site.url("/feed", "blog.test"))
-    await it.poll(feed)
-    (gone, *_) = await ids_of(it)
-    await it.timelines.remove("alice", "home", [gone], it.clock())
-    for hours in (0, 1):
-        await sweeping(it).run(it.clock() + hours * LATER)
+    feed, gone = await followed_without_newest(it, site, 3)
     edited = [(guid, f"{name} edited", date) for guid, name, date in dated(3)]
     site.serve_document("/feed", rss(edited))
     await it.follow(site.url("/feed", "blog.test"), "carol")
@@ -94,13 +109,7 @@ async def test_a_deleted_post_never_comes_back_while_its_feed_lists_it(it, site)
 
 async def test_tombstones_end_when_the_feed_has_not_listed_the_post_for_more_than_a_year(it, site):
     """Every document that lists it prolongs that."""
-    site.serve_document("/feed", rss(dated(3)))
-    feed = await it.follow(site.url("/feed", "blog.test"))
-    await it.poll(feed)
-    (gone, *_) = await ids_of(it)
-    await it.timelines.remove("alice", "home", [gone], it.clock())
-    for hours in (0, 1):
-        await sweeping(it).run(it.clock() + hours * LATER)
+    feed, _ = await followed_without_newest(it, site, 3)
     await much_later(it, feed, 300)
     site.serve_document("/feed", rss(dated(3), extra="<description>news</description>"))
     await it.poll(feed)
@@ -118,13 +127,7 @@ async def test_tombstones_end_when_the_feed_has_not_listed_the_post_for_more_tha
 
 async def test_a_feed_that_says_nothing_for_years_forgets_nothing(it, site):
     """Unchanged, or out of order, for longer than tombstones last: when it goes on, its old posts are no news."""
-    site.serve_document("/feed", rss(dated(3)))
-    feed = await it.follow(site.url("/feed", "blog.test"))
-    await it.poll(feed)
-    (gone, *_) = await ids_of(it)
-    await it.timelines.remove("alice", "home", [gone], it.clock())
-    for hours in (0, 1):
-        await sweeping(it).run(it.clock() + hours * LATER)
+    feed, _ = await followed_without_newest(it, site, 3)
     await much_later(it, feed, 800)
     await it.poll(feed)
     assert (await sweeping(it).run(it.clock())).tombstones == 0
@@ -136,22 +139,17 @@ async def test_a_feed_that_says_nothing_for_years_forgets_nothing(it, site):
 
 async def test_the_newest_of_each_feed_stay_for_new_followers(it, site):
     """Nobody refers to any of them any more; two are kept."""
-    site.serve_document("/feed", rss(dated(5)))
-    feed = await it.follow(site.url("/feed", "blog.test"))
-    await it.poll(feed)
+    feed = await followed(it, site, 5)
     ids = await ids_of(it)
     await it.timelines.remove("alice", "home", ids, it.clock())
-    for hours in (0, 1):
-        await sweeping(it, kept=2).run(it.clock() + hours * LATER)
+    await sweep_for_good(it, kept=2)
     assert await stored(it) == set(ids[:2])
     assert await it.items.newest(feed.id, 10) == ids[:2]
 
 
 async def test_who_takes_an_item_in_between_two_sweeps_keeps_it(it, site):
     """Condemned, then delivered to a new follower: the second sweep leaves it alone."""
-    site.serve_document("/feed", rss(dated(2)))
-    feed = await it.follow(site.url("/feed", "blog.test"))
-    await it.poll(feed)
+    feed = await followed(it, site, 2)
     ids = await ids_of(it)
     await it.timelines.remove("alice", "home", ids, it.clock())
     now = it.clock()
@@ -164,9 +162,7 @@ async def test_who_takes_an_item_in_between_two_sweeps_keeps_it(it, site):
 
 async def test_an_item_that_is_spared_while_it_is_being_deleted_stays_whole(it, site):
     """The mark is gone when the deletion asks for it: the item keeps its place in the feed."""
-    site.serve_document("/feed", rss(dated(1)))
-    feed = await it.follow(site.url("/feed", "blog.test"))
-    await it.poll(feed)
+    feed = await followed(it, site, 1)
     (item,) = await ids_of(it)
     await shedding.condemn(it.redis, [item], 5.0)
     doomed = await shedding.candidates(it.redis, [item])
@@ -208,9 +204,7 @@ async def test_ids_given_out_after_the_beginning_are_exempt(it, site):
 
 async def test_nothing_is_swept_while_the_pipeline_is_behind(it, site):
     """What waits in a stream belongs to timelines that don't know it yet."""
-    site.serve_document("/feed", rss(dated(2)))
-    feed = await it.follow(site.url("/feed", "blog.test"))
-    await it.poll(feed)
+    await followed(it, site, 2)
     await it.timelines.remove("alice", "home", await ids_of(it), it.clock())
     await Stream(it.redis, "stored").add([{"feed": b"1", "new": b"", "edited": b""}])
     assert await sweeping(it).run(it.clock() + GRACE) == SweepReport()
@@ -220,9 +214,7 @@ async def test_nothing_is_swept_while_the_pipeline_is_behind(it, site):
 
 async def test_expire_keeps_the_newest_and_what_somebody_has(it, site):
     """At once, for one feed: of five posts the newest, and the one that Alice still has."""
-    site.serve_document("/feed", rss(dated(5)))
-    feed = await it.follow(site.url("/feed", "blog.test"))
-    await it.poll(feed)
+    feed = await followed(it, site, 5)
     ids = await ids_of(it)
     await it.timelines.remove("alice", "home", [ids[0], ids[1], ids[2], ids[4]], it.clock())
     assert await sweeping(it).expire(feed.id, 1, it.clock()) == 3
@@ -233,9 +225,7 @@ async def test_expire_keeps_the_newest_and_what_somebody_has(it, site):
 @pytest.mark.parametrize("moment", ["item_condemn", "item_retire", "feed_bury", "timeline_leave", "DEL"])
 async def test_who_takes_a_post_in_while_it_expires_is_left_with_no_hollow_id(it, site, moment):
     """Bob's timeline gets the posts at any moment of the expiry, from somebody who looked at them long before."""
-    site.serve_document("/feed", rss(dated(3)))
-    feed = await it.follow(site.url("/feed", "blog.test"))
-    await it.poll(feed)
+    feed = await followed(it, site, 3)
     ids = await ids_of(it)
     await it.timelines.remove("alice", "home", ids, it.clock())
     await it.follow(site.url("/feed", "blog.test"), "bob")
@@ -253,9 +243,7 @@ async def test_who_takes_a_post_in_while_it_expires_is_left_with_no_hollow_id(it
 
 async def test_who_takes_a_post_in_after_it_expired_takes_it_back(it, site):
     """The slowest of all: what it looked at is gone, and another feed's reader is none the wiser."""
-    site.serve_document("/feed", rss(dated(2)))
-    feed = await it.follow(site.url("/feed", "blog.test"))
-    await it.poll(feed)
+    feed = await followed(it, site, 2)
     ids = await ids_of(it)
     items = await it.items.timeline_items(ids)
     await it.timelines.remove("alice", "home", ids, it.clock())
@@ -269,9 +257,7 @@ async def test_who_takes_a_post_in_after_it_expired_takes_it_back(it, site):
 
 async def test_an_expiry_that_broke_off_is_finished_by_the_next(it, site):
     """Posts that are retired and not erased are nobody's, and in nobody's way."""
-    site.serve_document("/feed", rss(dated(2)))
-    feed = await it.follow(site.url("/feed", "blog.test"))
-    await it.poll(feed)
+    feed = await followed(it, site, 2)
     ids = await ids_of(it)
     await it.timelines.remove("alice", "home", ids, it.clock())
 
