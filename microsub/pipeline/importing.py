@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 import orjson
@@ -170,8 +170,10 @@ class Importing:
         """All posts of one channel, then its subscriptions."""
         arrivals = _Arrivals()
         own = [feed.url for feed in channel.feeds]
+        undated = 0
         async for batch in _batches(source, before):
-            found = list(_converted(batch, before, own, feeds, counted, report))
+            found = _converted(batch, before, own, feeds, counted, report)
+            undated = _place_undated(found, now, undated)
             if report.dry_run:
                 continue
             by_feed: dict[str | None, list[_Read]] = {}
@@ -275,16 +277,20 @@ async def _in_order(
 
 
 async def _batches(source: OldDatabase, before: str) -> AsyncIterator[list[tuple[OldItem, bool, float | None]]]:
-    """The channel's items with their state, each once: what was read, then what is unread, then what a stream holds."""
+    """The channel's items with their state, each once: what was read, then what is unread, then what a stream holds.
+
+    By their ids, since Redis tells of members in an order of its own: so undated ones come in the same order each time.
+    """
     seen: set[str] = set()
     for walk, is_read in ((source.read(before), True), (source.unread(before), False)):
+        fresh: dict[str, float | None] = {}
         async for members in walk:
-            fresh = {item: at for item, at in members if item not in seen}
-            seen |= fresh.keys()
-            ids = list(fresh)
-            for start in range(0, len(ids), BATCH):
-                rows = await source.items(ids[start : start + BATCH])
-                yield [(row, is_read, fresh[row.id]) for row in rows]
+            fresh |= {item: at for item, at in members if item not in seen}
+        seen |= fresh.keys()
+        ids = sorted(fresh)
+        for start in range(0, len(ids), BATCH):
+            rows = await source.items(ids[start : start + BATCH])
+            yield [(row, is_read, fresh[row.id]) for row in rows]
     async for items in source.streamed(before):
         new = [item for item in items if item.id not in seen]
         seen |= {item.id for item in new}
@@ -322,6 +328,20 @@ def _converted(
         found.append(_Read(item.id, post, is_read, feed))
     # As in a feed's document: the newest first, so that ids and ties come out as after a poll.
     return sorted(found, key=lambda one: _time(one.post), reverse=True)
+
+
+def _place_undated(posts: Sequence[_Read], now: float, before: int) -> int:
+    """Give undated posts the time of the import, each a millisecond before the one in front of it.
+
+    So their order holds however they are dealt to feeds and batches. `before` counts those that have come already;
+    returns the new count.
+    """
+    for one in posts:
+        if one.post.entry.published is None:
+            at = settled(None, now) - timedelta(milliseconds=before)
+            one.post = replace(one.post, entry=replace(one.post.entry, published=at))
+            before += 1
+    return before
 
 
 def _to_store(posts: Sequence[_Read], url: str, now: float) -> list[ItemToStore]:

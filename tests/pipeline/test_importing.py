@@ -258,6 +258,43 @@ async def test_undated_posts_come_with_the_time_of_the_import(here: World, old: 
     assert float(rows[1].score) == BEGIN + 5 * 3600
 
 
+async def test_undated_posts_have_their_places(here: World, old: OldServer) -> None:
+    """However many and in whatever order Redis tells of them: on top, in the order of their ids, read or not, of a feed
+    or of none; and there they stay when it is done again.
+    """
+    await old.channel("1000", "Friends", 1, [A])
+    names = [f"{n:03d}" for n in range(700)]
+    undated = {name: post(name, feed=A if int(name) % 2 else None, published=None) for name in names}
+    for name, one in undated.items():
+        one["_source"] = {"_id": "micropub:1", "name": "x"} if int(name) % 2 else one.get("_source")
+        undated[name] = {key: value for key, value in one.items() if value is not None}
+    await old.add("1000", *undated.values(), read=True)
+    await old.add("1000", post("dated", 5, feed=A))
+    await take_over(here, old)
+    expected = [f"Post {name}" for name in names]
+    assert [name for name, _ in await shown(here, "1000")] == [*expected, "Post dated"]
+    here.clock.advance(3600)
+    await take_over(here, old)
+    assert [name for name, _ in await shown(here, "1000")] == [*expected, "Post dated"]
+
+
+async def test_two_posts_of_one_guid(here: World, old: OldServer, site: Publisher) -> None:
+    """To a feed they are one, though their ids were two; again and with polls they stay one, which was read."""
+    url = site.serve_document(
+        "/feed",
+        b"""<rss version='2.0'><channel><title>T</title><link>http://h/</link>
+        <item><guid>https://blog.test/1</guid><title>New</title></item></channel></rss>""",
+    ).replace("127.0.0.1", "blog.test")
+    await old.channel("1000", "Friends", 1, [url])
+    await old.add("1000", post("https://blog.test/1", 2, feed=url, name="Two"))
+    await old.add("1000", post("http://blog.test/1", 1, feed=url, name="One"), read=True)
+    for _ in range(3):
+        await take_over(here, old)
+        assert [is_read for _, is_read in await shown(here, "1000")] == [True]
+        await here.poll_id(await here.feeds.find(url) or "")
+        assert [is_read for _, is_read in await shown(here, "1000")] == [True]
+
+
 async def test_a_stream_of_notifications_comes_over(here: World, old: OldServer) -> None:
     """Its items have no id of their own and no feed."""
     for n in range(3):
