@@ -138,8 +138,8 @@ def _from_json(document: Document, client_id: str, url: str) -> ClientInfo:
     except InvalidRequest:
         same = False
     if not same:
-        found = f"'{shown(said)}'" if isinstance(said, str) else "none"
-        raise ParseError(url, f"'client_id': found {found}, expected '{client_id}'")
+        other = f"'{shown(said)}'" if isinstance(said, str) else "none"
+        raise ParseError(url, f"'client_id': found {other}, expected '{client_id}'")
     values = document.get("redirect_uris")
     listed = (
         [found for value in values[:_MOST_REDIRECTS] if (found := _redirect(value, url))]

@@ -46,6 +46,12 @@ def site_of_me(me: str) -> str:
     return found.host.removeprefix("www.") + (f":{found.port}" if found.port is not None else "")
 
 
+def path_of_me(me: str) -> str:
+    """Path and query of a canonical profile URL: which page of its site it is."""
+    found = identifier(me)
+    return found.path + found.query
+
+
 def _check(found: Identifier, written: str, private: bool) -> None:
     if private:
         return

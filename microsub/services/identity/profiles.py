@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from microsub.fetch import PAGE_ACCEPT, Answered, FetchFailed, Hop, Sending, Sen
 from microsub.formats.identity import mask_credentials
 from microsub.formats.indieauth.endpoints import Endpoints, endpoints_of, me_links_of
 from microsub.formats.indieauth.identifiers import endpoint
-from microsub.formats.indieauth.me import canonical_me, site_of_me
+from microsub.formats.indieauth.me import canonical_me, path_of_me, site_of_me
 from microsub.formats.indieauth.metadata import ServerMetadata, read_metadata
 from microsub.formats.trees import MAX_PAGE
 from microsub.services.identity.remembering import Remembering
@@ -156,9 +156,11 @@ class Profiles:
 
         `authorization` and `issuer` are those of the server that was in fact used, as they were kept when the person
         was sent there: `entered`'s page may say something else by now. That `returned`'s page names the same server is
-        asked for in every case (https://indieauth.spec.indieweb.org/#differing-user-profile-urls). The
-        result says where `returned`'s page leads. Who signed in is `returned` alone: whoever lets their page lead to
-        another's can't sign in as that (`admission.proven`). Nor is it said that `entered` is the same person.
+        asked for in every case (https://indieauth.spec.indieweb.org/#differing-user-profile-urls).
+
+        Who signed in is `returned` alone, under the result's `names`: other spellings of it (by https, with or without
+        `www.` and a slash at the end) to which its site redirects for good. Whoever lets their page lead to another's
+        can't sign in as that. Nor is it said that `entered` is the same person.
 
         Raises ProfileMismatch, and what `discover` raises.
         """
@@ -169,7 +171,7 @@ class Profiles:
                 f"found the authorization endpoint {profile.authorization_endpoint or 'of nobody'} named there, "
                 f"expected {mask_credentials(authorization)}, with which {mask_credentials(entered)} signed in",
             )
-        return profile
+        return _as_confirmed(profile, canonical_me(returned, private=self._private))
 
     def forget(self, me: str) -> None:
         """Ask anew next time: somebody says that the page has changed. Raises InvalidRequest."""
@@ -234,6 +236,21 @@ def trail_of(me: str, hops: Iterable[Hop], *, private: bool = False) -> Trail:
         else:
             moved = there
     return Trail(names[-1], frozenset(names), moved)
+
+
+def _as_confirmed(profile: Profile, returned: str) -> Profile:
+    """`profile` under such names alone as differ from what the server said in nothing that a neighbour could own.
+
+    Many people may have pages on one host and one server. If a redirect from one path to another counted, whoever signs
+    in there as themselves could redirect their page, meanwhile, to somebody else's, and would be taken for them.
+    """
+    path = path_of_me(returned).rstrip("/")
+    names = frozenset(name for name in profile.names if path_of_me(name).rstrip("/") == path)
+    by_https = sorted(name for name in names if name.startswith("https:"))
+    me = profile.me if profile.me in names else returned
+    if by_https and not me.startswith("https:"):
+        me = by_https[0]
+    return replace(profile, me=me, names=names)
 
 
 def _leaves_https(addresses: Sequence[str]) -> bool:
