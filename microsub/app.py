@@ -19,6 +19,8 @@ from starlette.types import Receive, Scope, Send
 
 from microsub import __version__, metrics
 from microsub.api.microsub import MicrosubEndpoint
+from microsub.api.oauth import PATHS as OAUTH_PATHS
+from microsub.api.oauth import OAuthEndpoint
 from microsub.api.poststore import PATH as POST_STORE
 from microsub.api.poststore import PostStoreEndpoint
 from microsub.api.responses import CORS
@@ -56,12 +58,15 @@ class Application(Starlette):
 
     def __init__(self, services: Services, base_url: str | None) -> None:
         self._endpoint = MicrosubEndpoint(services, ENDPOINT)
+        site = make_site(services, base_url)
+        oauth = OAuthEndpoint(services, site.address.base)
         routes = [
             Route("/", _root_page(base_url)),
             Route("/health", _health(services)),
             Route("/metrics", _metrics),
             Route(f"{POST_STORE}/{{path:path}}", PostStoreEndpoint(services)),
-            *page_routes(make_site(services, base_url)),
+            *page_routes(site),
+            *(Route(path, oauth) for path in OAUTH_PATHS),
         ]
         super().__init__(routes=routes, exception_handlers={HTTPException: _http_error, 500: _server_error})
         self.router.redirect_slashes = False

@@ -5,6 +5,7 @@
     │   ├── InvalidRequest        400 invalid_request
     │   │   └── PostDeleted       a post that was deleted, and doesn't come back
     │   ├── NotImplementedHere    400 not_implemented
+    │   ├── OAuthRefused          400 invalid_grant, invalid_scope …: what RFC 6749 has codes for
     │   ├── Unauthorized          401 unauthorized
     │   │   └── UserDisabled      the token may be good, but not its user
     │   ├── Forbidden             403 forbidden
@@ -66,6 +67,14 @@ class NotImplementedHere(RequestError):
     """An action or method that this server doesn't have."""
 
     code = "not_implemented"
+
+
+class OAuthRefused(RequestError):
+    """A request to our own IndieAuth server that can't be granted; `code` is one of RFC 6749 (4.1.2.1, 5.2)."""
+
+    def __init__(self, code: str, description: str) -> None:
+        super().__init__(description)
+        self.code = code
 
 
 class Unauthorized(RequestError):

@@ -89,6 +89,11 @@ TOKEN_CHECKS = Counter(
 )
 """Tokens that are remembered as good aren't counted: they cost nothing."""
 
+GRANTS = Counter("microsub_grants", "What our own IndieAuth server gave apps, refused them or took back", ["what"])
+"""`what`: consent, denial, profile, tokens, renewal; again (the same within seconds); refused; misused (a code or
+refresh token was used twice, and what came of it was taken back); revoked.
+"""
+
 REQUESTS = Counter("microsub_requests", "Requests of readers by action and status", ["action", "status"])
 REQUEST_SECONDS = Histogram(
     "microsub_request_seconds",

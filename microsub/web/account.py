@@ -24,7 +24,8 @@ def routes(site: Site) -> list[Route]:
 async def _account(visit: Visit) -> Response:
     session = visit.require_session()
     sessions = await visit.site.identity.sessions.all(session.user)
-    return visit.page("account.html", sessions=sessions)
+    apps = await visit.site.identity.granting.apps(session.user)
+    return visit.page("account.html", sessions=sessions, apps=apps)
 
 
 async def _sign_out(visit: Visit) -> Response:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from microsub.web import account, signing_in, static_files
+from microsub.web import account, authorizing, signing_in, static_files
 from microsub.web.site import Site
 
 
 def page_routes(site: Site) -> list[Route]:
     """Every route for people's browsers."""
-    return [*static_files.routes(site), *signing_in.routes(site), *account.routes(site)]
+    return [
+        *static_files.routes(site),
+        *signing_in.routes(site),
+        *account.routes(site),
+        *authorizing.routes(site),
+    ]

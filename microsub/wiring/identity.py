@@ -10,16 +10,22 @@ from microsub.config.settings import Settings
 from microsub.fetch import Fetcher
 from microsub.services.identity.admission import UsersOnly
 from microsub.services.identity.bundle import Identity
+from microsub.services.identity.clients import Clients
+from microsub.services.identity.granting import Granting
 from microsub.services.identity.profiles import Profiles
 from microsub.services.identity.sessions import Sessions
 from microsub.services.identity.signing_in import SigningIn
 from microsub.services.identity.verification import Verification
 from microsub.services.identity.vouching import Vouching
 from microsub.store.accounts import Accounts
+from microsub.store.identity.codes import Codes
 from microsub.store.identity.foreign import ForeignTokens
+from microsub.store.identity.grants import Grants
+from microsub.store.identity.own_tokens import OwnTokens
 from microsub.store.identity.pending import PendingStore
 from microsub.store.identity.sessions import SessionStore
 from microsub.store.port import Redis
+from microsub.store.servicetokens import ServiceTokens
 
 InForce = Callable[[], InstanceSettings]
 
@@ -32,9 +38,17 @@ def make_identity(settings: Settings, redis: Redis, fetcher: Fetcher, in_force: 
     admission = UsersOnly(Accounts(redis), profiles)
     return Identity(
         profiles=profiles,
+        granting=_granting(redis, fetcher),
         sessions=Sessions(SessionStore(redis)),
         signing_in=SigningIn(PendingStore(redis), profiles, fetcher, admission, private=private),
         verification=Verification(ForeignTokens(redis), vouching, lambda: in_force().identity),
+    )
+
+
+def _granting(redis: Redis, fetcher: Fetcher) -> Granting:
+    """Our own IndieAuth server."""
+    return Granting(
+        Accounts(redis), Codes(redis), Grants(redis), OwnTokens(redis), ServiceTokens(redis), Clients(fetcher)
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from microsub.services.identity.granting import Granting
 from microsub.services.identity.profiles import Profiles
 from microsub.services.identity.sessions import Sessions
 from microsub.services.identity.signing_in import SigningIn
@@ -15,6 +16,7 @@ class Identity:
     """All use cases of identity of one process."""
 
     profiles: Profiles
+    granting: Granting
     sessions: Sessions
     signing_in: SigningIn
     verification: Verification

@@ -1,0 +1,152 @@
+"""The page on which people decide what an app may do, and what becomes of their answer.
+
+Specs: https://indieauth.spec.indieweb.org/#authorization, RFC 6749 (section 4.1), RFC 9207, RFC 9700 (section 4).
+Anybody can be a client here, so nobody's browser is sent anywhere before the person in front of it has pressed a
+button: not for errors either, which would make this server forward to whatever address an app names.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qs
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.errors import InvalidRequest, OAuthRefused
+from microsub.formats.indieauth.clients import allowed_redirect
+from microsub.formats.indieauth.me import same_me
+from microsub.formats.indieauth.requests import Asked, answer_url, read_asked, read_target
+from microsub.services.identity.clients import App
+from microsub.web.address import origin
+from microsub.web.routing import form, page
+from microsub.web.scopetexts import explained
+from microsub.web.session import Visit
+from microsub.web.site import Site
+
+PATH = "/auth"
+CONSENT = "/auth/consent"
+APPS_END = "/account/apps/end"
+MAX_QUERY = 8192
+
+_FIELDS = (
+    *("client_id", "redirect_uri", "state", "response_type"),
+    *("scope", "code_challenge", "code_challenge_method"),
+)
+
+
+def routes(site: Site) -> list[Route]:
+    """The routes of this module."""
+    return [page(site, PATH, _ask), form(site, CONSENT, _answer), form(site, APPS_END, _end)]
+
+
+async def _ask(visit: Visit) -> Response:
+    """Show who asks, and for what."""
+    text = visit.request.url.query
+    if len(text) > MAX_QUERY:
+        raise InvalidRequest("The app's request is too long. " + _NOT_YOURS)
+    query = parse_qs(text, max_num_fields=100)
+    try:
+        target = read_target(query)
+    except InvalidRequest as problem:
+        return _not_served(visit, problem.description)
+    session = visit.require_session()
+    app = await visit.site.identity.granting.clients.find(target.client)
+    if not allowed_redirect(app.info, target.redirect):
+        return _not_served(visit, _wrong_target(app, target.redirect))
+    try:
+        asked = read_asked(query)
+    except OAuthRefused as problem:
+        return _told(visit, app, target, problem)
+    if not session.me:
+        raise InvalidRequest("Your account has no profile URL, so this server can't tell any app who you are.")
+    return visit.page(
+        "authorize.html",
+        form_to=_form_targets(asked.redirect),
+        images=["data:"] if app.logo else [],
+        app=app,
+        place=_place(asked.redirect),
+        scopes=[explained(scope) for scope in asked.scopes],
+        fields={name: query[name][0] for name in _FIELDS if name in query},
+        other=asked.me if asked.me and not same_me(asked.me, session.me) else "",
+        action=CONSENT,
+    )
+
+
+async def _answer(visit: Visit) -> Response:
+    """The person has pressed a button."""
+    session, granting = visit.require_session(), visit.site.identity.granting
+    query = {name: visit.form.all(name) for name in _FIELDS if visit.form.text(name)}
+    try:
+        asked = read_asked(query)
+    except OAuthRefused as problem:
+        raise InvalidRequest(problem.description) from None
+    app = await granting.clients.find(asked.client)
+    if not allowed_redirect(app.info, asked.redirect):
+        return _not_served(visit, _wrong_target(app, asked.redirect))
+    answer: dict[str, str | None] = {"state": asked.state, "iss": visit.base}
+    if visit.form.text("decision") != "allow":
+        granting.deny(session.user, asked)
+        refusal = {"error": "access_denied", "error_description": "the person has refused"}
+        return visit.leave(answer_url(asked.redirect, {**refusal, **answer}))
+    code = await granting.agree(session.user, asked, app, visit.form.all("grant"), visit.now)
+    return visit.leave(answer_url(asked.redirect, {"code": code, **answer}))
+
+
+async def _end(visit: Visit) -> Response:
+    """Shut an app out that was let in before."""
+    session = visit.require_session()
+    await visit.site.identity.granting.revoke_app(session.user, visit.form.text("client"))
+    return visit.go("/account")
+
+
+# --- what can't be served ------------------------------------------------------------------------------------------
+
+_NOT_YOURS = "This is the app's mistake, not yours."
+
+
+def _not_served(visit: Visit, why: str) -> Response:
+    """A request that is answered to nobody but the person: where it came from can't be relied on."""
+    text = f"An app has sent you here, but its request can't be used: {why}. {_NOT_YOURS}"
+    return visit.page("error.html", 400, title="The app's request can't be used", text=text)
+
+
+def _told(visit: Visit, app: App, target: Asked, problem: OAuthRefused) -> Response:
+    """A request with a fault that the app can be told, if the person wishes."""
+    answer = {"error": problem.code, "error_description": _plain(problem.description)}
+    back = answer_url(target.redirect, {**answer, "state": target.state, "iss": visit.base})
+    return visit.page(
+        "authorize_refused.html", 400, app=app, why=problem.description, place=_place(target.redirect), back=back
+    )
+
+
+def _plain(text: str) -> str:
+    """A description in the characters that RFC 6749 allows (section 4.1.2.1)."""
+    return "".join(char if 0x20 <= ord(char) <= 0x7E and char not in '"\\' else "'" for char in text)
+
+
+def _wrong_target(app: App, redirect: str) -> str:
+    wants = f"it wants you to be sent to '{redirect[:200]}', which"
+    if app.answered:
+        return f"{wants} '{app.info.id}' doesn't name as an address of its own"
+    return f"{wants} is another place than '{app.info.id}', and that could not be asked whether this is right"
+
+
+# --- where people are sent -----------------------------------------------------------------------------------------
+
+
+def _place(redirect: str) -> str:
+    """Where somebody ends up, in few words: an origin, or an app on their own machine."""
+    scheme = redirect.partition(":")[0].lower()
+    return origin(redirect) if scheme in {"http", "https"} else f"an app on this device ({scheme}:)"
+
+
+def _form_targets(redirect: str) -> list[str]:
+    """What the policy of the page has to let the form lead to.
+
+    Chrome looks at every redirect that follows, and apps send people on to further addresses of theirs.
+    """
+    scheme = redirect.partition(":")[0].lower()
+    if scheme == "https":
+        return ["https:"]
+    # An IPv6 address has no way to be named in a policy.
+    return [origin(redirect), "https:"] if scheme == "http" and "[" not in redirect else [f"{scheme}:"]

@@ -1,0 +1,435 @@
+"""The endpoints of our own IndieAuth server."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+
+from microsub.formats.indieauth.pkce import challenge, new_verifier
+from microsub.store.identity.codes import CODE_SECONDS, Codes, Consent
+from microsub.store.identity.grants import TOKEN_SECONDS
+from microsub.store.port import Redis
+from tests.support.readers import Instance, instance
+
+BASE = "https://reader.example"
+APP, BACK = "https://app.example/", "https://app.example/back"
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.fixture
+async def server(real_redis: Redis) -> AsyncIterator[Instance]:
+    """An instance that knows its own address, with the user ann. It is today, so that nothing ends before its time."""
+    async with instance(real_redis, base_url=BASE, now=time.time()) as made:
+        await made.accounts.add_user("ann", "https://ann.example", made.now)
+        yield made
+
+
+async def code(server: Instance, scope: str = "read follow profile", verifier: str = "", user: str = "ann") -> str:
+    """What ann's browser brings to the app."""
+    scopes = frozenset(scope.split())
+    consent = Consent(user, APP, "An app", BACK, scopes, challenge(verifier) if verifier else "")
+    return await Codes(server.redis).create(consent, server.now)
+
+
+async def post(server: Instance, path: str, status: int = 200, /, bearer: str = "", **form: str) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {bearer}"} if bearer else {}
+    reply = await server.client.post(path, data=form, headers=headers)
+    assert reply.status_code == status, reply.text
+    assert reply.headers.get_list("content-type") == ["application/json"]
+    assert reply.headers["cache-control"] == "no-store"
+    assert reply.headers["access-control-allow-origin"] == "*"
+    if status == 200:
+        assert reply.headers["pragma"] == "no-cache"
+    found: dict[str, Any] = reply.json()
+    return found
+
+
+async def redeem(server: Instance, code: str, status: int = 200, **more: str) -> dict[str, Any]:
+    form = {"grant_type": "authorization_code", "code": code, "client_id": APP, "redirect_uri": BACK, **more}
+    return await post(server, "/token", status, **form)
+
+
+async def reads(server: Instance, token: str) -> int:
+    """The status with which the Microsub endpoint answers the token."""
+    headers = {"Authorization": f"Bearer {token}"}
+    return (await server.client.get("/microsub?action=channels", headers=headers)).status_code
+
+
+async def introspect(server: Instance, token: str, bearer: str | None = None) -> dict[str, Any]:
+    return await post(server, "/introspect", bearer=token if bearer is None else bearer, token=token)
+
+
+class TestMetadata:
+    async def test_it_names_every_endpoint_under_the_issuer(self, server: Instance) -> None:
+        """The issuer is where the metadata lies; RFC 8414 and 9207."""
+        reply = await server.client.get("/.well-known/oauth-authorization-server")
+        found = reply.json()
+        assert (reply.status_code, reply.headers["content-type"]) == (200, "application/json")
+        assert found["issuer"] == BASE
+        assert found["authorization_response_iss_parameter_supported"] is True
+        assert found["code_challenge_methods_supported"] == ["S256"]
+        assert {"read", "follow", "profile"} <= set(found["scopes_supported"])
+        paths = {name: value.removeprefix(BASE) for name, value in found.items() if name.endswith("_endpoint")}
+        assert paths == {
+            "authorization_endpoint": "/auth",
+            "token_endpoint": "/token",
+            "introspection_endpoint": "/introspect",
+            "revocation_endpoint": "/revoke",
+            "userinfo_endpoint": "/userinfo",
+        }
+
+    async def test_it_does_not_depend_on_what_the_request_says(self, server: Instance) -> None:
+        """The header Host is the asker's choice."""
+        path = "/.well-known/oauth-authorization-server"
+        reply = await server.client.get(path, headers={"Host": "evil.example"})
+        assert reply.json()["issuer"] == BASE
+
+    async def test_without_an_address_of_its_own_there_is_none(self, real_redis: Redis) -> None:
+        """But on the machine itself."""
+        path = "/.well-known/oauth-authorization-server"
+        async with instance(real_redis) as made:
+            assert (await made.client.get(path)).status_code == 404
+            reply = await made.client.get(path, headers={"Host": "127.0.0.1:8080"})
+            assert reply.json()["token_endpoint"] == "http://127.0.0.1:8080/token"
+
+
+class TestCodes:
+    async def test_a_code_becomes_tokens(self, server: Instance) -> None:
+        """The reply has all that the specification and older apps want, and the token reads."""
+        given = await redeem(server, await code(server))
+        assert given["token_type"] == "Bearer"
+        assert (given["me"], given["scope"]) == ("https://ann.example/", "follow profile read")
+        assert given["expires_in"] == TOKEN_SECONDS
+        assert given["profile"] == {"name": "ann", "url": "https://ann.example/"}
+        assert given["refresh_token"]
+        assert await reads(server, given["access_token"]) == 200
+
+    async def test_without_its_scope_the_profile_is_not_told(self, server: Instance) -> None:
+        """Only who it is."""
+        assert "profile" not in await redeem(server, await code(server, "read"))
+
+    async def test_twice_the_same_request_is_answered_alike(self, server: Instance) -> None:
+        """As Together asks; and a third one, later, takes everything back."""
+        made = await code(server)
+        first = await redeem(server, made)
+        server.now += 9
+        assert await redeem(server, made) == first
+        assert await reads(server, first["access_token"]) == 200
+        server.now += 9
+        refused = await redeem(server, made, 400)
+        assert refused["error"] == "invalid_grant"
+        assert await reads(server, first["access_token"]) == 401
+
+    async def test_pkce(self, server: Instance) -> None:
+        """The verifier has to be the one behind the challenge, and a wrong one uses the code up."""
+        verifier = new_verifier()
+        assert "access_token" in await redeem(server, await code(server, verifier=verifier), code_verifier=verifier)
+        for wrong in ({"code_verifier": new_verifier()}, {}, {"code_verifier": challenge(verifier)}):
+            made = await code(server, verifier=verifier)
+            assert (await redeem(server, made, 400, **wrong))["error"] == "invalid_grant"
+            assert (await redeem(server, made, 400, code_verifier=verifier))["error"] == "invalid_grant"
+
+    async def test_a_verifier_without_a_challenge_is_refused(self, server: Instance) -> None:
+        """Somebody has taken the challenge out of the request (RFC 9700, section 4.8)."""
+        made = await code(server)
+        assert (await redeem(server, made, 400, code_verifier=new_verifier()))["error"] == "invalid_grant"
+
+    @pytest.mark.parametrize(
+        "wrong",
+        [
+            {"client_id": "https://other.example/"},
+            {"redirect_uri": "https://app.example/back2"},
+            {"redirect_uri": "https://other.example/back"},
+            {"client_id": "https://other.example/", "redirect_uri": "https://other.example/"},
+        ],
+    )
+    async def test_a_code_is_for_its_app_alone(self, server: Instance, wrong: dict[str, str]) -> None:
+        """One that is put into another app's hands is worth nothing there, and then nowhere."""
+        made = await code(server)
+        assert (await redeem(server, made, 400, **wrong))["error"] == "invalid_grant"
+        assert (await redeem(server, made, 400))["error"] == "invalid_grant"
+
+    async def test_the_client_may_be_written_in_another_way(self, server: Instance) -> None:
+        """As long as it is the same URL."""
+        assert "access_token" in await redeem(server, await code(server), client_id="HTTPS://App.example:443")
+
+    async def test_a_code_expires(self, server: Instance) -> None:
+        """After two minutes."""
+        made = await code(server)
+        server.now += CODE_SECONDS
+        assert (await redeem(server, made, 400))["error"] == "invalid_grant"
+
+    async def test_without_scopes_there_is_no_token(self, server: Instance) -> None:
+        """But who it is can still be asked for at the other endpoint."""
+        made = await code(server, "")
+        assert (await redeem(server, made, 400))["error"] == "invalid_grant"
+        form = {"code": made, "client_id": APP, "redirect_uri": BACK}
+        assert await post(server, "/auth", **form) == {"me": "https://ann.example/"}
+
+    async def test_at_the_authorization_endpoint_a_code_gives_no_token(self, server: Instance) -> None:
+        """Whatever it would be good for; and it is used up."""
+        made = await code(server)
+        form = {"grant_type": "authorization_code", "code": made, "client_id": APP, "redirect_uri": BACK}
+        assert await post(server, "/auth", **form) == {
+            "me": "https://ann.example/",
+            "profile": {"name": "ann", "url": "https://ann.example/"},
+        }
+        assert (await redeem(server, made, 400))["error"] == "invalid_grant"
+
+    async def test_older_apps_get_a_form(self, server: Instance) -> None:
+        """Where they ask for one and for nothing else, and say nothing of a grant type."""
+        form = {"code": await code(server, "read"), "client_id": APP, "redirect_uri": BACK}
+        reply = await server.client.post("/auth", data=form, headers={"Accept": FORM})
+        assert reply.headers["content-type"] == FORM
+        assert dict(parse_qsl(reply.text)) == {"me": "https://ann.example/"}
+
+    async def test_older_apps_say_nothing_of_a_grant_type(self, server: Instance) -> None:
+        """At the token endpoint, too."""
+        form = {"code": await code(server, "read"), "client_id": APP, "redirect_uri": BACK, "me": "https://ann.example"}
+        assert "access_token" in await post(server, "/token", **form)
+
+    @pytest.mark.parametrize("lacking", ["code", "client_id", "redirect_uri"])
+    async def test_what_is_missing_is_named(self, server: Instance, lacking: str) -> None:
+        """Without using the code up."""
+        made = await code(server)
+        form = {"grant_type": "authorization_code", "code": made, "client_id": APP, "redirect_uri": BACK}
+        del form[lacking]
+        refused = await post(server, "/token", 400, **form)
+        assert refused["error"] == "invalid_request"
+        assert f"'{lacking}'" in refused["error_description"]
+        assert "access_token" in await redeem(server, made)
+
+    async def test_a_code_in_the_address_is_not_looked_at(self, server: Instance) -> None:
+        """Addresses end up in logs, so what is secret belongs into the body."""
+        query = {"grant_type": "authorization_code", "code": await code(server), "client_id": APP, "redirect_uri": BACK}
+        assert (await server.client.post("/token", params=query)).status_code == 400
+
+    async def test_other_grants_are_unsupported(self, server: Instance) -> None:
+        """With the code that RFC 6749 has for it."""
+        assert (await post(server, "/token", 400, grant_type="password"))["error"] == "unsupported_grant_type"
+        assert (await post(server, "/auth", 400, grant_type="refresh_token"))["error"] == "unsupported_grant_type"
+        assert (await post(server, "/token", 400))["error"] == "invalid_request"
+
+    async def test_a_user_who_is_disabled_meanwhile_gets_nothing(self, server: Instance) -> None:
+        """Neither by code nor by refresh token."""
+        given = await redeem(server, await code(server))
+        made = await code(server)
+        await server.accounts.disable_user("ann", server.now)
+        assert (await redeem(server, made, 400))["error"] == "invalid_grant"
+        form = {"grant_type": "refresh_token", "refresh_token": given["refresh_token"], "client_id": APP}
+        assert (await post(server, "/token", 400, **form))["error"] == "invalid_grant"
+        assert await reads(server, given["access_token"]) == 401
+        assert await introspect(server, given["access_token"]) == {"active": False}
+
+
+class TestRefreshing:
+    async def refresh(self, server: Instance, token: str, status: int = 200, **more: str) -> dict[str, Any]:
+        form = {"grant_type": "refresh_token", "refresh_token": token, "client_id": APP, **more}
+        return await post(server, "/token", status, **form)
+
+    async def test_a_refresh_token_rotates(self, server: Instance) -> None:
+        """And is good once: its second use, later, ends everything."""
+        first = await redeem(server, await code(server))
+        second = await self.refresh(server, first["refresh_token"])
+        assert second["refresh_token"] != first["refresh_token"]
+        assert await self.refresh(server, first["refresh_token"]) == second
+        assert await reads(server, second["access_token"]) == 200
+        server.now += 60
+        assert (await self.refresh(server, first["refresh_token"], 400))["error"] == "invalid_grant"
+        assert await reads(server, second["access_token"]) == 401
+        assert (await self.refresh(server, second["refresh_token"], 400))["error"] == "invalid_grant"
+
+    async def test_it_is_its_apps_alone(self, server: Instance) -> None:
+        """Another app's request changes nothing."""
+        given = await redeem(server, await code(server))
+        refused = await self.refresh(server, given["refresh_token"], 400, client_id="https://other.example/")
+        assert refused["error"] == "invalid_grant"
+        assert "access_token" in await self.refresh(server, given["refresh_token"])
+
+    async def test_fewer_scopes_may_be_asked_for_and_never_more(self, server: Instance) -> None:
+        """RFC 6749, section 6."""
+        given = await redeem(server, await code(server, "read follow"))
+        assert (await self.refresh(server, given["refresh_token"], 400, scope="read mute"))["error"] == "invalid_scope"
+        assert (await self.refresh(server, given["refresh_token"], scope="read"))["scope"] == "read"
+
+    async def test_an_access_token_is_no_refresh_token(self, server: Instance) -> None:
+        """Nor the other way round."""
+        given = await redeem(server, await code(server))
+        assert (await self.refresh(server, given["access_token"], 400))["error"] == "invalid_grant"
+        assert await reads(server, given["refresh_token"]) == 401
+
+
+class TestChecking:
+    async def test_introspection_tells_of_a_good_token(self, server: Instance) -> None:
+        """Whose it is, what it allows, whose app has it, and when it ends."""
+        given = await redeem(server, await code(server))
+        assert await introspect(server, given["access_token"]) == {
+            "active": True,
+            "me": "https://ann.example/",
+            "client_id": APP,
+            "scope": "follow profile read",
+            "iat": int(server.now),
+            "exp": int(server.now + TOKEN_SECONDS),
+        }
+
+    async def test_introspection_needs_a_token(self, server: Instance) -> None:
+        """The token itself, or that of a program that the admin has let in; another's token is none."""
+        one, two = [(await redeem(server, await code(server)))["access_token"] for _ in range(2)]
+        program = await server.service_tokens.create("micropub", server.now)
+        assert (await introspect(server, one, program))["active"]
+        for wrong in (two, "~micropub.wrong", "x"):
+            assert (await post(server, "/introspect", 401, bearer=wrong, token=one))["error"] == "unauthorized"
+        refused = await server.client.post("/introspect", data={"token": one})
+        assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+
+    async def test_of_a_token_that_is_not_good_nothing_is_told(self, server: Instance) -> None:
+        """Unknown, expired, revoked, no access token: all the same."""
+        given = await redeem(server, await code(server))
+        for text in ("x", "ann.x", "ann.", given["refresh_token"], await code(server), "\u00e4"):
+            assert await introspect(server, text, await self.program(server)) == {"active": False}
+        server.now += TOKEN_SECONDS
+        assert await introspect(server, given["access_token"]) == {"active": False}
+        assert await reads(server, given["access_token"]) == 401
+
+    async def program(self, server: Instance) -> str:
+        await server.service_tokens.revoke("program")
+        return await server.service_tokens.create("program", server.now)
+
+    async def test_the_older_check(self, server: Instance) -> None:
+        """By GET with the token, as JSON or as a form."""
+        token = (await redeem(server, await code(server)))["access_token"]
+        headers = {"Authorization": f"Bearer {token}"}
+        for accept in ("application/json", "*/*", f"application/json, {FORM}", f"{FORM};q=0.5, application/json"):
+            reply = await server.client.get("/token", headers={**headers, "Accept": accept})
+            assert reply.headers["content-type"] == "application/json", accept
+            assert reply.json()["me"] == "https://ann.example/"
+            assert reply.json()["client_id"] == APP
+        for accept in (FORM, f"{FORM}, */*;q=0.1", f"application/json;q=0.2, {FORM};q=0.8"):
+            reply = await server.client.get("/token", headers={**headers, "Accept": accept})
+            assert reply.headers["content-type"] == FORM, accept
+            assert dict(parse_qsl(reply.text))["scope"] == "follow profile read"
+
+    async def test_the_older_check_refuses_what_is_not_good(self, server: Instance) -> None:
+        """By 401 with a challenge, and an address with a token in it isn't looked at."""
+        token = (await redeem(server, await code(server)))["access_token"]
+        for headers in ({}, {"Authorization": "Bearer ann.x"}):
+            reply = await server.client.get("/token", params={"access_token": token}, headers=headers)
+            assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
+
+    async def test_userinfo_needs_its_scope(self, server: Instance) -> None:
+        """And tells what the profile is."""
+        token = (await redeem(server, await code(server)))["access_token"]
+        reply = await server.client.get("/userinfo", headers={"Authorization": f"Bearer {token}"})
+        assert reply.json() == {"name": "ann", "url": "https://ann.example/"}
+        other = (await redeem(server, await code(server, "read")))["access_token"]
+        reply = await server.client.get("/userinfo", headers={"Authorization": f"Bearer {other}"})
+        assert (reply.status_code, reply.json()["error"]) == (403, "insufficient_scope")
+        assert (await server.client.get("/userinfo")).status_code == 401
+
+    async def test_tokens_of_other_providers_are_not_ours_to_vouch_for(self, server: Instance) -> None:
+        """Though what they allow here is remembered in the same place."""
+        from microsub.store import keys
+        from microsub.store.identity.derived import digest
+
+        token = "ann.of-another-provider"
+        key = keys.token("ann", digest(token))
+        record = ("scope", "read profile", "client", APP, "expires", server.now + 600, "foreign", 1)
+        await server.redis.command("HSET", key, *record)
+        await server.redis.command("EXPIRE", key, 600)
+        assert await introspect(server, token) == {"active": False}
+        headers = {"Authorization": f"Bearer {token}"}
+        for path in ("/token", "/userinfo"):
+            assert (await server.client.get(path, headers=headers)).status_code == 401
+        await post(server, "/revoke", token=token)
+        assert await server.redis.command("EXISTS", key)
+
+
+class TestRevoking:
+    @pytest.mark.parametrize("kind", ["access_token", "refresh_token"])
+    @pytest.mark.parametrize("older", [False, True])
+    async def test_revoking_ends_all_that_was_granted(self, server: Instance, kind: str, older: bool) -> None:
+        """From the next request on, whichever of the two is shown."""
+        given = await redeem(server, await code(server))
+        other = await redeem(server, await code(server))
+        if older:
+            assert await post(server, "/token", action="revoke", token=given[kind]) == {}
+        else:
+            assert await post(server, "/revoke", token=given[kind]) == {}
+        assert await reads(server, given["access_token"]) == 401
+        form = {"grant_type": "refresh_token", "refresh_token": given["refresh_token"], "client_id": APP}
+        assert (await post(server, "/token", 400, **form))["error"] == "invalid_grant"
+        assert await reads(server, other["access_token"]) == 200
+
+    async def test_unknown_tokens_are_no_error(self, server: Instance) -> None:
+        """RFC 7009, section 2.2; a missing one is."""
+        for text in ("x", "ann.x", "ann.y.z", "\u00e4"):
+            assert await post(server, "/revoke", token=text) == {}
+        assert (await post(server, "/revoke", 400))["error"] == "invalid_request"
+
+    async def test_a_token_of_the_command_line_can_be_given_back(self, server: Instance) -> None:
+        """It has no grant."""
+        token = await server.accounts.create_token("ann", ["read"], "command line", server.now)
+        assert (await introspect(server, token))["client_id"] == "command line"
+        await post(server, "/revoke", token=token)
+        assert await reads(server, token) == 401
+
+    async def test_the_admin_sees_apps_and_shuts_them_out(self, server: Instance) -> None:
+        """They stand in `microsub token list`, and are gone with the revocation there."""
+        given = await redeem(server, await code(server))
+        (token,) = await server.accounts.tokens("ann")
+        assert token.client == APP
+        await server.accounts.revoke("ann", token.digest[:12])
+        assert await reads(server, given["access_token"]) == 401
+        form = {"grant_type": "refresh_token", "refresh_token": given["refresh_token"], "client_id": APP}
+        assert (await post(server, "/token", 400, **form))["error"] == "invalid_grant"
+
+
+class TestTransport:
+    @pytest.mark.parametrize("path", ["/auth", "/token", "/introspect", "/revoke", "/userinfo"])
+    async def test_apps_in_browsers_may_ask(self, server: Instance, path: str) -> None:
+        """OPTIONS says so; other methods are refused with those that there are."""
+        reply = await server.client.options(path)
+        assert (reply.status_code, reply.headers["access-control-allow-origin"]) == (204, "*")
+        reply = await server.client.delete(path)
+        assert reply.status_code == 405
+        assert "OPTIONS" in reply.headers["allow"]
+
+    async def test_a_large_body_is_refused(self, server: Instance) -> None:
+        """Nothing that is asked here is larger than 64 KiB."""
+        assert (await post(server, "/token", 413, code="x" * 70_000))["error"] == "invalid_request"
+
+    @pytest.mark.parametrize(
+        "body", [b"code=%ff%fe&client_id=%00&redirect_uri=%0d%0a", b"code=a&code=b", b"&&&===", b"\xff\xfe"]
+    )
+    async def test_nonsense_is_a_bad_request(self, server: Instance, body: bytes) -> None:
+        """And no fault of the server."""
+        for path in ("/auth", "/token", "/introspect", "/revoke"):
+            reply = await server.client.post(path, content=body, headers={"Content-Type": FORM})
+            assert reply.status_code == 400
+
+    async def test_no_secret_is_logged(self, server: Instance, capsys: pytest.CaptureFixture[str]) -> None:
+        """Neither of exchanges that work nor of those that don't."""
+        made = await code(server)
+        given = await redeem(server, made)
+        await redeem(server, made, 400, redirect_uri="https://other.example/")
+        await post(server, "/introspect", 401, bearer="secret-bearer", token=given["access_token"])
+        captured = capsys.readouterr()
+        told = captured.out + captured.err
+        assert "taken back" in told
+        for secret in (made, given["access_token"], given["refresh_token"], "secret-bearer"):
+            assert secret.rpartition(".")[2] not in told
+
+    async def test_metrics_count_what_was_given_and_refused(self, server: Instance) -> None:
+        """Without names of people or apps."""
+        made = await code(server)
+        await redeem(server, made)
+        await redeem(server, made, 400, redirect_uri="https://other.example/")
+        text = (await server.client.get("/metrics")).text
+        assert 'microsub_grants_total{what="tokens"}' in text
+        assert 'microsub_grants_total{what="misused"}' in text
+        assert 'action="oauth token"' in text
+        assert "app.example" not in text
