@@ -1,0 +1,349 @@
+"""Readers who sign in with their own domain: their providers' tokens at our endpoint, the providers over real HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from microsub.config.backend import Identity as IdentitySettings
+from microsub.config.backend import InstanceSettings
+from microsub.model.scopes import ALL_SCOPES
+from microsub.services.identity import vouching
+from microsub.store.port import Redis
+from tests.support.counting import CountingRedis
+from tests.support.process import installation
+from tests.support.provider import Fault, Provider, Variant, provider
+from tests.support.readers import ENDPOINT, Instance, instance, posts
+from tests.support.waiting import wait_until
+
+APP = "https://app.example/"
+FEED = "https://blog.example/feed"
+ALICE, BOB = f"{ENDPOINT}/alice", f"{ENDPOINT}/bob"
+
+
+class World:
+    """A server with Alice and Bob, whose pages and tokens are those of one provider."""
+
+    def __init__(self, server: Instance, site: Provider) -> None:
+        self.server, self.site = server, site
+        self.alice, self.bob = (site.people.get(name) or site.person(name) for name in ("alice", "bob"))
+        site.clock = lambda: server.now
+
+    async def begin(self, *names: str) -> None:
+        for name in names:
+            await self.server.reader(name, "home")
+            await self.server.accounts.set_me(name, self.site.people[name].me)
+
+    def grant(self, name: str = "alice", *scopes: str, **more: Any) -> str:
+        return self.site.grant(name, *(scopes or ALL_SCOPES), client=APP, **more)
+
+    async def get(self, token: str, path: str = ALICE, **params: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token}"}
+        return await self.server.client.get(path, params=params or {"action": "channels"}, headers=headers)
+
+    async def post(self, token: str, path: str = ALICE, **params: Any) -> httpx.Response:
+        return await self.server.client.post(path, data=params, headers={"Authorization": f"Bearer {token}"})
+
+    async def status(self, token: str, path: str = ALICE, **params: Any) -> int:
+        return (await self.get(token, path, **params)).status_code
+
+    @property
+    def checks(self) -> int:
+        """How often the provider was asked about tokens."""
+        return self.site.count("/introspect") + self.site.count("/token")
+
+
+@pytest.fixture
+async def world(real_redis: Redis) -> AsyncIterator[World]:
+    async with instance(real_redis) as server, provider(Variant.lenient(lifetime=None)) as site:
+        made = World(server, site)
+        await made.begin("alice", "bob")
+        yield made
+
+
+@pytest.mark.parametrize("variant", [Variant(), Variant.older(), Variant.lenient()], ids=["newer", "older", "both"])
+async def test_everything_works_with_a_token_of_ones_own_provider(real_redis: Redis, variant: Variant) -> None:
+    """Pages, lists and changes, by header, query and body, with and without a slash; the provider is asked once."""
+    async with instance(real_redis) as server, provider(variant) as site:
+        world = World(server, site)
+        await world.begin("alice", "bob")
+        await server.publish(FEED, *posts("a", "b"))
+        token = world.grant()
+        assert (await world.post(token, action="follow", channel="home", url=FEED)).status_code == 200
+        page = (await world.get(token, action="timeline", channel="home")).json()["items"]
+        assert [item["name"] for item in page] == ["a", "b"]
+        marked = await world.post(token, f"{ALICE}/", action="timeline", method="mark_read", channel="home", entry="1")
+        assert marked.status_code == 200
+        client = server.client
+        assert (await client.get(ALICE, params={"action": "channels", "access_token": token})).status_code == 200
+        assert (
+            await client.post(ALICE, data={"action": "mute", "url": FEED, "access_token": token})
+        ).status_code == 200
+        assert world.checks == 1
+
+
+async def test_each_error_says_what_it_is(world: World) -> None:
+    """Unknown, revoked, somebody else's, too few scopes, a provider that is away."""
+    unknown = await world.get("unknown")
+    assert (unknown.status_code, unknown.json()["error"]) == (401, "unauthorized")
+    assert unknown.headers["www-authenticate"] == "Bearer"
+    others = await world.get(world.grant("bob"))
+    assert (others.status_code, others.json()["error"]) == (403, "forbidden")
+    few = await world.get(world.grant("alice", "create"))
+    assert (few.status_code, few.json()["error"], few.json()["scope"]) == (403, "insufficient_scope", "read")
+    world.site.fault("introspection", Fault(status=500))
+    away = await world.get(world.grant())
+    assert (away.status_code, away.json()["error"]) == (503, "temporarily_unavailable")
+    assert int(away.headers["retry-after"]) > 0
+    assert away.headers["access-control-allow-origin"] == "*"
+
+
+async def test_a_token_opens_its_users_things_alone(world: World) -> None:
+    """Also once it is remembered: at the other's address it is unknown, and their provider knows whose it is."""
+    token = world.grant()
+    assert await world.status(token) == 200
+    for path in (BOB, f"{BOB}/", f"{ENDPOINT}/nobody", f"{ENDPOINT}/!"):
+        assert await world.status(token, path) == (403 if path.startswith(BOB) else 401)
+    assert await world.status(token) == 200
+
+
+async def test_a_page_with_a_remembered_token_costs_no_round_trip_more(real_redis: Redis) -> None:
+    """Than with one of ours: the page's own script checks both. So too at the address without a name."""
+    counting = CountingRedis(real_redis)
+    async with instance(counting) as server, provider(Variant()) as site:
+        world = World(server, site)
+        await world.begin("alice", "bob")
+        await server.publish(FEED, *posts("a", "b"))
+        own, foreign = await server.grant("alice", *ALL_SCOPES), world.grant()
+        assert (await world.post(own, action="follow", channel="home", url=FEED)).status_code == 200
+        trips: dict[tuple[str, str], int] = {}
+        for action in ({"action": "timeline", "channel": "home"}, {"action": "channels"}):
+            for name, token, path in (
+                ("own", own, ALICE),
+                ("foreign", foreign, ALICE),
+                ("own without a name", own, ENDPOINT),
+                ("foreign without a name", foreign, ENDPOINT),
+            ):
+                assert await world.status(token, path, **action) == 200
+                before = counting.trips
+                assert await world.status(token, path, **action) == 200
+                trips[action["action"], name] = counting.trips - before
+        for action_name in ("timeline", "channels"):
+            assert len({count for (action, _), count in trips.items() if action == action_name}) == 1, trips
+
+
+async def test_the_address_without_a_name(world: World) -> None:
+    """Among several users, only what is known already is known there; the error says where to go."""
+    token = world.grant()
+    error = await world.get(token, ENDPOINT)
+    assert error.status_code == 401
+    assert "/microsub/<user>" in error.json()["error_description"]
+    assert await world.status(token) == 200
+    assert await world.status(token, ENDPOINT) == 200
+    async with instance(world.server.redis) as other:
+        elsewhere = World(other, world.site)
+        assert await elsewhere.status(token, ENDPOINT) == 200
+        assert await elsewhere.status("unknown", ENDPOINT) == 401
+    assert world.checks == 1
+
+
+async def test_a_server_of_one_needs_no_name(real_redis: Redis) -> None:
+    """There is only one provider that could have issued the token; a disabled user doesn't count."""
+    async with instance(real_redis) as server, provider(Variant()) as site:
+        world = World(server, site)
+        await world.begin("alice", "bob")
+        await server.accounts.disable_user("bob", server.now)
+        assert await world.status(world.grant(), ENDPOINT, action="timeline", channel="home") == 200
+        assert await world.status("unknown", ENDPOINT) == 401
+
+
+async def test_tokens_of_ours_are_shown_to_nobody(world: World) -> None:
+    """Neither another user's, good or of a disabled one, nor those of programs."""
+    bobs, carols = await world.server.grant("bob", "read"), ""
+    await world.server.reader("carol")
+    carols = await world.server.grant("carol", "read")
+    await world.server.accounts.disable_user("carol", world.server.now)
+    service = await world.server.service_tokens.create("crawler", world.server.now)
+    assert await world.status(bobs) == 403
+    assert await world.status(bobs, action="timeline", channel="home") == 403
+    assert (await world.post(bobs, action="channels", name="x")).status_code == 403
+    assert await world.status(carols) == 401
+    assert await world.status(service) == 401
+    assert not world.site.asked
+
+
+async def test_tokens_that_look_like_ours(world: World) -> None:
+    """Another server of this kind is a provider too, and its users have names."""
+    for text in ("alice.0123", "bob.0123", "carol.0123"):
+        world.site.tokens[text] = world.site.tokens[world.grant()]
+        assert await world.status(text) == 200
+        assert await world.status(text, ENDPOINT) == 200
+
+
+@pytest.mark.parametrize("token", ["", "two words", "ü", "a" * 5000, "a\x7f"])
+async def test_what_can_be_no_token_is_shown_to_nobody(world: World, token: str) -> None:
+    """Such a text has no business in a header of ours."""
+    params = {"action": "channels", "access_token": token}
+    assert (await world.server.client.get(ALICE, params=params)).status_code == 401
+    assert not world.site.asked
+
+
+async def test_a_revocation_is_noticed(world: World) -> None:
+    """After ten minutes, by every process; a new token of the same app is another matter."""
+    token = world.grant()
+    async with instance(world.server.redis, now=world.server.now) as second:
+        both = (world, World(second, world.site))
+        assert [await each.status(token) for each in both] == [200, 200]
+        world.site.revoke(token)
+        assert [await each.status(token) for each in both] == [200, 200]
+        for each in both:
+            each.server.now += 600
+        assert [await each.status(token) for each in both] == [401, 401]
+        assert world.checks == 2
+
+
+async def test_a_provider_that_is_away_signs_nobody_out(world: World) -> None:
+    """What was good serves for an hour more; then and for new tokens it is 503. When it comes back, so does all."""
+    world.server.settings = InstanceSettings(identity=IdentitySettings(token_cache=60, token_grace=600))
+    token = world.grant()
+    assert await world.status(token, action="timeline", channel="home") == 200
+    await world.site.listening.down()
+    for seconds in (59, 61, 300, 659):
+        world.server.now = world.server.now - world.server.now % 1000 + seconds
+        assert await world.status(token, action="timeline", channel="home") == 200
+    assert await world.status(world.grant()) == 503
+    world.server.now += 1
+    assert await world.status(token, action="timeline", channel="home") == 503
+
+
+async def test_a_slow_provider_holds_up_nobody_else(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others read meanwhile, with their own tokens and with remembered ones; who waits is told soon."""
+    remembered, own = world.grant(), await world.server.grant("alice", "read")
+    assert await world.status(remembered) == 200
+    monkeypatch.setattr(vouching, "SECONDS", 0.5)
+    world.site.fault("introspection", Fault(hang=True))
+    waiting = asyncio.create_task(world.status(world.grant()))
+    await wait_until(lambda: world.checks == 2)
+    assert await world.status(remembered) == 200
+    assert await world.status(own) == 200
+    assert not waiting.done()
+    assert await waiting == 503
+
+
+async def test_hammering_is_bounded(world: World) -> None:
+    """A hundred unknown tokens from one address are at most twenty questions; the others are told to wait."""
+    statuses = Counter(await asyncio.gather(*(world.status(f"unknown-{number}") for number in range(100))))
+    assert statuses == {401: 20, 429: 80}
+    assert world.checks == 20
+    assert world.site.count(f"/{world.alice.name}/") == 1
+    limited = await world.get("one-more")
+    assert 0 < int(limited.headers["retry-after"]) <= 60
+    again = Counter(await asyncio.gather(*(world.status(f"unknown-{number}") for number in range(100))))
+    assert again[401] == 20
+    assert world.checks == 20
+
+
+async def test_many_requests_with_one_new_token_are_one_question(world: World) -> None:
+    """A reader app opens with many requests at once; two processes answer them."""
+    token = world.grant()
+    async with instance(world.server.redis, now=world.server.now) as second:
+        both = (world, World(second, world.site))
+        found = await asyncio.gather(*(both[number % 2].status(token) for number in range(40)))
+    assert set(found) == {200}
+    assert world.checks == 1
+
+
+async def test_a_provider_that_lies_gains_nothing(world: World) -> None:
+    """It vouches for its own user alone, whatever it says, and nothing it says is believed for longer than it says."""
+    token = world.grant()
+    for me in (
+        world.bob.me,
+        "https://alice.example/",
+        f"{world.alice.me}x/",
+        world.alice.me.replace("http:", "https:"),
+    ):
+        world.site.fault("introspection", Fault(change={"me": me}))
+        await world.server.redis.command("FLUSHDB")
+        await world.begin("alice", "bob")
+        assert await world.status(token) in {200 if me.startswith("https://127") else 403}
+    world.site.fault("introspection", Fault(change={"exp": int(world.server.now) + 5}))
+    late = world.grant()
+    assert await world.status(late) == 200
+    world.server.now += 5
+    world.site.revoke(late)
+    assert await world.status(late) == 401
+
+
+async def test_another_identity_counts_at_once(world: World) -> None:
+    """A changed or removed site, another token endpoint, a disabled user: what was remembered is forgotten."""
+    accounts, token = world.server.accounts, world.grant()
+    changes = (
+        lambda: accounts.set_me("alice", world.bob.me),
+        lambda: accounts.set_me("alice", ""),
+        lambda: accounts.set_token_endpoint("alice", world.site.url("/nowhere")),
+        lambda: accounts.disable_user("alice", world.server.now),
+    )
+    for change in changes:
+        await world.server.redis.command("FLUSHDB")
+        await world.begin("alice", "bob")
+        assert await world.status(token) == 200
+        await change()
+        assert await world.status(token) in {401, 403}
+
+
+async def test_who_may_not_read_learns_nothing(world: World) -> None:
+    """Not even whether a channel exists, or what is wrong with the question."""
+    token = world.grant("alice", "create")
+    for channel in ("home", "nowhere", "!"):
+        assert await world.status(token, action="timeline", channel=channel) == 403
+        assert await world.status("unknown", action="timeline", channel=channel) == 401
+
+
+async def test_a_body_isnt_read_for_strangers(world: World) -> None:
+    """The token in the header is checked first, also where a provider has to be asked."""
+    reply = await world.server.client.post(ALICE, content=b"x" * 2_000_000, headers={"Authorization": "Bearer unknown"})
+    assert reply.status_code == 401
+
+
+@asynccontextmanager
+async def two_processes(folder: Path, redis_url: str, backend: dict[str, Any]) -> AsyncIterator[tuple[Any, str, str]]:
+    async with installation(folder, backend, MICROSUB_REDIS_URL=redis_url) as installed:
+        yield installed, await installed.serve(), await installed.serve("web")
+
+
+async def test_real_processes_with_backend_json(tmp_path: Path, redis_url: str) -> None:
+    """What the file says of a user's site and token endpoint holds in all processes, and a change of it counts."""
+    async with provider(Variant.older()) as site:
+        alice = site.person("alice")
+        user: dict[str, Any] = {"me": alice.me, "channels": [{"uid": "home"}]}
+        backend = {"users": {"alice": user, "bob": {}}}
+        async with two_processes(tmp_path, redis_url, backend) as (installed, first, second):
+            token = site.grant("alice", "read")
+
+            async def status(url: str) -> int:
+                async with httpx.AsyncClient() as http:
+                    headers = {"Authorization": f"Bearer {token}"}
+                    return (await http.get(f"{url}/alice?action=channels", headers=headers)).status_code
+
+            urls = [url if url.endswith("/microsub") else f"{url.rstrip('/')}/microsub" for url in (first, second)]
+            assert [await status(url) for url in urls] == [200, 200]
+            assert site.count("/token") == 1
+            user["token_endpoint"] = site.url("/nowhere")
+            installed.write(backend)
+
+            await wait_until(lambda: f"tokens are checked at {site.url('/nowhere')}" in installed.log, timeout=20)
+            assert [await status(url) for url in urls] == [401, 401]
+            del user["token_endpoint"]
+            installed.write(backend)
+            await wait_until(lambda: "tokens are checked where the site says" in installed.log, timeout=20)
+            # The refusal is remembered for a minute; another token isn't.
+            token = site.grant("alice", "read")
+            assert [await status(url) for url in urls] == [200, 200]
+            assert token not in installed.log
