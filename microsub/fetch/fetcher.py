@@ -94,13 +94,7 @@ class Fetcher:
 
     def _fields(self, request: FetchRequest, target: Target) -> list[tuple[bytes, bytes]]:
         agent = headers.user_agent(self._settings.user_agent, self._settings.about, request.subscribers)
-        fields: list[tuple[bytes, bytes]] = [
-            (b"Host", target.authority.encode("ascii")),
-            (b"User-Agent", agent.encode("ascii", "ignore")),
-            (b"Accept", request.accept.encode("ascii")),
-            (b"Accept-Encoding", b"gzip, deflate"),
-            (b"Connection", b"close"),
-        ]
+        fields = headers.of_request(target.authority, agent, request.accept)
         for name, value in (
             (b"If-None-Match", headers.encodable(request.etag)),
             (b"If-Modified-Since", headers.encodable(request.last_modified)),

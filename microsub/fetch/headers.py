@@ -36,6 +36,17 @@ def user_agent(software: str, about: str, subscribers: int) -> str:
     return f"{software} ({'; '.join(told)})" if told else software
 
 
+def of_request(authority: str, agent: str, accept: str) -> list[tuple[bytes, bytes]]:
+    """What every request of ours begins with: no cookies, no referrer, one request to a connection."""
+    return [
+        (b"Host", authority.encode("ascii")),
+        (b"User-Agent", agent.encode("ascii", "ignore")),
+        (b"Accept", accept.encode("ascii")),
+        (b"Accept-Encoding", b"gzip, deflate"),
+        (b"Connection", b"close"),
+    ]
+
+
 def retry_after(value: str | None, now: float) -> float | None:
     """Seconds from `now` until another request is welcome; from a number of seconds or a date (RFC 9110, 10.2.3)."""
     if value is None:

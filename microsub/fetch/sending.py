@@ -137,13 +137,7 @@ class Exchange:
 
     def _outgoing(self, sending: Sending, target: Target) -> Outgoing:
         agent = headers.user_agent(self._settings.user_agent, self._settings.about, 0)
-        fields: list[tuple[bytes, bytes]] = [
-            (b"Host", target.authority.encode("ascii")),
-            (b"User-Agent", agent.encode("ascii", "ignore")),
-            (b"Accept", sending.accept.encode("ascii")),
-            (b"Accept-Encoding", b"gzip, deflate"),
-            (b"Connection", b"close"),
-        ]
+        fields = headers.of_request(target.authority, agent, sending.accept)
         body = b""
         if sending.method == "POST":
             body = urlencode(sending.form or {}, errors="replace").encode("ascii")
