@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from microsub.config.backend import InstanceSettings
 from microsub.config.settings import Settings
 from microsub.fetch import Fetcher
-from microsub.services.identity.admission import UsersOnly
+from microsub.services.identity.admission import KnownAddresses, UsersOnly
 from microsub.services.identity.bundle import Identity
 from microsub.services.identity.clients import Clients
 from microsub.services.identity.granting import Granting
@@ -33,14 +33,17 @@ InForce = Callable[[], InstanceSettings]
 def make_identity(settings: Settings, redis: Redis, fetcher: Fetcher, in_force: InForce = InstanceSettings) -> Identity:
     """The bundle. `fetcher` is the plain door to the web: what has to do with identity is never taken from a cache."""
     private = bool(settings.allow_private_networks)
-    profiles = Profiles(fetcher, private=private)
+    profiles = Profiles(fetcher, private=private, own=settings.public_url)
     vouching = Vouching(fetcher, profiles, own=settings.base_url, private=private)
-    admission = UsersOnly(Accounts(redis), profiles)
+    accounts = Accounts(redis)
+    admission = UsersOnly(accounts, profiles)
     return Identity(
         profiles=profiles,
         granting=_granting(redis, fetcher),
         sessions=Sessions(SessionStore(redis)),
-        signing_in=SigningIn(PendingStore(redis), profiles, fetcher, admission, private=private),
+        signing_in=SigningIn(
+            PendingStore(redis), profiles, fetcher, admission, KnownAddresses(accounts), private=private
+        ),
         verification=Verification(ForeignTokens(redis), vouching, lambda: in_force().identity),
     )
 

@@ -113,7 +113,7 @@ async def test_a_server_that_knows_the_token_endpoint_alone(ann: Visitor, runnin
     """Is asked there, and gets the token back that it gave."""
     async with running(Variant(twice=True)) as site:  # since a fault comes after the code was looked at
         location = await answered(await sent(ann, site.people["ann"].me))
-        site.fault("authorization", Fault(status=405))
+        site.fault("redeemed", Fault(status=405))
         assert (await ann.get(location)).status == 303
         assert [token.revoked for token in site.tokens.values()] == [True]
 
@@ -201,11 +201,11 @@ class TestAttacks:
         """A `me` whose page names another provider counts for nothing."""
         async with running() as victim, provider() as evil:
             evil.person("mallory")
-            evil.fault("authorization", Fault(change={"me": victim.people["ann"].me}))
+            evil.fault("redeemed", Fault(change={"me": victim.people["ann"].me}))
             location = await sent(ann, evil.people["mallory"].me)
             evil.mend()
             location = await answered(location)
-            evil.fault("authorization", Fault(change={"me": victim.people["ann"].me}))
+            evil.fault("redeemed", Fault(change={"me": victim.people["ann"].me}))
             shown = await ann.get(location)
             assert (shown.status, shown.title) == (403, "The provider spoke for somebody else")
             assert not await is_signed_in(ann)
@@ -382,7 +382,7 @@ class TestWhatGoesWrong:
         """Whatever it answers to the code, nobody is signed in and the page names it."""
         async with running() as site:
             location = await answered(await sent(ann, site.people["ann"].me))
-            site.fault("authorization", fault)
+            site.fault("redeemed", fault)
             shown = await ann.get(location)
             assert shown.title == title
             assert urlsplit(site.issuer).netloc in shown.text
@@ -405,6 +405,14 @@ class TestOurOwnServer:
         shown = await ann.submit(await ann.get("/sign-in?next=/auth"), "/sign-in", me=ADDRESS)
         assert shown.status == 303
         assert shown.location == "/sign-in/local?" + urlencode({"me": f"{ADDRESS}/", "next": "/auth"})
+
+    async def test_a_page_that_names_our_metadata(self, ann: Visitor, running: Running) -> None:
+        """Which isn't fetched: nothing answers at that address in this test."""
+        async with running() as site:
+            link = f'<link rel="indieauth-metadata" href="{ADDRESS}/.well-known/oauth-authorization-server">'
+            me = site.page("/static/", link)
+            shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=me)
+            assert shown.location == "/sign-in/local?" + urlencode({"me": me})
 
     async def test_a_page_that_names_us(self, ann: Visitor, running: Running) -> None:
         """By the older links too."""
@@ -461,3 +469,13 @@ async def test_many_who_wait_for_a_slow_provider_hold_up_nobody_else(
     shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me="https://ann.example/")
     assert shown.status == 503
     assert "Too many people" in shown.text
+
+
+async def test_no_site_is_asked_too_often(ann: Visitor, running: Running) -> None:
+    """By whoever enters one address of it after the other; and no user is shut out by that."""
+    async with running() as site:
+        page = await ann.get("/sign-in")
+        statuses = [(await ann.submit(page, "/sign-in", me=site.url(f"/{n}/"))).status for n in range(32)]
+        assert statuses == [400] * 30 + [429] * 2
+        assert len(site.asked) == 30
+        assert (await through(ann, site.people["ann"].me)).location == "/account"

@@ -9,6 +9,8 @@ with or without `www.` and a slash at the end.
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +20,7 @@ from microsub.formats.indieauth.replies import ProfileClaims
 from microsub.services.identity.profiles import RECENT, Profile
 from microsub.store.accounts import Accounts, User
 
+_REMEMBERED = 10.0
 _MOST_ASKED = 3
 """Pages of users that one sign-in may ask, to find out whether they lead to the same person."""
 
@@ -107,6 +110,23 @@ class UsersOnly:
             if not person.names.isdisjoint(theirs.names):
                 found.append(user)
         return found
+
+
+class KnownAddresses:
+    """Whether an address is a user's, as it is remembered for some seconds: asking is cheap, however often."""
+
+    def __init__(self, accounts: Accounts, clock: Callable[[], float] = time.monotonic) -> None:
+        self._accounts = accounts
+        self._clock = clock
+        self._known: frozenset[str] = frozenset()
+        self._until = float("-inf")
+
+    async def has(self, me: str) -> bool:
+        """Whether `me` (canonical) is written like that in some account."""
+        if self._clock() >= self._until:
+            self._until = self._clock() + _REMEMBERED
+            self._known = frozenset(found for user in await self._accounts.users() if (found := canonical(user.me)))
+        return me in self._known
 
 
 def proven(entered: str, returned: str, profile: Profile, claims: ProfileClaims) -> Person:

@@ -21,6 +21,7 @@ from microsub.formats.indieauth.identifiers import endpoint
 from microsub.formats.indieauth.me import canonical_me, path_of_me, site_of_me
 from microsub.formats.indieauth.metadata import ServerMetadata, read_metadata
 from microsub.formats.trees import MAX_PAGE
+from microsub.services.identity.own import is_own, own_metadata
 from microsub.services.identity.remembering import Remembering
 
 LIFETIME = 3600.0
@@ -124,7 +125,8 @@ class Profile:
 class Profiles:
     """Finds out which server speaks for whom. Answers are kept in the process. Belongs to one event loop.
 
-    `private` is for instances that reach private networks: ports, IP addresses and plain http may stand in URLs.
+    `private` is for instances that reach private networks: ports, IP addresses and plain http may stand in URLs. `own`
+    is our own address without a slash at its end: what is said of the server there is known without asking.
     """
 
     def __init__(
@@ -132,11 +134,13 @@ class Profiles:
         sender: Sender,
         *,
         private: bool = False,
+        own: str | None = None,
         most: int = MOST,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sender = sender
         self._private = private
+        self._own = own
         self._people: Remembering[Profile] = Remembering(lifetime=LIFETIME, failures=FAILURES, most=most, clock=clock)
         self._servers: Remembering[ServerMetadata] = Remembering(
             lifetime=LIFETIME, failures=FAILURES, most=most, clock=clock
@@ -187,7 +191,9 @@ class Profiles:
         if not endpoints.names_server:
             raise ProfileError(page.final_url, _NO_SERVER)
         metadata = None
-        if (url := endpoints.metadata) is not None:
+        if (url := endpoints.metadata) is not None and self._own is not None and is_own(url, self._own):
+            metadata = own_metadata(self._own)
+        elif url is not None:
             metadata = await self._servers.get(url, lambda: self._metadata(url), max_age=max_age)
         return Profile(trail.me, trail.names, endpoints, metadata, page.final_url, trail.moved_to, me_links)
 

@@ -12,8 +12,9 @@ import hashlib
 import hmac
 import re
 import secrets
+import time
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
@@ -22,9 +23,10 @@ import structlog
 
 from microsub.errors import InvalidRequest, ProfileError, ProfileMismatch, ProfileUnreachable, SignInFailed
 from microsub.formats.indieauth import pkce
-from microsub.formats.indieauth.me import canonical_me
-from microsub.services.identity.admission import Admission, Refusal, proven
+from microsub.formats.indieauth.me import canonical_me, site_of_me
+from microsub.services.identity.admission import Admission, KnownAddresses, Refusal, proven
 from microsub.services.identity.own import is_own
+from microsub.services.identity.pacing import Pacing
 from microsub.services.identity.profiles import RECENT, Profile, Profiles
 from microsub.services.identity.redeeming import Redemption, Sender, name_of, redeem
 from microsub.store.identity.pending import PendingStore, SignInUnderWay
@@ -35,6 +37,9 @@ CLIENT_PATH = "/client"
 CALLBACK_PATH = "/sign-in/callback"
 SCOPE = "profile"
 """All that is asked for: who somebody is, and how they want to be called. Some older servers refuse an empty scope."""
+
+PER_SITE = 30
+"""Sign-ins with addresses of one site that are begun per minute and process, for addresses that are no user's."""
 
 _AT_ONCE = 50
 """Sign-ins that wait for somebody else's server at the same time in one process."""
@@ -70,16 +75,29 @@ class Arrived:
 
 
 class SigningIn:
-    """The client's side of a sign-in. `private`: servers may lie in private networks and speak http."""
+    """The client's side of a sign-in. `private`: servers may lie in private networks and speak http. `clock` gives
+    seconds.
+    """
 
     def __init__(
-        self, pending: PendingStore, profiles: Profiles, sender: Sender, admission: Admission, *, private: bool = False
+        self,
+        pending: PendingStore,
+        profiles: Profiles,
+        sender: Sender,
+        admission: Admission,
+        known: KnownAddresses,
+        *,
+        private: bool = False,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pending = pending
         self._profiles = profiles
         self._sender = sender
         self._admission = admission
+        self._known = known
         self._private = private
+        self._clock = clock
+        self._pacing = Pacing(PER_SITE, 60.0)
         self._busy = 0
 
     async def begin(self, entered: str, *, base: str, browser: str, next_: str) -> Leaving | Local:
@@ -97,6 +115,7 @@ class SigningIn:
             ) from None
         if is_own(me, base):
             return Local(me)
+        await self._wait_your_turn(me)
         async with self._place():
             profile = await self._profile(me)
         authorization = self._authorization_of(profile)
@@ -145,6 +164,16 @@ class SigningIn:
             raise SignInFailed(verdict.title, verdict.text, verdict.status)
         log.info("signed in", user=verdict.user, provider=who)
         return Arrived(verdict.user, verdict.me, f"with {who}", sign_in.next)
+
+    async def _wait_your_turn(self, me: str) -> None:
+        """Ask no site too often on behalf of people we know nothing of. Nobody is shut out by it who has an account."""
+        if not self._pacing.allows(site_of_me(me), self._clock()) and not await self._known.has(me):
+            raise SignInFailed(
+                "That site was asked too often",
+                f"Too many people have begun to sign in with addresses at {site_of_me(me)}. Wait a minute, then try "
+                "again.",
+                429,
+            )
 
     async def _profile(self, me: str) -> Profile:
         try:

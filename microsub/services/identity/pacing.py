@@ -1,0 +1,25 @@
+"""How often something may happen, by whatever it happens to: counted within the process, in bounded memory."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+
+class Pacing:
+    """At most `most` times in each `seconds` for each key; the `keys` that were seen last are remembered."""
+
+    def __init__(self, most: int, seconds: float, keys: int = 10_000) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._keys = keys
+        self._counts: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def allows(self, key: str, now: float) -> bool:
+        """Count one more for the key, at `now` in seconds of any clock; whether it is within the limit."""
+        since, count = self._counts.pop(key, (now, 0))
+        if now - since >= self._seconds:
+            since, count = now, 0
+        self._counts[key] = (since, count + 1)
+        while len(self._counts) > self._keys:
+            self._counts.popitem(last=False)
+        return count < self._most
