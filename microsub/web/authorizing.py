@@ -15,7 +15,7 @@ from starlette.routing import Route
 from microsub.errors import InvalidRequest, OAuthRefused
 from microsub.formats.indieauth.clients import allowed_redirect
 from microsub.formats.indieauth.me import same_me
-from microsub.formats.indieauth.requests import Asked, answer_url, read_asked, read_target
+from microsub.formats.indieauth.requests import Asked, Query, answer_url, read_asked, read_target
 from microsub.services.identity.clients import App
 from microsub.web.address import origin
 from microsub.web.routing import form, page
@@ -27,6 +27,7 @@ PATH = "/auth"
 CONSENT = "/auth/consent"
 APPS_END = "/account/apps/end"
 MAX_QUERY = 8192
+MAX_FIELDS = 100
 
 _FIELDS = (
     *("client_id", "redirect_uri", "state", "response_type"),
@@ -41,11 +42,8 @@ def routes(site: Site) -> list[Route]:
 
 async def _ask(visit: Visit) -> Response:
     """Show who asks, and for what."""
-    text = visit.request.url.query
-    if len(text) > MAX_QUERY:
-        raise InvalidRequest("The app's request is too long. " + _NOT_YOURS)
-    query = parse_qs(text, max_num_fields=100)
     try:
+        query = _parameters(visit.request.url.query)
         target = read_target(query)
     except InvalidRequest as problem:
         return _not_served(visit, problem.description)
@@ -97,6 +95,12 @@ async def _end(visit: Visit) -> Response:
     session = visit.require_session()
     await visit.site.identity.granting.revoke_app(session.user, visit.form.text("client"))
     return visit.go("/account")
+
+
+def _parameters(query: str) -> Query:
+    if len(query) > MAX_QUERY or query.count("&") > MAX_FIELDS:
+        raise InvalidRequest("it is too long")
+    return parse_qs(query)
 
 
 # --- what can't be served ------------------------------------------------------------------------------------------

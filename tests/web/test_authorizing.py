@@ -1,0 +1,504 @@
+"""The page on which people decide what an app may do."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
+
+import pytest
+from selectolax.lexbor import LexborHTMLParser
+
+from microsub.fetch import Answered, FetchFailed, Sending
+from microsub.formats.indieauth.pkce import challenge, new_verifier
+from microsub.services.identity.clients import MAX_LOGO, Clients
+from microsub.store.identity.codes import Codes
+from tests.support.readers import Instance
+from tests.support.visitor import Shown, Visitor
+
+APP, BACK = "https://app.example/", "https://app.example/back"
+CONSENT = "/auth/consent"
+PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 50
+PAGE = b"""<!doctype html><title>x</title><link rel=redirect_uri href="https://elsewhere.example/back">
+<div class=h-app><img class=u-logo src=/logo.png alt="">
+<a class="u-url p-name" href="/">Reads &lt;b&gt;well</a></div>"""
+
+
+class Apps:
+    """What apps answer, in place of the network."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Answered] = {}
+        self.asked: list[str] = []
+
+    def say(self, url: str, body: bytes | dict[str, Any], kind: str = "text/html", **more: Any) -> None:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        kind = kind if isinstance(body, bytes) else "application/json"
+        self.answers[url] = Answered(200, {"content-type": kind}, content, more.pop("final_url", url), **more)
+
+    async def send(self, sending: Sending) -> Answered | FetchFailed:
+        self.asked.append(sending.url)
+        found = self.answers.get(sending.url)
+        if found is None or len(found.body) > sending.limits.body:
+            return FetchFailed(sending.url, "connect", "can't be reached")
+        return found
+
+
+@pytest.fixture
+def apps(server: Instance) -> Apps:
+    made = Apps()
+    server.identity.granting.clients = Clients(made)
+    return made
+
+
+def address(**changes: str | None) -> str:
+    asked = {
+        "response_type": "code",
+        "client_id": APP,
+        "redirect_uri": BACK,
+        "state": "s t&a=te",
+        "scope": "read follow",
+    }
+    return "/auth?" + urlencode({k: v for k, v in {**asked, **changes}.items() if v is not None})
+
+
+def answer(shown: Shown, back: str = BACK) -> dict[str, str]:
+    """What the app is told where the browser is sent to."""
+    assert shown.status == 303, shown.text
+    assert shown.location.startswith(f"{back}?") or shown.location.startswith(f"{back}&")
+    return dict(parse_qsl(urlsplit(shown.location).query))
+
+
+async def redeem(server: Instance, code: str, path: str = "/token", **more: str) -> dict[str, Any]:
+    form = {"grant_type": "authorization_code", "code": code, "client_id": APP, "redirect_uri": BACK, **more}
+    found: dict[str, Any] = (await server.client.post(path, data=form)).json()
+    return found
+
+
+async def test_an_app_is_let_in(server: Instance, ann: Visitor, apps: Apps, signed_in) -> None:
+    """The whole way: page, consent, code with state and issuer, token."""
+    server.now = 2e9
+    await signed_in(ann)
+    verifier = new_verifier()
+    page = await ann.get(address(code_challenge=challenge(verifier), code_challenge_method="S256"))
+    assert page.status == 200
+    shown = await ann.submit(page, CONSENT, decision="allow", grant=["read", "follow"])
+    told = answer(shown)
+    assert (told["state"], told["iss"]) == ("s t&a=te", "https://reader.example")
+    given = await redeem(server, told["code"], code_verifier=verifier)
+    assert (given["me"], given["scope"]) == ("https://ann.example/", "follow read")
+    headers = {"Authorization": f"Bearer {given['access_token']}"}
+    assert (await server.client.get("/microsub?action=channels", headers=headers)).status_code == 200
+
+
+async def test_the_page_shows_who_asks_and_for_what(ann: Visitor, apps: Apps, signed_in) -> None:
+    """Name, logo, address, where one ends up, who one is, and each scope in words."""
+    await signed_in(ann)
+    apps.say(APP, PAGE)
+    apps.say(f"{APP}logo.png", PNG, "text/plain")
+    page = await ann.get(address(scope="read create blink profile"))
+    assert page.title == "Let Reads <b>well in?"
+    for text in (
+        APP,
+        "https://app.example",
+        "https://ann.example/",
+        "mark posts as read",
+        "Publish posts on your site",
+    ):
+        assert text in page.text
+    assert "does not know it" in page.text
+    boxes = page.tree.css("input[name=grant]")
+    assert [box.attributes["value"] for box in boxes] == ["read", "create", "blink", "profile"]
+
+
+async def test_the_readers_browser_asks_nobody_but_us(ann: Visitor, apps: Apps, signed_in) -> None:
+    """The logo is our own copy in the page, and the policy lets nothing else in."""
+    await signed_in(ann)
+    apps.say(APP, PAGE)
+    apps.say(f"{APP}logo.png", PNG)
+    page = await ann.get(address())
+    (image,) = page.tree.css("img")
+    assert (image.attributes["src"] or "").startswith("data:image/png;base64,")
+    policy = page.response.headers["content-security-policy"]
+    assert "img-src 'self' data:;" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "app.example" not in policy
+    assert page.response.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    ("logo", "kind"),
+    [
+        (b"<svg xmlns='http://www.w3.org/2000/svg'><script/></svg>", "image/svg+xml"),
+        (b"<!doctype html><script>alert(1)</script>", "image/png"),
+        (PNG + b"0" * MAX_LOGO, "image/png"),
+        (b"", "image/png"),
+    ],
+)
+async def test_what_is_no_harmless_picture_is_no_logo(
+    ann: Visitor, apps: Apps, signed_in, logo: bytes, kind: str
+) -> None:
+    """By its first bytes, whatever it says it is."""
+    await signed_in(ann)
+    apps.say(APP, PAGE)
+    apps.say(f"{APP}logo.png", logo, kind)
+    page = await ann.get(address())
+    assert page.status == 200
+    assert page.tree.css("img") == []
+    assert "data:" not in page.response.headers["content-security-policy"]
+
+
+async def test_an_app_that_does_not_answer_is_shown_by_its_address(ann: Visitor, apps: Apps, signed_in) -> None:
+    """And can be let in all the same."""
+    await signed_in(ann)
+    page = await ann.get(address())
+    assert page.title == "Let app.example in?"
+    assert "Nothing was found out about it" in page.text
+    assert "code" in answer(await ann.submit(page, CONSENT, decision="allow", grant="read"))
+
+
+async def test_an_app_is_asked_once_for_page_and_answer(ann: Visitor, apps: Apps, signed_in) -> None:
+    """What it said is remembered."""
+    await signed_in(ann)
+    apps.say(APP, {"client_id": APP, "client_name": "App"})
+    await ann.submit(await ann.get(address()), CONSENT, decision="allow", grant="read")
+    assert apps.asked == [APP]
+
+
+class TestWhoIsThere:
+    async def test_a_stranger_signs_in_first(self, ann: Visitor, apps: Apps) -> None:
+        """And comes back to the same request. Until then nobody is asked anything."""
+        shown = await ann.get(address())
+        assert shown.status == 303
+        target = urlsplit(shown.location)
+        assert (target.path, parse_qs(target.query)["next"]) == ("/sign-in", [address()])
+        assert apps.asked == []
+
+    async def test_a_stranger_gives_no_consent(self, server: Instance, ann: Visitor, apps: Apps, signed_in) -> None:
+        """Nor somebody whose session has ended since the page was shown."""
+        await signed_in(ann)
+        page = await ann.get(address())
+        await server.identity.sessions.end_all("ann")
+        shown = await ann.submit(page, CONSENT, decision="allow", grant="read")
+        assert shown.status in {401, 403}
+        assert not shown.location
+
+    async def test_consent_needs_the_token_of_our_page(
+        self, server: Instance, ann: Visitor, other: Visitor, apps: Apps, signed_in
+    ) -> None:
+        """A page elsewhere can send the form, but not with ann's token; an attacker's own doesn't work for ann."""
+        await server.accounts.add_user("bob", "https://bob.example/", server.now)
+        await signed_in(ann)
+        await signed_in(other, "bob")
+        fields = {"client_id": APP, "redirect_uri": BACK, "response_type": "code", "scope": "read", "grant": "read"}
+        fields |= {"decision": "allow"}
+        bobs = (await other.get(address())).form(CONSENT).css_first("input[name=form_token]").attributes["value"]
+        for token in ({}, {"form_token": "x.y"}, {"form_token": bobs}):
+            shown = await ann.post(CONSENT, {**fields, **token})
+            assert (shown.status, shown.location) == (403, "")
+
+    async def test_a_hint_of_somebody_else_is_shown(self, ann: Visitor, apps: Apps, signed_in) -> None:
+        """It decides nothing: the code is for who is signed in."""
+        await signed_in(ann)
+        page = await ann.get(address(me="https://bob.example/"))
+        alert = page.tree.css_first("[role=alert]").text()
+        assert alert.startswith("The app asked for https://bob.example/, but you are signed in as https://ann.example/")
+        for same in ("https://ann.example", "HTTPS://ann.example/", None):
+            assert "The app asked for" not in (await ann.get(address(me=same))).text
+
+    async def test_an_account_without_a_profile_lets_nobody_in(
+        self, server: Instance, other: Visitor, apps: Apps
+    ) -> None:
+        """There is nobody that an app could be told of."""
+        await server.accounts.add_user("bob", "", server.now)
+        cookie = await server.identity.sessions.begin("bob", "", "by password", "", server.now)
+        other.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example", path="/")
+        page = await other.get(address())
+        assert page.status == 400
+        assert "no profile URL" in page.text
+
+
+class TestChoosing:
+    async def test_fewer_scopes_can_be_granted(self, server: Instance, ann: Visitor, apps: Apps, signed_in) -> None:
+        """The token has those that were left, and no others."""
+        server.now = 2e9
+        await signed_in(ann)
+        page = await ann.get(address(scope="read follow mute"))
+        told = answer(await ann.submit(page, CONSENT, decision="allow", grant="mute"))
+        assert (await redeem(server, told["code"]))["scope"] == "mute"
+
+    async def test_none_leaves_who_one_is(self, server: Instance, ann: Visitor, apps: Apps, signed_in) -> None:
+        """And no token."""
+        await signed_in(ann)
+        page = await ann.get(address())
+        fields = {key: value for key, value in page_fields(page).items() if key != "grant"}
+        told = answer(await ann.post(CONSENT, {**fields, "decision": "allow"}))
+        assert (await redeem(server, told["code"]))["error"] == "invalid_grant"
+        assert await redeem(server, told["code"], "/auth") == {"me": "https://ann.example/"}
+
+    async def test_more_than_was_asked_for_is_not_granted(
+        self, server: Instance, ann: Visitor, apps: Apps, signed_in
+    ) -> None:
+        """Whatever the form says."""
+        server.now = 2e9
+        await signed_in(ann)
+        page = await ann.get(address(scope="read"))
+        told = answer(await ann.submit(page, CONSENT, decision="allow", grant=["read", "follow", "create"]))
+        assert (await redeem(server, told["code"]))["scope"] == "read"
+
+    @pytest.mark.parametrize("decision", ["deny", "", "other"])
+    async def test_a_refusal_is_told(
+        self, server: Instance, ann: Visitor, apps: Apps, signed_in, decision: str
+    ) -> None:
+        """With state and issuer, and without a code."""
+        await signed_in(ann)
+        told = answer(await ann.submit(await ann.get(address()), CONSENT, decision=decision, grant="read"))
+        assert told["error"] == "access_denied"
+        assert (told["state"], told["iss"]) == ("s t&a=te", "https://reader.example")
+        assert "code" not in told
+
+    @pytest.mark.parametrize("kind", ["id", None, "code"])
+    async def test_older_requests_only_want_to_know_who_it_is(
+        self, server: Instance, ann: Visitor, apps: Apps, signed_in, kind: str | None
+    ) -> None:
+        """By `response_type=id`, or by saying nothing of it and asking for no scope."""
+        await signed_in(ann)
+        page = await ann.get(address(response_type=kind, scope="read" if kind == "id" else None, state=None))
+        assert "wants to know who you are" in page.text
+        assert page.tree.css("input[name=grant]") == []
+        told = answer(await ann.submit(page, CONSENT, decision="allow"))
+        assert set(told) == {"code", "iss"}
+        assert await redeem(server, told["code"], "/auth") == {"me": "https://ann.example/"}
+
+    async def test_older_requests_with_scopes_want_a_token(
+        self, server: Instance, ann: Visitor, apps: Apps, signed_in
+    ) -> None:
+        """Also where they don't name the response type."""
+        server.now = 2e9
+        await signed_in(ann)
+        page = await ann.get(address(response_type=None))
+        told = answer(await ann.submit(page, CONSENT, decision="allow", grant="read"))
+        assert (await redeem(server, told["code"]))["scope"] == "read"
+
+
+def page_fields(page: Shown) -> dict[str, str]:
+    from tests.support.visitor import fields_of
+
+    return fields_of(page.form(CONSENT))
+
+
+class TestWhereOneIsSent:
+    @pytest.mark.parametrize(
+        "redirect",
+        [
+            None,
+            "",
+            "/back",
+            "https://evil.example/",
+            "https://app.example.evil.example/",
+            "https://app.example@evil.example/",
+            "https://app.example:8443/back",
+            "http://app.example/back",
+            "//evil.example/",
+            "https://app.example\\@evil.example/",
+            "https://evil.example\\.app.example/",
+            "https://app.example/back#x",
+            "https://app.example/../x",
+            "javascript:alert(1)//https://app.example/",
+            "data:text/html,x",
+            "app.example:back",
+            "https://app.example/back\r\nSet-Cookie: a=b",
+            "https://app.example/ba\tck",
+            "https://elsewhere.example/back2",
+            "https://elsewhere.example/back?x=1",
+            "https://app.example/" + "x" * 3000,
+        ],
+    )
+    async def test_it_is_the_apps_own_place_or_one_that_it_names(
+        self, ann: Visitor, apps: Apps, signed_in, redirect: str | None
+    ) -> None:
+        """Anything else is shown as an error, and leads nowhere: neither by a redirect nor by a link."""
+        await signed_in(ann)
+        apps.say(APP, PAGE)
+        page = await ann.get(address(redirect_uri=redirect))
+        assert (page.status, page.location) == (400, "")
+        assert "This is the app's mistake, not yours" in page.text
+        hrefs = [link.attributes.get("href") or "" for link in page.tree.css("a")]
+        assert all(href.startswith(("/", "#")) for href in hrefs)
+
+    @pytest.mark.parametrize(
+        "client",
+        [
+            None,
+            "",
+            "app",
+            "ftp://app.example/",
+            "https://10.0.0.1/",
+            "https://a:b@app.example/",
+            "https://app.example/#x",
+        ],
+    )
+    async def test_a_client_that_is_none_is_an_error_page(
+        self, ann: Visitor, apps: Apps, signed_in, client: str | None
+    ) -> None:
+        """Without asking anybody; also for strangers."""
+        for _ in range(2):
+            page = await ann.get(address(client_id=client))
+            assert (page.status, page.location) == (400, "")
+            await signed_in(ann)
+        assert apps.asked == []
+
+    @pytest.mark.parametrize(
+        "redirect", [BACK, "https://app.example/", "https://app.example/back?x=1", "https://elsewhere.example/back"]
+    )
+    async def test_the_apps_own_host_and_named_places_are_good(
+        self, server: Instance, ann: Visitor, apps: Apps, signed_in, redirect: str
+    ) -> None:
+        """And what the address has in its query stays."""
+        await signed_in(ann)
+        apps.say(APP, PAGE)
+        page = await ann.get(address(redirect_uri=redirect))
+        told = answer(await ann.submit(page, CONSENT, decision="allow", grant="read"), redirect)
+        assert told.get("x") == ("1" if "?" in redirect else None)
+        found = await Codes(server.redis).find(told["code"])
+        assert found is not None
+        assert found.redirect == redirect
+
+    async def test_a_json_document_names_places_too(self, ann: Visitor, apps: Apps, signed_in) -> None:
+        """Such as an app on the reader's own device, to which the policy lets the form lead."""
+        await signed_in(ann)
+        apps.say(APP, {"client_id": APP, "client_name": "Pass", "redirect_uris": ["pass.example:/back"]})
+        page = await ann.get(address(redirect_uri="pass.example:/back"))
+        assert "an app on this device (pass.example:)" in page.text
+        assert "form-action 'self' pass.example:" in page.response.headers["content-security-policy"]
+        shown = await ann.submit(page, CONSENT, decision="allow", grant="read")
+        assert shown.location.startswith("pass.example:/back?code=")
+
+    async def test_another_apps_document_is_not_believed(self, ann: Visitor, apps: Apps, signed_in) -> None:
+        """One that claims to be of somebody else names no places."""
+        await signed_in(ann)
+        apps.say(APP, {"client_id": "https://other.example/", "redirect_uris": ["https://elsewhere.example/back"]})
+        assert (await ann.get(address(redirect_uri="https://elsewhere.example/back"))).status == 400
+
+    async def test_a_redirect_away_lends_nobody_the_apps_name(self, ann: Visitor, apps: Apps, signed_in) -> None:
+        """An open redirect of a well-known site must not make it an app of whoever uses it."""
+        await signed_in(ann)
+        page = PAGE.replace(b'href="/"', b'href="https://app.example/"')
+        apps.say(APP, page, final_url="https://elsewhere.example/")
+        assert (await ann.get(address(redirect_uri="https://elsewhere.example/back"))).status == 400
+        assert "Reads" not in (await ann.get(address())).text
+
+    async def test_the_answer_is_checked_as_the_question_was(
+        self, server: Instance, ann: Visitor, apps: Apps, signed_in
+    ) -> None:
+        """A form whose fields were changed on the way leads nowhere."""
+        await signed_in(ann)
+        page = await ann.get(address())
+        for wrong in (
+            {"redirect_uri": "https://evil.example/"},
+            {"client_id": "https://evil.example/"},
+            {"client_id": ""},
+            {"response_type": "token"},
+        ):
+            shown = await ann.submit(page, CONSENT, decision="allow", grant="read", **wrong)
+            assert (shown.status, shown.location) == (400, ""), wrong
+
+    async def test_nothing_gets_into_the_headers(self, ann: Visitor, apps: Apps, signed_in) -> None:
+        """What an app sends comes back encoded."""
+        await signed_in(ann)
+        evil = "x\r\nSet-Cookie: a=b\r\n\r\n<script>"
+        page = await ann.get(address(state=evil))
+        shown = await ann.submit(page, CONSENT, decision="allow", grant="read")
+        assert "\r" not in shown.location
+        assert "a" not in ann.cookies
+
+    async def test_nothing_gets_into_the_page(self, ann: Visitor, apps: Apps, signed_in) -> None:
+        """Names, scopes, hints and states are text."""
+        await signed_in(ann)
+        evil = '"><script>alert(1)</script><img src=x onerror=alert(1)>'
+        apps.say(APP, {"client_id": APP, "client_name": evil, "logo_uri": "javascript:alert(1)"})
+        page = await ann.get(address(state=evil, me=evil, scope="read<script>alert(1)</script>"))
+        assert page.status == 200
+        tree = LexborHTMLParser(page.response.text)
+        assert tree.css("script, img, [onerror]") == []
+        assert page.form(CONSENT).css_first("input[name=state]").attributes["value"] == evil
+
+
+class TestFaultsThatAppsAreTold:
+    @pytest.mark.parametrize(
+        ("changes", "error"),
+        [
+            ({"response_type": "token"}, "unsupported_response_type"),
+            ({"code_challenge_method": "plain", "code_challenge": "x" * 43}, "invalid_request"),
+            ({"code_challenge": "short"}, "invalid_request"),
+            ({"code_challenge_method": "S256"}, "invalid_request"),
+            ({"scope": 'read "x"'}, "invalid_scope"),
+            ({"scope": "\u00e4"}, "invalid_scope"),
+            ({"scope": " ".join(f"s{n}" for n in range(50))}, "invalid_scope"),
+            ({"state": "x" * 2100}, "invalid_request"),
+        ],
+    )
+    async def test_a_fault_is_told_if_the_person_wishes(
+        self, ann: Visitor, apps: Apps, signed_in, changes: dict[str, str], error: str
+    ) -> None:
+        """The page has a link back; nobody is redirected on an app's word."""
+        await signed_in(ann)
+        page = await ann.get(address(**changes))
+        assert (page.status, page.location) == (400, "")
+        link = page.tree.css_first("a.button").attributes["href"] or ""
+        assert link.startswith(f"{BACK}?")
+        told = dict(parse_qsl(urlsplit(link).query))
+        assert (told["error"], told["iss"]) == (error, "https://reader.example")
+        assert told.get("state") == (None if "state" in changes else "s t&a=te")
+
+    async def test_what_is_sent_twice_is_a_fault(self, ann: Visitor, apps: Apps, signed_in) -> None:
+        """RFC 6749, section 3.1; of the addresses, one that nobody is told."""
+        await signed_in(ann)
+        page = await ann.get(address() + "&scope=create")
+        assert "sent more than once" in page.text
+        assert page.tree.css_first("a.button") is not None
+        page = await ann.get(address() + "&redirect_uri=https://evil.example/")
+        assert page.tree.css_first("a.button") is None
+
+    async def test_a_request_beyond_all_measure_is_refused(self, ann: Visitor, apps: Apps, signed_in) -> None:
+        """Before it is taken apart."""
+        await signed_in(ann)
+        assert (await ann.get(address() + "&x=1" * 200)).status == 400
+        assert (await ann.get(address() + "&x=" + "1" * 9000)).status == 400
+
+
+class TestTheAccount:
+    async def test_apps_are_listed_and_shut_out(self, server: Instance, ann: Visitor, apps: Apps, signed_in) -> None:
+        """With name, address and scopes; from the next request on they are strangers."""
+        server.now = 2e9
+        await signed_in(ann)
+        assert "Apps that you have let in" not in (await ann.get("/account")).text
+        apps.say(APP, {"client_id": APP, "client_name": "Reads well"})
+        tokens = []
+        for _ in range(2):
+            page = await ann.get(address())
+            told = answer(await ann.submit(page, CONSENT, decision="allow", grant=["read", "follow"]))
+            tokens.append((await redeem(server, told["code"]))["access_token"])
+        page = await ann.get("/account")
+        assert f"Reads well : {APP} follow read" in page.text
+        assert page.text.count("Reads well") == 1
+        assert (await ann.submit(page, "/account/apps/end")).location == "/account"
+        for token in tokens:
+            headers = {"Authorization": f"Bearer {token}"}
+            assert (await server.client.get("/microsub?action=channels", headers=headers)).status_code == 401
+        assert "Apps that you have let in" not in (await ann.get("/account")).text
+
+    async def test_nobody_shuts_out_the_apps_of_somebody_else(
+        self, server: Instance, ann: Visitor, other: Visitor, apps: Apps, signed_in
+    ) -> None:
+        """The form is about one's own."""
+        server.now = 2e9
+        await server.accounts.add_user("bob", "https://bob.example/", server.now)
+        await signed_in(ann)
+        await signed_in(other, "bob")
+        for visitor in (ann, other):
+            told = answer(await visitor.submit(await visitor.get(address()), CONSENT, decision="allow", grant="read"))
+            await redeem(server, told["code"])
+        await other.submit(await other.get("/account"), "/account/apps/end")
+        assert len(await server.identity.granting.apps("ann")) == 1
+        assert len(await server.identity.granting.apps("bob")) == 0
