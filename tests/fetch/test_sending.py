@@ -211,6 +211,29 @@ async def test_https_with_a_good_certificate(tmp_path: Path) -> None:
         assert len(site.asked) == 1
 
 
+async def test_through_an_outgoing_proxy(site: Publisher) -> None:
+    """Method and form arrive; what is secret is refused to it in the clear, and a token never leaves https."""
+
+    async def public(_host: str, _port: int) -> Sequence[str]:
+        return ["8.8.8.8"]
+
+    client = Fetcher(FetchSettings(proxy=f"http://127.0.0.1:{site.port}"), resolver=public)
+    site.handlers["http://blog.test/endpoint"] = lambda _asked: Answer(b"by proxy", 201)
+    answer = await client.send(Sending("http://blog.test/endpoint", "POST", {"source": "x"}, in_clear=True))
+    assert isinstance(answer, Answered)
+    assert (answer.status, answer.body) == (201, b"by proxy")
+    assert (site.asked[0].method, site.asked[0].body) == ("POST", b"source=x")
+    for sending in (
+        Sending("http://blog.test/endpoint", bearer=TOKEN),
+        Sending("http://blog.test/", "POST", {"a": "b"}),
+    ):
+        failure = await client.send(sending)
+        assert isinstance(failure, FetchFailed)
+        assert failure.reason == "blocked"
+    assert len(site.asked) == 1
+    await client.aclose()
+
+
 @pytest.mark.parametrize("token", ["a\r\nX-Injected: 1", "a\nb", "a b", "", "ü", "a\x00", "x" * 5000])
 async def test_a_token_that_is_none_isnt_sent(site: Publisher, token: str) -> None:
     """Nothing that would end the header, or be more than one."""

@@ -17,7 +17,8 @@ _NAMES = {
     "microsub": "microsub",
     "micropub": "micropub",
 }
-_MOST_ME = 50
+_MOST_ME = 20
+_LONGEST_ME = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def me_links_of(
     """
     found: dict[str, None] = {}
     for rel, target, base in links_of(body, url, content_type, link_header, elements="link[rel][href], a[rel][href]"):
-        if rel != "me" or len(found) >= _MOST_ME:
+        if rel != "me" or len(found) >= _MOST_ME or len(target) > _LONGEST_ME:
             continue
         try:
             found.setdefault(canonical_me(safe_url(target, base) or "", private=private))

@@ -8,8 +8,8 @@ from microsub.errors import ParseError
 from microsub.formats.indieauth.documents import Document, read_object
 from microsub.formats.indieauth.identifiers import Identifier, endpoint, identifier, shown
 
-_MOST_VALUES = 200
-_LONGEST_VALUE = 200
+_MOST_VALUES = 100
+_LONGEST_VALUE = 100
 
 
 @dataclass(frozen=True, slots=True)

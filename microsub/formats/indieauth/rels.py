@@ -5,7 +5,7 @@ https://indieauth.spec.indieweb.org/#discovery-by-clients, https://www.rfc-edito
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from urllib.parse import urljoin
 
@@ -21,6 +21,7 @@ Link = tuple[str, str, str]
 
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _MOST_LINKS = 500
+_MOST_RELS = 50
 
 
 def links_of(
@@ -33,7 +34,7 @@ def links_of(
     for link in from_header(_text(link_header)):
         if link.anchor is not None and urljoin(url, link.anchor).partition("#")[0] != url.partition("#")[0]:
             continue  # another document's link
-        for rel in link.rel.lower().split():
+        for rel in _rels(link.rel):
             yield rel, link.target, url
     tree = page_of(body, content_type)
     if tree is None:
@@ -44,7 +45,7 @@ def links_of(
         target = attributes.get("href")
         # Without a value it is an empty one; without the attribute there is no link.
         if "href" in attributes:
-            for rel in (attributes.get("rel") or "").lower().split():
+            for rel in _rels(attributes.get("rel") or ""):
                 yield rel, target or "", base
 
 
@@ -55,6 +56,11 @@ def page_of(body: bytes, content_type: str | None) -> LexborHTMLParser | None:
         return None
     text = decode(body, content_type)
     return tree_of(text) if kind or sniff(text, None) == "html" else None
+
+
+def _rels(value: str) -> Iterable[str]:
+    """The relations in an attribute, each once: they are a set, whatever their number."""
+    return dict.fromkeys(value.lower().split(None, _MOST_RELS)[:_MOST_RELS])
 
 
 def _text(header: str | None) -> str | None:

@@ -29,6 +29,9 @@ FAILURES = 60.0
 """Seconds for which a profile, or that it could not be had, is remembered."""
 
 MOST = 2000
+AT_ONCE = 200
+"""Pages asked together. Many, because anybody may have slow ones asked, and tokens wait behind them to be checked."""
+
 RECENT = 60.0
 """Seconds for which a page is taken to say the same, where somebody is about to be let in by what it says."""
 
@@ -141,9 +144,11 @@ class Profiles:
         self._sender = sender
         self._private = private
         self._own = own
-        self._people: Remembering[Profile] = Remembering(lifetime=LIFETIME, failures=FAILURES, most=most, clock=clock)
+        self._people: Remembering[Profile] = Remembering(
+            lifetime=LIFETIME, failures=FAILURES, most=most, at_once=AT_ONCE, clock=clock
+        )
         self._servers: Remembering[ServerMetadata] = Remembering(
-            lifetime=LIFETIME, failures=FAILURES, most=most, clock=clock
+            lifetime=LIFETIME, failures=FAILURES, most=most, at_once=AT_ONCE, clock=clock
         )
 
     async def discover(self, me: str, *, max_age: float | None = None) -> Profile:
