@@ -115,7 +115,8 @@ class TimelineItem:
     """What a timeline needs to know of a stored item to take it in.
 
     `score` is decimal text; `author` the normalised profile URL or empty; `sources` the normalised URLs by which the
-    item's feed can be muted or blocked; `twins` its copies from other feeds.
+    item's feed can be muted or blocked; `twins` its copies from other feeds; `first` says that it was found in the
+    first document that was read of its feed.
     """
 
     id: str
@@ -123,6 +124,7 @@ class TimelineItem:
     author: str = ""
     sources: tuple[str, ...] = ()
     twins: tuple[Twin, ...] = ()
+    first: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotM
 from microsub.formats.discovery import FeedLink, feeds_by_address
 from microsub.formats.identity import host_of, mask_credentials
 from microsub.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
+from microsub.pipeline.description import described, description_of
 from microsub.pipeline.elsewhere import instead_of_failure, instead_of_page
 from microsub.pipeline.policy import poll_policy
 from microsub.pipeline.record import fields_of, held_until, history_of, last_looked
@@ -29,6 +30,7 @@ from microsub.pipeline.schedule import Answered, Failed, Gone, Outcome, PollPlan
 from microsub.pipeline.store_items import dates_of, items_of
 from microsub.services.describing import describe
 from microsub.store.descriptions import UNTOLD
+from microsub.store.intake import FIRST
 from microsub.store.messages import EntriesFound
 
 if TYPE_CHECKING:
@@ -207,7 +209,8 @@ class Poller:
         if digest == due.feed.body_hash:
             return await self._settle(due, Answered(max_age=document.max_age), fields, document.moved_to, "unchanged")
         now, source = self._clock(), due.feed.url
-        when = _discovered(due.feed, now)
+        is_first = await self._is_first(due.feed)
+        when = _discovered(due.feed, now, is_first)
         parsed: _Read | ParseError
         try:
             parsed = await self._parser.reread(
@@ -226,10 +229,12 @@ class Poller:
             if left := await self._pass_on(due):
                 return left
             return await self._settle(due, Failed("parse", parsed.detail), {}, None)
-        new, updated, sent = await self._take_in(due.feed, parsed, now)
+        new, updated, sent = await self._take_in(due.feed, parsed, now, is_first)
         outcome = Answered(new, updated, document.max_age, parsed.feed.ttl, parsed.dates)
         label = "changed" if new or updated else "unchanged"
         fields |= {"body_hash": digest, "last_read": f"{now:.3f}"} | ({"sent": sent} if sent else {})
+        if sent and is_first:
+            fields["first"] = sent
         return await self._settle(due, outcome, fields, document.moved_to, label, parsed.marks)
 
     async def _pass_on(self, due: FeedDue, failure: FetchFailed | None = None) -> PollResult | None:
@@ -250,29 +255,42 @@ class Poller:
         await self._feeds.update(feed.id, {"last_poll": f"{due.asked:.3f}"})
         return PollResult(feed.id, "moved", None, moved.host)
 
-    async def _take_in(self, feed: FeedRecord, parsed: _Read, now: float) -> tuple[int, int, str | None]:
+    async def _take_in(
+        self, feed: FeedRecord, parsed: _Read, now: float, is_first: bool
+    ) -> tuple[int, int, str | None]:
         """Hand on what is news: how many posts are new, how many were edited, and the id of the message."""
         # Before the fan-out: mutes and blocks ask for the feed's home page too.
-        await self._describe(feed, _description(parsed.feed), now)
+        await self._describe(feed, description_of(parsed.feed), now)
         sifted = await self._items.sift(feed, parsed.items, now)
         posts, sent = sifted.news, None
         # While the last news wait, the store doesn't show what it will say: an edit that is taken back is no edit yet.
-        if await self._may_wait(feed):
+        if await self._may_wait(feed, is_first):
             posts = tuple(parsed.items)
         if posts:
             if feed.last_success is not None:
                 # Should this poll end here, the next one must see all of the document, even if it is as it was before.
                 await self._feeds.update(feed.id, _NOTHING_SEEN)
+            if is_first:
+                posts = tuple(replace(post, extra={**post.extra, FIRST: "1"}) for post in posts)
             # All of a document in one message: how many of a first fill stay unread is decided over all of it.
             (sent,) = await self._entries.add([EntriesFound(feed.id, now, posts).to_fields()])
             self._told()
         return len(sifted.new), len(sifted.edited), sent
 
-    async def _may_wait(self, feed: FeedRecord) -> bool:
+    async def _is_first(self, feed: FeedRecord) -> bool:
+        """Whether this is the first document of the feed, or is read while the first one's posts aren't stored yet."""
+        first = feed.extra.get("first")
+        if feed.last_success is None or first is None:
+            return feed.last_success is None
+        return first == feed.extra.get("sent") and await self._entries.holds(first)
+
+    async def _may_wait(self, feed: FeedRecord, is_first: bool) -> bool:
         """Whether news of an earlier poll aren't stored yet; that poll may have ended before it could say so."""
         last = feed.extra.get("sent")
         if feed.last_success is not None and feed.body_hash is None:
             return True
+        if last is not None and last == feed.extra.get("first"):
+            return is_first  # asked already
         return last is not None and await self._entries.holds(last)
 
     async def _describe(self, feed: FeedRecord, said: Mapping[str, str | None], now: float) -> None:
@@ -324,36 +342,15 @@ def _read(reading: Reading, discovered: float, source: str) -> _Read:
     return _Read(reading.feed, items_of(reading.listed, discovered, source), dates_of(reading.listed), reading.marks)
 
 
-def _discovered(feed: FeedRecord, now: float) -> float:
+def _discovered(feed: FeedRecord, now: float, is_first: bool) -> float:
     """The time that stands in for dates which a document doesn't give.
 
     What the first document holds is older than the follow that made the feed known, and the readers' first fill must
     see it so: sixty undated posts of a new feed are no sixty posts since.
     """
-    if feed.last_success is not None or feed.created is None:
+    if not is_first or feed.created is None:
         return now
     return min(now, feed.created - 0.001)
-
-
-def _description(parsed: Feed) -> dict[str, str | None]:
-    """What the document says of the feed. What it no longer says stays as it was, but for the WebSub links."""
-    found = {
-        "title": parsed.name,
-        "photo": parsed.photo,
-        "home": parsed.home,
-        "description": parsed.description,
-        "format": parsed.format,
-    }
-    return {name: value for name, value in found.items() if value} | {
-        "hub": parsed.hub,
-        "self_url": parsed.self_url,
-        "ttl": None if parsed.ttl is None else str(parsed.ttl),
-    }
-
-
-def described(feed: FeedRecord, name: str) -> str | None:
-    """What the record says under that name."""
-    return getattr(feed, name, None) if name != "ttl" else feed.extra.get("ttl")
 
 
 def _result(feed: FeedRecord, outcome: Outcome, plan: PollPlan, label: str) -> PollResult:

@@ -136,7 +136,7 @@ def item_args(items: Sequence[TimelineItem]) -> list[Arg]:
     args: list[Arg] = []
     for item in items:
         twins = " ".join(f"{twin.item} {twin.feed} {int(twin.wins)}" for twin in item.twins)
-        args += (item.id, item.score, "\n".join(urls(item)), twins)
+        args += (item.id, item.score, "\n".join(urls(item)), twins, "1" if item.first else "")
     return args
 
 

@@ -27,6 +27,9 @@ _CLAIM, _UPDATE, _CONFIRM, _TOLD = (load(name) for name in ("item_claim", "item_
 
 _KNOWN = ("hash", "score", "author", "Published", "twin", "twin_at", "version", "confirmed", "untold")
 
+FIRST = "first"
+"""A field to save with posts of the first document that is read of a feed: they fill timelines that wait for it."""
+
 _UNKNOWN = "?"
 """In place of the author before an edit that somebody else has made."""
 

@@ -9,7 +9,7 @@ from microsub.formats.identity import host_of, normalise_profile
 from microsub.model.reader import Cursor, TimelineItem
 from microsub.store import keys, twins
 from microsub.store.feeds import FeedRecord
-from microsub.store.intake import ANY, Intake, ItemToStore, Sifted, Stored, UpdatedItem
+from microsub.store.intake import ANY, FIRST, Intake, ItemToStore, Sifted, Stored, UpdatedItem
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
 from microsub.store.shedding import spare
@@ -17,7 +17,7 @@ from microsub.store.shedding import spare
 _COMPLETE = load("item_complete")
 _PAGE = load("feed_page")
 
-_TIMELINE = ("feed", "score", "author", "twin", "link", "condemned")
+_TIMELINE = ("feed", "score", "author", "twin", "link", "condemned", FIRST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Items:
         )
         copies = await twins.look_up(self._redis, twins.by_identity(asking))
         return [
-            TimelineItem(item_id, score, author, sources[feed].urls, copies.get(item_id, ()))
+            TimelineItem(item_id, score, author, sources[feed].urls, copies.get(item_id, ()), bool(rows[item_id][6]))
             for item_id, (feed, score, author, *_) in found.items()
         ]
 

@@ -125,7 +125,8 @@ ITEM_PREFIX = "item:"
 def item(item_id: str) -> str:
     """Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `written_guid` (where that is another), `hash`,
     `version`, `confirmed`, `untold`, `score`, `updated`, `discovered`, `author`, `link`, `twin`, `incomplete`,
-    `condemned` and whatever a post was saved with. Lifetime: as long as a timeline refers to it. `store.items`.
+    `condemned`, `first` and whatever a post was saved with.
+    Lifetime: as long as a timeline refers to it. `store.items`.
     """
     return f"{ITEM_PREFIX}{item_id}"
 
@@ -323,7 +324,9 @@ def channel_feeds(name: str, uid: str) -> str:
 
 
 def channel_unfilled(name: str, uid: str) -> str:
-    """Hash: feed id → Unix time of following, until the first items came in. Permanent, emptied. `store.timelines`."""
+    """Hash: feed id → Unix time of following, until the first items came in; then how many more of the feed's first
+    document may come in unread, where there is anything left of it. Permanent, emptied. `store.timelines`.
+    """
     return f"user:{{{name}}}:channel:{uid}:unfilled"
 
 

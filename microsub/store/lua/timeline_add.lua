@@ -12,6 +12,10 @@
 -- feed isn't followed any more, hands over its place with its read state; a twin that left for good (read, removed,
 -- …) keeps the item out for the same reason.
 --
+-- A first fill may come in several parts: the first document that is read of a feed may be read twice, and be another
+-- one by then. What its readings have that is older than the follow counts as one fill, whichever part comes first. What
+-- is left of the unread places stands in `unfilled` until posts of a later document come; without it there is none left.
+--
 -- Filters are more than Lua can judge by. So the caller says by which settings it has chosen the items, and where the
 -- channel filters by others it is told these and nothing happens: what is added was chosen by the settings of that very
 -- moment. The script runs for every subscriber of a feed, so each command counts here: most
@@ -24,13 +28,13 @@
 --       goes on)  6 the settings by which the items were chosen, '' for unfiltered, '*' for
 --       items that come in anyway, with 3 and 4 as they are
 --       7.. per item, newest first: id, score, lines of URLs (author, sources), '' or 'id feed 1 id feed 0 …' of its
---       twins, 1 where that one wins
+--       twins, 1 where that one wins; 1 where it is of its feed's first document, else ''
 -- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', settings} choose by these first; else
 --       {'', added, read, hidden, suppressed, evicted, time of following or ''}, lists of ids as 'id id …'
 -- include: leave
 -- include: rules
 local UNFOLLOWED, TWIN, EVICTED = 7, 8, 3
-local FIRST_ITEM, AT_ONCE = 7, 100
+local FIRST_ITEM, FIELDS, AT_ONCE = 7, 5, 100
 
 local call = redis.call
 local head = call('HMGET', KEYS[1], 'name', 'removed', 'settings')
@@ -50,6 +54,7 @@ end
 local posts, unread, gone = KEYS[3], KEYS[4], KEYS[6]
 local sets = { posts = posts, unread = unread, read = KEYS[5], hidden = KEYS[8], hidden_read = KEYS[9], gone = gone }
 local filled_from, is_hiding, mutes, blocks = ARGV[5], false, nil, nil
+local goes_on, left_unread, unfilled = false, 0, nil
 if filled_from ~= '' then fresh = 0 end -- the newest were in the call before
 if call('EXISTS', unpack(KEYS, 7)) > 0 then
   is_hiding = call('EXISTS', KEYS[8], KEYS[9]) > 0
@@ -57,12 +62,24 @@ if call('EXISTS', unpack(KEYS, 7)) > 0 then
   -- A feed that had nothing isn't filled yet; one whose items were all filtered out is.
   local since = feed ~= '' and (#ARGV >= FIRST_ITEM or chosen_by ~= '') and call('HGET', KEYS[7], feed)
   if since then
-    filled_from = since
+    unfilled = since
+    goes_on = string.sub(since, 1, 5) == 'left '
+    if goes_on then left_unread = tonumber(string.sub(since, 6)) else filled_from = since end
     call('HDEL', KEYS[7], feed)
   end
 end
 local read_before = tonumber(filled_from)
 local added, read, hidden, suppressed, evicted = {}, {}, {}, {}, {}
+
+-- Posts of the first document that were published before the follow are as old as the first fill, which they come after.
+local followed_at
+local function is_old(score)
+  if not followed_at then
+    local subscription = feed ~= '' and call('HGET', KEYS[2], feed) or ''
+    followed_at = tonumber(string.match(subscription, '"followed_at":([%d.eE+-]+)')) or 0
+  end
+  return tonumber(score) < followed_at
+end
 
 local function stands(id)
   return call('ZSCORE', posts, id) or (is_hiding and call('ZSCORE', sets.hidden, id))
@@ -113,7 +130,7 @@ local function fits(id)
   return true
 end
 
-local function take(id, score, lines, twins, place)
+local function take(id, score, lines, twins, is_first, place)
   local left = call('ZSCORE', gone, id)
   local left_as = left and reason_of(left)
   if left and left_as ~= UNFOLLOWED and left_as ~= TWIN then
@@ -157,7 +174,11 @@ local function take(id, score, lines, twins, place)
   end
   if not hands_over then
     read_at = time_of_reading(id)
-    if not read_at and read_before and place > fresh and tonumber(score) < read_before then read_at = now end
+    if not read_at and read_before then
+      if place > fresh and tonumber(score) < read_before then read_at = now end
+    elseif not read_at and is_first and is_old(score) then
+      if left_unread > 0 then left_unread = left_unread - 1 else read_at = now end
+    end
   end
   if left then call('ZREM', gone, id) end
   if is_muted then
@@ -174,8 +195,15 @@ local function take(id, score, lines, twins, place)
   end
 end
 
-for at = FIRST_ITEM, #ARGV, 4 do
-  take(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], (at - FIRST_ITEM) / 4 + 1)
+local are_first = true
+for at = FIRST_ITEM, #ARGV, FIELDS do
+  local is_first = ARGV[at + 4] == '1'
+  are_first = are_first and is_first
+  take(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], is_first, (at - FIRST_ITEM) / FIELDS + 1)
+end
+if unfilled and are_first then
+  if not goes_on then left_unread = fresh - (#ARGV - FIRST_ITEM + 1) / FIELDS end
+  if left_unread > 0 then call('HSET', KEYS[7], feed, string.format('left %d', left_unread)) end
 end
 local function joined(ids) return table.concat(ids, ' ') end
 return { '', joined(added), joined(read), joined(hidden), joined(suppressed), joined(evicted), filled_from }

@@ -1,0 +1,119 @@
+"""Of a newly followed feed as many posts are unread as the setting says, however often its first document is read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from microsub.store.port import Redis
+from microsub.store.streams import Message
+from tests.support.polling import World, dated, rss, world
+from tests.support.web import Publisher, publisher
+
+FRESH = 10
+"""What the timelines of a `World` take as unread."""
+
+
+class KilledError(BaseException):
+    """The process is gone."""
+
+
+@pytest.fixture
+async def site() -> AsyncIterator[Publisher]:
+    async with publisher() as found:
+        yield found
+
+
+@pytest.fixture
+async def it(redis: Redis) -> AsyncIterator[World]:
+    async with world(redis) as found:
+        yield found
+
+
+async def unread(it: World, user: str = "alice") -> int:
+    return {channel.uid: channel.unread for channel in await it.channels.list(user)}["home"]
+
+
+async def die_at_the_end_of_a_poll(it: World, feed: str) -> None:
+    """The document's posts are on their way, and nobody has noted that it was read."""
+
+    async def die(*_args: object) -> bool:
+        raise KilledError
+
+    poller = it.make_poller()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(it.feeds, "settle", die)
+        with pytest.raises(KilledError):
+            await poller.poll(feed)
+
+
+async def finish(it: World, held: list[Message]) -> None:
+    """What a slow worker has in hand is handled after all the rest."""
+    await it.stages.entries.hand_back("slow", held)
+    while (await it.stages.entries.backlog()).messages:
+        await it.stages.run_once()
+
+
+@pytest.mark.parametrize(("before", "after"), [(20, 25), (4, 25), (4, 7), (20, 20)])
+@pytest.mark.parametrize("stored_between", [True, False])
+async def test_a_first_document_that_is_read_twice_fills_once(it, site, before, after, stored_between):
+    """The worker dies behind the first reading, and by the second one the document has more posts, of old dates."""
+    site.serve_document("/feed", rss(dated(before, start=100)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await die_at_the_end_of_a_poll(it, feed.id)
+    if stored_between:
+        await it.stages.run_once()
+    site.serve_document("/feed", rss(dated(after, start=100)))
+    await it.poll(feed)
+    assert len(await it.rows()) == after
+    assert await unread(it) == min(FRESH, after)
+
+
+async def test_what_comes_after_the_first_document_is_news(it, site):
+    """Ten of the first twenty are unread, and everything that the next document has besides, whatever its dates."""
+    site.serve_document("/feed", rss(dated(20, start=100)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    site.serve_document("/feed", rss(dated(35, start=100)))
+    await it.poll(feed)
+    assert await unread(it) == FRESH + 15
+
+
+async def test_news_of_a_feed_with_few_posts_are_news(it, site):
+    """Three posts at first, then twelve more: all unread, as the first document's are."""
+    site.serve_document("/feed", rss(dated(3, start=100)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    site.serve_document("/feed", rss(dated(15, start=100)))
+    await it.poll(feed)
+    assert await unread(it) == 15
+
+
+async def test_two_first_documents_that_are_stored_in_the_wrong_order_fill_once(it, site):
+    """Two workers read the feed at the same time, and the later message is stored and delivered first."""
+    site.serve_document("/feed", rss(dated(20, start=100)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await die_at_the_end_of_a_poll(it, feed.id)
+    site.serve_document("/feed", rss(dated(20, start=110)))
+    await it.poller.poll(feed.id)
+    held = await it.stages.entries.take("slow", 1)
+    await it.stages.run_once()
+    assert await unread(it) == FRESH
+    await finish(it, held)
+    assert len(await it.rows()) == 30
+    assert await unread(it) == FRESH
+
+
+async def test_undated_posts_are_old_while_the_first_document_waits(it, site):
+    """A second document that is read before the first is stored: its undated posts are no posts since the follow."""
+    site.serve_document("/feed", rss([(f"post-{n}", f"Post {n}", None) for n in range(20)]))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poller.poll(feed.id)
+    site.serve_document("/feed", rss([(f"post-{n}", f"Post {n}", None) for n in range(22)]))
+    await it.poller.poll(feed.id)
+    held = await it.stages.entries.take("slow", 1)
+    await it.stages.run_once()
+    await finish(it, held)
+    assert len(await it.rows()) == 22
+    assert await unread(it) == FRESH
