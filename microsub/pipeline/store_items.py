@@ -91,6 +91,7 @@ def dates_of(listed: Iterable[Listed]) -> tuple[float, ...]:
 def _item(guid: str, entry: Entry, score: float, source: str | None) -> ItemToStore:
     author = normalise_profile(entry.author.url) if entry.author is not None and entry.author.url else ""
     wire = to_wire(entry)
+    alone = identity(entry)
     return ItemToStore(
         guid=guid,
         wire=dump(wire),
@@ -101,6 +102,7 @@ def _item(guid: str, entry: Entry, score: float, source: str | None) -> ItemToSt
         link=entry.url or "",
         twin=twin_identity(entry),
         incomplete=bool(lacking(entry, source)),
+        shared=alone if alone != guid else "",
         extra=_written(entry.guid, guid),
     )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
-from microsub.formats.identity import host_of
+from microsub.formats.identity import host_of, normalise_url
 from microsub.formats.wire import identified, redated
 from microsub.store import keys, twins
 from microsub.store.feeds import KEEP_UNFOLLOWED, FeedRecord
@@ -47,7 +47,7 @@ class ItemToStore:
     `guid` is its identity in the feed, `wire` its JSON (`formats.wire`) without ids, `published` the ISO time in it,
     `hash` a digest of what readers see of it, `score` Unix seconds, `author` the normalised profile URL or empty,
     `twin` what it shares with copies in other feeds, `extra` further fields to save. `incomplete` says that look-ups
-    would add something.
+    would add something. `shared` is what it would be known by if it were the only one of its guid, where it isn't.
     """
 
     guid: str
@@ -59,6 +59,7 @@ class ItemToStore:
     link: str = ""
     twin: str | None = None
     incomplete: bool = False
+    shared: str = ""
     extra: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -210,7 +211,27 @@ class Intake:
             return _Compared({}, {}, {})
         found = await self._redis.command("HMGET", keys.feed_guids(feed.id), *listed)
         ids = {guid: item_id.decode() for guid, item_id in zip(listed, found, strict=True) if item_id is not None}
+        ids |= await self._once_alone(feed, [one for guid, one in listed.items() if one.shared and guid not in ids])
         return _Compared(listed, ids, await self._known(ids))
+
+    async def _once_alone(self, feed: FeedRecord, candidates: Sequence[ItemToStore]) -> dict[str, str]:
+        """Posts that were stored when no other post of their feed had their guid, or by an import (guid → item id).
+
+        From now on they are known by what tells them apart, too.
+        """
+        if not candidates:
+            return {}
+        key = keys.feed_guids(feed.id)
+        ids = await self._redis.command("HMGET", key, *(one.shared for one in candidates))
+        pairs = [(one, item_id.decode()) for one, item_id in zip(candidates, ids, strict=True) if item_id is not None]
+        links = await self._redis.pipeline([("HGET", keys.item(item_id), "link") for _, item_id in pairs])
+        same = [
+            (one.guid, item_id)
+            for (one, item_id), link in zip(pairs, links, strict=True)
+            if link and normalise_url(link.decode()) == normalise_url(one.link)
+        ]
+        claimed = await self._redis.pipeline([("HSETNX", key, guid, item_id) for guid, item_id in same])
+        return {guid: item_id for (guid, item_id), was_free in zip(same, claimed, strict=True) if was_free}
 
     async def _known(self, ids: Mapping[str, str]) -> dict[str, _Known]:
         """What is stored of these items (guid → id), by guid; tombstones are left out."""

@@ -92,7 +92,7 @@ class ItemIncomplete:
         return cls(fields["item"].decode(), fields["version"].decode())
 
 
-_HEAD = ("guid", "hash", "score", "published", "author", "link", "twin", "incomplete", "extra")
+_HEAD = ("guid", "hash", "score", "published", "author", "link", "twin", "incomplete", "shared", "extra")
 
 
 def _head(item: ItemToStore) -> dict[str, object]:

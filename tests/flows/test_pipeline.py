@@ -238,6 +238,27 @@ async def test_a_lost_timeline_comes_back_from_the_store(it, site):
         assert await violations(it.redis, "alice", "home") == []
 
 
+async def test_a_post_whose_guid_another_one_gets_too_stays_what_it_is(it, site):
+    """Its state stays, and it isn't doubled; its edits reach it."""
+    both = rss([("http://blog.test/", "Two", None), ("http://blog.test/", "One", None)])
+    both = both.replace(b"posts.test/http://blog.test/", b"posts.test/2", 1)
+    both = both.replace(b"posts.test/http://blog.test/", b"posts.test/1", 1)
+    alone = rss([("http://blog.test/", "One", None)]).replace(b"posts.test/http://blog.test/", b"posts.test/1")
+    site.serve_document("/feed", alone)
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    (one,) = await it.rows()
+    await it.timelines.mark_read("alice", "home", [one.id], it.clock())
+    for text in (both, both.replace(b"About One", b"About one and all")):
+        site.serve_document("/feed", text)
+        await it.poll(feed)
+        rows = {row.id: row.is_read for row in await it.rows()}
+        assert len(rows) == 2
+        assert rows[one.id]
+    assert any("one and all" in text for text in await it.texts())
+    assert await violations(it.redis, "alice", "home") == []
+
+
 async def test_a_rebuild_brings_nothing_back(it, site):
     """What was read, removed or unfollowed stays so, and another user's timelines aren't touched."""
     site.serve_document("/feed", rss(dated(6)))

@@ -295,6 +295,23 @@ async def test_two_posts_of_one_guid(here: World, old: OldServer, site: Publishe
         assert [is_read for _, is_read in await shown(here, "1000")] == [True]
 
 
+async def test_a_document_with_two_posts_of_one_guid(here: World, old: OldServer, site: Publisher) -> None:
+    """The older server kept the last of them; the first poll brings the others, and what was there isn't doubled."""
+    items = "".join(
+        "<item><guid isPermaLink='false'>http://blog.test/</guid>"
+        f"<link>http://blog.test/{n}</link><title>Post {n}</title></item>"
+        for n in range(2)
+    )
+    body = f"<rss version='2.0'><channel><title>T</title><link>http://h/</link>{items}</channel></rss>".encode()
+    url = site.serve_document("/feed", body).replace("127.0.0.1", "blog.test")
+    await old.channel("1000", "Friends", 1, [url])
+    await old.add("1000", post("http://blog.test/", 1, feed=url, name="Post 1", url="http://blog.test/1"), read=True)
+    for _ in range(3):
+        await take_over(here, old)
+        await here.poll_id(await here.feeds.find(url) or "")
+    assert sorted(await shown(here, "1000")) == [("Post 0", False), ("Post 1", True)]
+
+
 async def test_a_stream_of_notifications_comes_over(here: World, old: OldServer) -> None:
     """Its items have no id of their own and no feed."""
     for n in range(3):
