@@ -116,7 +116,9 @@ def pages(sizes: Sequence[int], *, quick: bool) -> Part:
     return Part(
         text=as_text(lines, machine),
         data=report.document(lines, machine),
-        met=not missed and report.growth(lines).get("timeline page", 1) <= 1.3,
+        met=not missed
+        and report.growth(lines).get(report.PAGE, 1) <= 1.3
+        and (report.beside_page(lines) or 1) >= report.LEAST_OF_PAGE,
         mark=PARTS["pages"],
         figures=f"{_machine_line(machine)}\n\n{report.table(lines)}",
     )
@@ -257,6 +259,10 @@ def as_text(lines: Sequence[Line], machine: dict[str, object]) -> str:
     found = [_machine_line(machine), "", report.table(lines), ""]
     for name, factor in report.growth(lines).items():
         found.append(f"{name}: the longest timeline costs {factor:.2f} times the shortest")
+    beside = report.beside_page(lines)
+    if beside is not None:
+        met = "met" if beside >= report.LEAST_OF_PAGE else "MISSED"
+        found.append(f"a page by a foreign token, of one by ours: {beside:.2f} of {report.LEAST_OF_PAGE} {met}")
     for one in lines:
         if one.changed is not None:
             found.append(

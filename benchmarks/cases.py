@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.load import Target
+from benchmarks.report import FOREIGN as FOREIGN_NAME
+from benchmarks.report import PAGE as PAGE_NAME
 from benchmarks.shelves import CHANNELS, HOME, PAGE, Shelf, is_read
 
 
@@ -19,7 +21,10 @@ class WrongAnswerError(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """One kind of request on one shelf. `aim` is the wanted ratio to static bytes of the same size, if any."""
+    """One kind of request on one shelf. `aim` is the wanted ratio to static bytes of the same size, if any.
+
+    `foreign` asks with a token of another provider, at the address that names the user.
+    """
 
     name: str
     shelf: Shelf
@@ -27,13 +32,23 @@ class Case:
     check: Callable[[Shelf, Mapping[str, Any]], None]
     aim: float | None = None
     marks: bool = False
+    foreign: bool = False
+
+    @property
+    def token(self) -> str:
+        """The token of the request."""
+        return self.shelf.foreign if self.foreign else self.shelf.token
+
+    def at(self, endpoint: str) -> str:
+        """The address that is asked."""
+        return f"{endpoint}/{self.shelf.user}" if self.foreign else endpoint
 
     def target(self, endpoint: str, folder: Path, skip: int = 0) -> Target:
         """The request for a load generator; bodies of POSTs lie in `folder`."""
-        headers = (f"Authorization: Bearer {self.shelf.token}",)
+        headers = (f"Authorization: Bearer {self.token}",)
         if self.marks:
             return Target(endpoint, headers, folder / f"marks-{self.shelf.size}.txt", skip)
-        return Target(f"{endpoint}?{self.query}", headers)
+        return Target(f"{self.at(endpoint)}?{self.query}", headers)
 
 
 def cases(shelf: Shelf) -> tuple[Case, ...]:
@@ -41,7 +56,8 @@ def cases(shelf: Shelf) -> tuple[Case, ...]:
     timeline = f"action=timeline&channel={HOME}&limit={PAGE}"
     deep = f"{timeline}&after={shelf.cursor(shelf.middle)}"
     return (
-        Case("timeline page", shelf, timeline, _newest_page, aim=0.30),
+        Case(PAGE_NAME, shelf, timeline, _newest_page, aim=0.30),
+        Case(FOREIGN_NAME, shelf, timeline, _newest_page, foreign=True),
         Case("deep page", shelf, deep, _deep_page),
         Case("unread view", shelf, f"{timeline}&is_read=false", _unread_page),
         Case("channel list", shelf, "action=channels", _channel_list, aim=0.40),
@@ -60,8 +76,8 @@ def write_marks(shelf: Shelf, folder: Path) -> int:
 
 def ask(case: Case, endpoint: str, body: bytes | None = None) -> bytes:
     """The reply to one request of the case, checked. Raises WrongAnswerError."""
-    url = f"{endpoint}?{case.query}" if case.query else endpoint
-    request = urllib.request.Request(url, body, {"Authorization": f"Bearer {case.shelf.token}"})
+    url = f"{case.at(endpoint)}?{case.query}" if case.query else endpoint
+    request = urllib.request.Request(url, body, {"Authorization": f"Bearer {case.token}"})
     with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30) as reply:
         answer: bytes = reply.read()
     case.check(case.shelf, json.loads(answer))

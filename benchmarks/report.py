@@ -71,6 +71,23 @@ def growth(lines: Sequence[Line]) -> dict[str, float]:
     return {name: by[name, shortest] / by[name, longest] for name, items in by if items == shortest}
 
 
+PAGE, FOREIGN = "timeline page", "page, foreign token"
+LEAST_OF_PAGE = 0.95
+"""What a page with another provider's token may cost more than one with a token of ours: a twentieth."""
+
+
+def beside_page(lines: Sequence[Line]) -> float | None:
+    """How fast a page with another provider's token is, beside one with a token of ours: the median over the lengths.
+
+    None where one of the two wasn't measured.
+    """
+    by = {(one.name, one.items): one.ratio for one in lines}
+    found = [
+        by[FOREIGN, items] / ratio for (name, items), ratio in by.items() if name == PAGE and (FOREIGN, items) in by
+    ]
+    return median(found) if found else None
+
+
 HEAD = ("", "items", "bytes", "requests/s", "p50 ms", "p99 ms", "of static", "(min-max)", "static/s", "aim")
 
 

@@ -8,7 +8,9 @@ be 2 GB.
 
 from __future__ import annotations
 
+import hashlib
 import random
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,6 +22,7 @@ from microsub.store import keys
 from microsub.store.accounts import Accounts
 from microsub.store.channels import Channels
 from microsub.store.feeds import Feeds
+from microsub.store.identity.foreign import ForeignTokens, Principal, Vouched
 from microsub.store.intake import ItemToStore
 from microsub.store.items import Items
 from microsub.store.places import score_text
@@ -40,11 +43,14 @@ CHUNK = 5_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Shelf:
-    """A filled timeline: ids and score texts of `home` by position, 0 being the newest."""
+    """A filled timeline: ids and score texts of `home` by position, 0 being the newest. `token` is one of ours,
+    `foreign` one that the user's own provider is remembered to have vouched for.
+    """
 
     size: int
     user: str
     token: str
+    foreign: str
     ids: tuple[str, ...]
     scores: tuple[str, ...]
 
@@ -96,6 +102,7 @@ async def fill(redis: Redis, size: int, now: float) -> Shelf:
     accounts, channels, feeds, items = Accounts(redis), Channels(redis), Feeds(redis), Items(redis)
     await accounts.add_user(user, f"https://{user}.example/", now)
     token = await accounts.create_token(user, ["read", "follow"], "benchmarks", now)
+    foreign = await _remembered(redis, Principal(user, f"https://{user}.example/"), now)
     feed = await feeds.ensure(f"https://{user}.example/feed", now)
     await channels.create(user, "Home", now, HOME)
     await channels.follow(user, HOME, feed.id, feed.url, now)
@@ -119,7 +126,17 @@ async def fill(redis: Redis, size: int, now: float) -> Shelf:
     for number in range(CHANNELS - 2):  # one is `home`, one `notifications`
         channel = await channels.create(user, f"Channel {number}", now)
         await _place(redis, user, channel.uid, ids[:OTHER_ITEMS], scores[:OTHER_ITEMS], now)
-    return Shelf(size, user, token, tuple(ids), tuple(scores))
+    return Shelf(size, user, token, foreign, tuple(ids), tuple(scores))
+
+
+async def _remembered(redis: Redis, who: Principal, now: float) -> str:
+    """A token of another provider, as if that had been asked a moment ago."""
+    token = secrets.token_urlsafe(32)
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    vouched = Vouched(frozenset({"read", "follow"}), "https://app.example/", now)
+    kept = await ForeignTokens(redis).remember(who, digest, vouched, until=now + 86_400, grace=0)
+    assert kept
+    return token
 
 
 async def _place(redis: Redis, user: str, uid: str, ids: Sequence[str], scores: Sequence[str], now: float) -> None:

@@ -10,7 +10,7 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks.generator import request_texts
 from benchmarks.load import Load
-from benchmarks.report import Line, Round, all_updated, growth, line, table, updated
+from benchmarks.report import Line, Round, all_updated, beside_page, growth, line, table, updated
 
 
 def load(rate: float, counted: int = 0) -> Load:
@@ -41,6 +41,19 @@ def test_growth_compares_the_longest_timeline_with_the_shortest() -> None:
     """1.25 says that the long one costs a quarter more; with one length there is nothing to compare."""
     assert growth(lines()) == {"page": 1.25, "mark": 1.25}
     assert growth(lines()[:1]) == {}
+
+
+def test_foreign_tokens_stand_beside_our_own() -> None:
+    """By the median of the lengths, so that one bad round of one length decides nothing."""
+    speeds = {1000: (500, 400), 100_000: (500, 490), 1_000_000: (500, 500)}
+    found = [
+        line(name, items, 36_000, [Round(load(rate), load(1000))], None, counts=False)
+        for items, rates in speeds.items()
+        for name, rate in zip(("timeline page", "page, foreign token"), rates, strict=True)
+    ]
+    assert beside_page(found) == 0.98
+    assert beside_page(found[:1]) is None
+    assert beside_page(lines()) is None
 
 
 def test_the_table_says_which_aims_are_met() -> None:
