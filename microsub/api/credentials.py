@@ -101,9 +101,7 @@ class Credentials:
             self._owners.pop(credential.digest, None)
             credential = Credential(await self._owner(credential.digest), credential.digest)
         grant = await self._verification.check(credential, token, presented.address, now)
-        self._owners[credential.digest] = grant.user
-        if len(self._owners) > _MOST_OWNERS:
-            self._owners.popitem(last=False)
+        self._learn(credential.digest, grant.user)
         return grant
 
     async def _refuse_others(self, presented: Presented, now: float) -> None:
@@ -123,13 +121,25 @@ class Credentials:
         """Whose a token could be, at the address without a name, that doesn't say it: of whoever's provider has
         vouched for it lately, else of the only user. Raises Unauthorized.
         """
-        known = self._owners.get(digest) or await self._verification.owner(digest)
-        owner = known or await self._accounts.only_user()
+        known = self._owners.get(digest)
+        if known is not None:
+            return known
+        owner = await self._verification.owner(digest)
+        if owner is not None:
+            self._learn(digest, owner)
+        else:
+            owner = await self._accounts.only_user()
         if owner is None:
             raise Unauthorized(
                 "the token is unknown at this address; with one of your own IndieAuth provider, use '/microsub/<user>'"
             )
         return owner
+
+    def _learn(self, digest: str, owner: str) -> None:
+        """Remember whose token that is, so that the store needn't be asked; whether it is good is asked every time."""
+        self._owners[digest] = owner
+        if len(self._owners) > _MOST_OWNERS:
+            self._owners.popitem(last=False)
 
 
 def _digest(token: str) -> str:

@@ -121,7 +121,9 @@ async def test_a_page_with_a_remembered_token_costs_no_round_trip_more(real_redi
         world = World(server, site)
         await world.begin("alice", "bob")
         await server.publish(FEED, *posts("a", "b"))
-        own, foreign = await server.grant("alice", *ALL_SCOPES), world.grant()
+        own, foreign, strange = await server.grant("alice", *ALL_SCOPES), world.grant(), world.grant()
+        async with instance(real_redis, now=server.now) as another:
+            assert await World(another, site).status(strange) == 200
         assert (await world.post(own, action="follow", channel="home", url=FEED)).status_code == 200
         trips: dict[tuple[str, str], int] = {}
         for action in ({"action": "timeline", "channel": "home"}, {"action": "channels"}):
@@ -130,6 +132,7 @@ async def test_a_page_with_a_remembered_token_costs_no_round_trip_more(real_redi
                 ("foreign", foreign, ALICE),
                 ("own without a name", own, ENDPOINT),
                 ("foreign without a name", foreign, ENDPOINT),
+                ("remembered by another process", strange, ENDPOINT),
             ):
                 assert await world.status(token, path, **action) == 200
                 before = counting.trips
