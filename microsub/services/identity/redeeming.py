@@ -3,7 +3,8 @@
 
 Whoever only wants to know who somebody is redeems at the authorization endpoint. Some servers know the token endpoint
 alone; where the first says that it takes no such request, the second is asked, and the token that it may give is
-handed back at once.
+handed back at once. It is asked only on the same origin: a page can name the authorization endpoint of one server and
+the token endpoint of another, which must not get to see the first one's code.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import structlog
 
 from microsub.errors import ParseError, SignInFailed
 from microsub.fetch import Answered, FetchFailed, Sending
+from microsub.formats.indieauth.identifiers import identifier
 from microsub.formats.indieauth.replies import CodeAnswer, read_code_answer, read_error
 from microsub.store.identity.pending import SignInUnderWay
 
@@ -58,12 +60,9 @@ async def redeem(
     }
     who = name_of(sign_in.authorization_endpoint)
     answer = await _ask(sender, sign_in.authorization_endpoint, form, who)
-    if (
-        answer.status in _NOT_THERE
-        and sign_in.token_endpoint is not None
-        and sign_in.token_endpoint != sign_in.authorization_endpoint
-    ):
-        answer = await _ask(sender, sign_in.token_endpoint, form, who)
+    token_endpoint = sign_in.token_endpoint
+    if answer.status in _NOT_THERE and token_endpoint and _is_beside(sign_in):
+        answer = await _ask(sender, token_endpoint, form, who)
     if answer.status != 200:
         raise _refused(answer, who)
     try:
@@ -78,6 +77,12 @@ async def redeem(
     if found.access_token is not None:
         await _hand_back(sender, sign_in, found.access_token)
     return found
+
+
+def _is_beside(sign_in: SignInUnderWay) -> bool:
+    """Whether the token endpoint is another address of the server that made the code."""
+    made, other = sign_in.authorization_endpoint, sign_in.token_endpoint
+    return other is not None and other != made and identifier(other).origin == identifier(made).origin
 
 
 async def _ask(sender: Sender, url: str, form: dict[str, str], who: str) -> Answered:
