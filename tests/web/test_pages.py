@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import microsub
+from microsub.errors import StoreUnavailable
 from microsub.web.address import Address, is_loopback, origin, own_path
 from microsub.web.headers import page_headers
 from microsub.web.pages import Pages
@@ -98,6 +99,21 @@ async def test_a_bug_is_a_page_that_tells_nothing(server: Instance, ann: Visitor
     shown = await ann.get("/account")
     assert shown.status == 500
     assert "secret detail" not in shown.response.text
+
+
+async def test_without_redis_the_page_says_to_try_again(server: Instance, ann: Visitor, signed_in, monkeypatch) -> None:
+    """And nobody's cookie is taken away by that."""
+    await signed_in(ann)
+
+    async def fail(*_: object) -> None:
+        raise StoreUnavailable("redis://user:secret@host is away")
+
+    monkeypatch.setattr(type(server.identity.sessions), "find", fail)
+    shown = await ann.get("/account")
+    assert shown.status == 503
+    assert "Try again" in shown.text
+    assert "secret" not in shown.response.text
+    assert "__Host-microsub-session" in ann.cookies
 
 
 class TestAddresses:

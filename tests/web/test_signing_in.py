@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx
 import pytest
 
+from microsub.formats.indieauth.metadata import read_metadata
+from microsub.services.identity.own import own_metadata
 from microsub.store.port import Redis
 from tests.support.provider import Fault, Provider, Variant, provider
 from tests.support.readers import Instance, instance
@@ -228,7 +231,8 @@ class TestAttacks:
             location = await answered(await sent(ann, site.people["ann"].me))
             assert (await ann.get(location)).location == "/account"
             shown = await ann.get(location)
-            assert shown.status in {400, 403}
+            assert (shown.status, shown.title) == (400, "This sign-in is over")
+            assert "You are signed in as ann" in shown.text
             assert site.count("/auth", "POST") == 1
 
     @pytest.mark.parametrize("state", [None, "", "x", "a" * 5000, "ü"])
@@ -421,6 +425,15 @@ class TestOurOwnServer:
             me = site.page("/static/", "".join(f'<link rel="{rel}" href="{url}">' for rel, url in links.items()))
             shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=me)
             assert shown.location == "/sign-in/local?" + urlencode({"me": me})
+
+
+async def test_what_we_know_of_ourselves_is_what_we_tell(server: Instance, ann: Visitor) -> None:
+    """The metadata that isn't fetched says the same as the document."""
+    shown = await ann.get("/.well-known/oauth-authorization-server")
+    told = read_metadata(shown.response.content, f"{ADDRESS}/.well-known/oauth-authorization-server")
+    known = own_metadata(ADDRESS)
+    lists = {"scopes_supported": frozenset[str](), "code_challenge_methods_supported": frozenset[str]()}
+    assert replace(told, **lists) == known
 
 
 class TestOurselvesAsClient:
