@@ -158,8 +158,8 @@ SETTINGS: tuple[Setting, ...] = (
         _base_url,
         None,
         "an http or https URL without query and credentials, such as https://reader.example",
-        "The URL under which the outside world reaches the server. By default made of host and port; then people sign in "
-        "on the machine itself alone.",
+        "The URL under which the outside world reaches the server. By default made of host and port; then people "
+        "sign in on the machine itself alone.",
     ),
     Setting(
         "backend",
