@@ -39,6 +39,13 @@ def devices(name: str) -> str:
     return f"user:{{{name}}}:devices"
 
 
+def confirmed(name: str, session: str) -> str:
+    """String: empty; in the session of that id the user has just shown again who they are. Lifetime: 10 minutes.
+    `store.identity.credentials`.
+    """
+    return f"user:{{{name}}}:confirmed:{session}"
+
+
 def handles() -> str:
     """Hash: handle that passkeys give → user. Permanent, members go with their users. `store.identity.credentials`."""
     return "identity:handles"
@@ -150,7 +157,7 @@ USER_KEYS: tuple[Callable[[str], str], ...] = (
 )
 """The keys that belong to a user, for the user's deletion."""
 
-ENDING: tuple[Callable[[str, str], str], ...] = (foreign_refused, foreign_lease, code)
+ENDING: tuple[Callable[[str, str], str], ...] = (foreign_refused, foreign_lease, code, confirmed)
 """Further keys of a user, which end by themselves so soon that a deletion needn't look for them."""
 
 USER_LISTS: tuple[tuple[Callable[[str], str], Callable[[str, str], str]], ...] = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from microsub.web import account, authorizing, signing_in, static_files
+from microsub.web import account, authorizing, credentials, enrolling, local_sign_in, signing_in, static_files
 from microsub.web.site import Site
 
 
@@ -15,4 +15,7 @@ def page_routes(site: Site) -> list[Route]:
         *signing_in.routes(site),
         *account.routes(site),
         *authorizing.routes(site),
+        *credentials.routes(site),
+        *local_sign_in.routes(site),
+        *enrolling.routes(site),
     ]

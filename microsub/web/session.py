@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from microsub.errors import Unauthorized
+from microsub.services.identity.recognising import Where
 from microsub.services.identity.sessions import SignedIn
 from microsub.web.address import origin
-from microsub.web.cookies import new_secret
+from microsub.web.cookies import COOKIES, new_secret
 from microsub.web.forms import FIELD, Form, check_form, form_token, read_form
 from microsub.web.headers import page_headers
 from microsub.web.site import Site
@@ -140,6 +141,16 @@ class Visit:
         self._browser = new_secret()
         self._new.update(session=cookie, browser=self._browser)
 
+    @property
+    def where(self) -> Where:
+        """Where the request comes from: the client's address as the server was told to see it, and a known browser."""
+        client = self.request.client
+        return Where(client.host if client else "", self.site.cookies.read(self.request, "devices"))
+
+    async def remember_browser(self, user: str) -> None:
+        """The user has signed in here with something of their own: that gives this browser an allowance of attempts."""
+        self._new["devices"] = await self.site.identity.local.recognising.remember(user, self.where.devices, self.now)
+
     async def sign_out(self) -> None:
         """End this browser's session."""
         if self.session is not None:
@@ -150,7 +161,7 @@ class Visit:
 
     def finish(self, response: Response) -> Response:
         """Give the response the cookies that have changed."""
-        for name in ("session", "browser"):
+        for name in COOKIES:
             if name in self._new:
                 value = self._new[name]
                 if value is None:

@@ -12,12 +12,12 @@ from starlette.routing import Route
 from microsub.errors import SignInFailed
 from microsub.services.identity.signing_in import CALLBACK_PATH, CLIENT_PATH, Local, client_document
 from microsub.web.address import own_path
+from microsub.web.local_sign_in import PATH as LOCAL_PATH
 from microsub.web.routing import form, page
 from microsub.web.session import Visit
 from microsub.web.site import Site
 
 NAME = "Microsub server"
-LOCAL_PATH = "/sign-in/local"
 
 
 def routes(site: Site) -> list[Route]:
@@ -26,7 +26,6 @@ def routes(site: Site) -> list[Route]:
         page(site, "/sign-in", _ask),
         form(site, "/sign-in", _begin),
         page(site, CALLBACK_PATH, _finish),
-        page(site, LOCAL_PATH, _local),
         page(site, CLIENT_PATH, _client),
     ]
 
@@ -55,11 +54,6 @@ async def _finish(visit: Visit) -> Response:
         return visit.page("failed.html", problem.status, title=problem.title, text=problem.description)
     await visit.sign_in(arrived.user, arrived.me, arrived.how)
     return visit.go(arrived.next or "/account")
-
-
-async def _local(visit: Visit) -> Response:
-    text = "Your page names this server as your provider. Signing in here with a password or a passkey is not set up."
-    return visit.page("message.html", 501, title="Sign in here", text=text)
 
 
 async def _client(visit: Visit) -> Response:

@@ -26,6 +26,7 @@ from microsub.store.identity.pending import PendingStore
 from microsub.store.identity.sessions import SessionStore
 from microsub.store.port import Redis
 from microsub.store.servicetokens import ServiceTokens
+from microsub.wiring.local import make_local
 
 InForce = Callable[[], InstanceSettings]
 
@@ -37,10 +38,12 @@ def make_identity(settings: Settings, redis: Redis, fetcher: Fetcher, in_force: 
     vouching = Vouching(fetcher, profiles, own=settings.base_url, private=private)
     accounts = Accounts(redis)
     admission = UsersOnly(accounts, profiles)
+    sessions = Sessions(SessionStore(redis))
     return Identity(
         profiles=profiles,
         granting=_granting(redis, fetcher),
-        sessions=Sessions(SessionStore(redis)),
+        sessions=sessions,
+        local=make_local(redis, sessions),
         signing_in=SigningIn(
             PendingStore(redis), profiles, fetcher, admission, KnownAddresses(accounts), private=private
         ),
@@ -60,4 +63,8 @@ async def open_identity(
     settings: Settings, redis: Redis, fetcher: Fetcher, in_force: InForce = InstanceSettings
 ) -> AsyncIterator[Identity]:
     """The bundle for the block, with whatever has to be taken down at its end."""
-    yield make_identity(settings, redis, fetcher, in_force)
+    identity = make_identity(settings, redis, fetcher, in_force)
+    try:
+        yield identity
+    finally:
+        identity.local.close()

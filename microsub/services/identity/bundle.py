@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from microsub.services.identity.granting import Granting
+from microsub.services.identity.local import Local
 from microsub.services.identity.profiles import Profiles
 from microsub.services.identity.sessions import Sessions
 from microsub.services.identity.signing_in import SigningIn
@@ -19,4 +20,5 @@ class Identity:
     granting: Granting
     sessions: Sessions
     signing_in: SigningIn
+    local: Local
     verification: Verification

@@ -5,7 +5,6 @@ from __future__ import annotations
 from microsub.services.identity.passkeys import Answered, Asked, Passkeys
 from microsub.services.identity.passwords import Passwords
 from microsub.services.identity.sessions import Sessions
-from microsub.store.accounts import Accounts
 from microsub.store.identity.credentials import Credentials, InvitationSpent
 
 PATH = "/enrol"
@@ -14,15 +13,7 @@ PATH = "/enrol"
 class Enrolling:
     """Invitations, and what people choose by them."""
 
-    def __init__(
-        self,
-        accounts: Accounts,
-        store: Credentials,
-        passwords: Passwords,
-        passkeys: Passkeys,
-        sessions: Sessions,
-    ) -> None:
-        self._accounts = accounts
+    def __init__(self, store: Credentials, passwords: Passwords, passkeys: Passkeys, sessions: Sessions) -> None:
         self._store = store
         self._passwords = passwords
         self._passkeys = passkeys

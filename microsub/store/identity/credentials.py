@@ -194,6 +194,16 @@ class Credentials:
         found = await self._redis.command("GETDEL", identitykeys.ceremony(_digest(secret)))
         return None if found is None else dict(orjson.loads(found))
 
+    # --- confirmations
+
+    async def confirm(self, user: str, session: str, seconds: int) -> None:
+        """In the session of that id the user has shown again who they are, which holds for so many seconds."""
+        await self._redis.command("SET", identitykeys.confirmed(user, session), "", "EX", seconds)
+
+    async def is_confirmed(self, user: str, session: str) -> bool:
+        """Whether they have, as long as it holds."""
+        return bool(await self._redis.command("EXISTS", identitykeys.confirmed(user, session)))
+
     # --- invitations
 
     async def invite(self, user: str) -> str:

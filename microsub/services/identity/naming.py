@@ -1,0 +1,60 @@
+"""Which user somebody means who types a name, or the address of their own page."""
+
+from __future__ import annotations
+
+from microsub.errors import InvalidRequest
+from microsub.formats.indieauth.me import canonical_me
+from microsub.model.reader import NAME
+from microsub.store.accounts import Accounts
+
+FRESH = 10.0
+"""Seconds for which the addresses of all users are remembered: whoever asks for one after the other can't make every
+question a walk over all users.
+"""
+
+
+class Naming:
+    """Finds users by what people type. It says nothing of whether they may come in."""
+
+    def __init__(self, accounts: Accounts) -> None:
+        self._accounts = accounts
+        self._by_me: dict[str, str] = {}
+        self._read_at = float("-inf")
+
+    async def meant(self, typed: str, now: float) -> str:
+        """The name of the user meant; where there is none, something that can't be a name or is nobody's."""
+        text = typed.strip()
+        if NAME.match(text):
+            return text
+        me = _canonical(text)
+        if me is None:
+            return text
+        if not self._read_at <= now < self._read_at + FRESH:
+            self._by_me = await self._addresses()
+            self._read_at = now
+        return self._by_me.get(_bare(me), text)
+
+    async def _addresses(self) -> dict[str, str]:
+        """Users by the address of their page; one that several share stands for nobody."""
+        found: dict[str, str] = {}
+        shared: set[str] = set()
+        for user in await self._accounts.users():
+            me = _canonical(user.me)
+            if me is None or user.disabled is not None:
+                continue
+            if _bare(me) in found:
+                shared.add(_bare(me))
+            found[_bare(me)] = user.name
+        return {me: name for me, name in found.items() if me not in shared}
+
+
+def _canonical(me: str) -> str | None:
+    try:
+        return canonical_me(me, private=True) if me else None
+    except InvalidRequest:
+        return None
+
+
+def _bare(me: str) -> str:
+    """Without the scheme: here it only says whose password is looked at."""
+    return me.partition("://")[2]

@@ -1,0 +1,79 @@
+"""The page that a one-time link leads to: choosing a password or a passkey.
+
+The link's code stands behind the `#`, so that it is in no log and no `Referer`; a script of ours takes it into the
+forms and out of the address. Without scripts people copy it into the field.
+"""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.errors import InvalidRequest, RequestError, TooManyRequests
+from microsub.services.identity.enrolling import PATH
+from microsub.services.identity.passwords import repeated
+from microsub.store.identity.credentials import user_in
+from microsub.web.local_sign_in import answered, asked_json, has_passkeys
+from microsub.web.routing import form, page
+from microsub.web.session import Visit
+from microsub.web.site import Site
+
+PASSWORD_PATH = f"{PATH}/password"
+PASSKEY_PATH = f"{PATH}/passkey"
+PASSKEY_BEGIN_PATH = f"{PATH}/passkey/begin"
+
+
+def routes(site: Site) -> list[Route]:
+    """The routes of this module."""
+    return [
+        page(site, PATH, _ask),
+        form(site, PASSWORD_PATH, _choose_password),
+        form(site, PASSKEY_BEGIN_PATH, _begin_passkey),
+        form(site, PASSKEY_PATH, _choose_passkey),
+    ]
+
+
+async def _ask(visit: Visit) -> Response:
+    return _page(visit, "")
+
+
+async def _choose_password(visit: Visit) -> Response:
+    code, enrolling = visit.form.text("code"), visit.site.identity.local.enrolling
+    try:
+        password = repeated(visit.form.get("password", ""), visit.form.get("again", ""))
+        user = await enrolling.choose_password(code, password, visit.now)
+    except (InvalidRequest, TooManyRequests) as problem:
+        return _page(visit, code, problem)
+    return await _let_in(visit, user, "with a new password")
+
+
+async def _begin_passkey(visit: Visit) -> Response:
+    return asked_json(await visit.site.identity.local.enrolling.ask_for_passkey(visit.base, visit.form.text("code")))
+
+
+async def _choose_passkey(visit: Visit) -> Response:
+    code, enrolling = visit.form.text("code"), visit.site.identity.local.enrolling
+    try:
+        user = await enrolling.choose_passkey(
+            visit.base, code, answered(visit.form), visit.form.text("name"), visit.now
+        )
+    except InvalidRequest as problem:
+        return _page(visit, code, problem)
+    return await _let_in(visit, user, "with a new passkey")
+
+
+async def _let_in(visit: Visit, user: str, how: str) -> Response:
+    found = await visit.site.services.accounts.user(user)
+    await visit.sign_in(user, found.me if found is not None else "", how)
+    await visit.remember_browser(user)
+    return visit.go("/account")
+
+
+def _page(visit: Visit, code: str, problem: RequestError | None = None) -> Response:
+    status = 200 if problem is None else problem.status
+    response = visit.page(
+        "enrol.html", status, code=code, who=user_in(code) or "", problem=problem, passkeys=has_passkeys(visit)
+    )
+    if isinstance(problem, TooManyRequests):
+        response.headers["retry-after"] = str(problem.retry_after)
+    return response

@@ -1,0 +1,214 @@
+"""Signing in with a password or a passkey of this server, and what attempts cost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from microsub.services.identity.attempts import OF_ACCOUNT, OF_DEVICE
+from microsub.services.identity.passkeys import Answered
+from tests.support.authenticator import Authenticator
+from tests.support.readers import Instance
+from tests.support.visitor import Shown, Visitor, fields_of
+
+ORIGIN = "https://reader.example"
+SIGN_IN = "/sign-in/local"
+PASSWORD = "correct horse battery"
+SESSION, DEVICES = "__Host-microsub-session", "__Host-microsub-devices"
+
+
+@pytest.fixture
+async def enrolled(server: Instance) -> Instance:
+    """Ann has a password."""
+    await server.identity.local.enrolling.set_password("ann", PASSWORD, server.now)
+    return server
+
+
+async def tried(visitor: Visitor, who: str = "ann", password: str = PASSWORD, path: str = SIGN_IN) -> Shown:
+    return await visitor.submit(await visitor.get(path), SIGN_IN, who=who, password=password)
+
+
+async def options_from(visitor: Visitor, page: Shown, begin: str, **fields: str) -> dict[str, Any]:
+    """What static/passkeys.js is given."""
+    part = next(node for node in page.tree.css("[data-passkey]") if node.attributes["data-begin"] == begin)
+    token = {part.attributes["data-token-field"] or "": part.attributes["data-token"]}
+    shown = await visitor.post(begin, {**fields, **token})
+    assert shown.status == 200, shown.text
+    assert shown.response.headers["content-type"] == "application/json"
+    assert shown.response.headers["cache-control"] == "no-store"
+    found: dict[str, Any] = json.loads(shown.response.text)
+    return found
+
+
+async def with_passkey(visitor: Visitor, device: Authenticator, path: str = SIGN_IN, **lies: Any) -> Shown:
+    page = await visitor.get(path)
+    asked = await options_from(visitor, page, "/sign-in/passkey/begin")
+    answer = json.dumps(device.use(asked["options"], **lies))
+    return await visitor.submit(page, "/sign-in/passkey", secret=asked["secret"], answer=answer)
+
+
+async def passkey_of(server: Instance, user: str = "ann") -> Authenticator:
+    device = Authenticator(ORIGIN)
+    passkeys = server.identity.local.passkeys
+    asked = await passkeys.ask_to_make(ORIGIN, user)
+    await passkeys.make(ORIGIN, user, Answered(asked.secret, device.make(asked.options)), "Stick", server.now)
+    return device
+
+
+@pytest.mark.parametrize("who", ["ann", " ann ", "https://ann.example/", "ann.example", "http://ANN.example"])
+async def test_a_password_signs_in_by_name_or_address(enrolled: Instance, ann: Visitor, who: str) -> None:
+    """Without any script."""
+    shown = await tried(ann, who)
+    assert (shown.status, shown.location) == (303, "/account")
+    page = await ann.get("/account")
+    assert "signed in as ann" in page.text
+    assert "with a password" in page.text
+
+
+async def test_the_way_back_is_one_of_ours(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
+    """A path of this server is gone back to, anything else is not."""
+    assert (await tried(ann, path=f"{SIGN_IN}?next=/account/sign-in")).location == "/account/sign-in"
+    for away in ("https://evil.example/", "//evil.example", "/\\evil.example"):
+        assert (await tried(other, path=f"{SIGN_IN}?next={away}")).location == "/account"
+
+
+@pytest.mark.parametrize(
+    ("who", "password"),
+    [("ann", "wrong"), ("nobody", PASSWORD), ("https://nobody.example/", PASSWORD), ("bob", PASSWORD), ("ann", "")],
+)
+async def test_what_is_wrong_isnt_said(enrolled: Instance, ann: Visitor, who: str, password: str) -> None:
+    """An unknown name, one without a password, and a wrong password get the same page."""
+    await enrolled.accounts.add_user("bob", "", enrolled.now)
+    shown = await tried(ann, who, password)
+    assert shown.status == 403
+    assert "The name or the password is not right." in shown.text
+    assert SESSION not in ann.cookies
+    assert PASSWORD not in shown.response.text
+    assert fields_of(shown.form(SIGN_IN))["who"] == who
+
+
+async def test_a_disabled_user_doesnt_get_in(enrolled: Instance, ann: Visitor) -> None:
+    """Nor after coming back, since the password went with the account."""
+    await enrolled.accounts.disable_user("ann", enrolled.now)
+    assert (await tried(ann)).status == 403
+    await enrolled.accounts.restore_user("ann")
+    assert (await tried(ann)).status == 403
+
+
+async def test_no_value_survives_the_sign_in(enrolled: Instance, ann: Visitor) -> None:
+    """The browser's secret and a session that was there before are replaced: neither can be fixed beforehand."""
+    await ann.get(SIGN_IN)
+    before = ann.cookies["__Host-microsub-browser"]
+    await tried(ann)
+    session = ann.cookies[SESSION]
+    await tried(ann)
+    assert ann.cookies["__Host-microsub-browser"] != before
+    assert ann.cookies[SESSION] != session
+    assert await enrolled.identity.sessions.find(session, enrolled.now) is None
+
+
+async def test_guesses_are_slowed_with_a_word_on_when_to_come_back(enrolled: Instance, ann: Visitor) -> None:
+    """429 with Retry-After, and the right password is no good until then."""
+    for _ in range(OF_ACCOUNT.free + 1):
+        assert (await tried(ann, password="wrong")).status == 403
+    shown = await tried(ann)
+    assert shown.status == 429
+    assert shown.response.headers["retry-after"] == "1"
+    assert "may be made in 1 second" in shown.text
+    assert fields_of(shown.form(SIGN_IN))["who"] == "ann"
+
+
+async def test_a_known_browser_gets_in_during_an_attack(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
+    """The cookie of an earlier sign-in is enough, though the account and the address are stopped."""
+    assert (await tried(ann)).status == 303
+    await ann.submit(await ann.get("/account"), "/sign-out")
+    assert DEVICES in ann.cookies
+    while (await tried(other, password="wrong")).status != 429:
+        pass
+    assert (await tried(other)).status == 429
+    assert (await tried(ann)).status == 303
+
+
+async def test_a_known_browsers_guesses_are_slowed_too(enrolled: Instance, ann: Visitor) -> None:
+    """Somebody else may sit in front of it."""
+    await tried(ann)
+    for _ in range(OF_DEVICE.free + 1):
+        assert (await tried(ann, password="wrong")).status == 403
+    assert (await tried(ann)).status == 429
+
+
+async def test_a_known_browser_is_known_for_its_users(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
+    """Several people in one browser keep it known for each; another account isn't helped by it."""
+    await enrolled.accounts.add_user("bob", "", enrolled.now)
+    await enrolled.identity.local.enrolling.set_password("bob", PASSWORD + "!", enrolled.now)
+    await tried(ann)
+    await tried(ann, "bob", PASSWORD + "!")
+    assert ann.cookies[DEVICES].count("~") == 1
+    while (await tried(other, password="wrong")).status != 429:
+        pass
+    while (await tried(other, "carol", password="wrong")).status != 429:
+        pass
+    assert (await tried(ann)).status == 303
+    assert (await tried(ann, "bob", PASSWORD + "!")).status == 303
+    assert (await tried(ann, "carol")).status == 429
+
+
+async def test_a_passkey_signs_in_without_a_name(server: Instance, ann: Visitor) -> None:
+    """And gives the browser its allowance."""
+    device = await passkey_of(server)
+    shown = await with_passkey(ann, device, f"{SIGN_IN}?next=/account/sign-in")
+    assert (shown.status, shown.location) == (303, "/account/sign-in")
+    assert "with a passkey" in (await ann.get("/account")).text
+    assert DEVICES in ann.cookies
+
+
+async def test_a_passkey_that_isnt_right_is_refused(server: Instance, ann: Visitor) -> None:
+    """With a page that says so, until the address has to wait."""
+    device = await passkey_of(server)
+    for _ in range(11):
+        shown = await with_passkey(ann, device, origin="https://evil.example")
+        assert shown.status == 403
+        assert "doesn't hold" in shown.text
+    assert (await with_passkey(ann, device, origin="https://evil.example")).status == 429
+    assert SESSION not in ann.cookies
+
+
+@pytest.mark.parametrize("answer", ["", "x", "[]", "null", "{}", '{"id":1}', "[" * 10_000])
+async def test_a_form_without_an_answer_is_refused(server: Instance, ann: Visitor, answer: str) -> None:
+    """What no script of ours sends is an error of the sender."""
+    page = await ann.get(SIGN_IN)
+    asked = await options_from(ann, page, "/sign-in/passkey/begin")
+    shown = await ann.submit(page, "/sign-in/passkey", secret=asked["secret"], answer=answer)
+    assert shown.status in {400, 403}
+
+
+async def test_nobody_asks_for_a_challenge_from_elsewhere(server: Instance, ann: Visitor) -> None:
+    """It takes the token of one of our pages."""
+    await ann.get(SIGN_IN)
+    assert (await ann.post("/sign-in/passkey/begin", {"form_token": "x.y"})).status == 403
+    assert (await ann.post("/sign-in/passkey/begin", {"x": "y"}, sec_fetch_site="cross-site")).status == 403
+
+
+async def test_secrets_are_in_no_address_and_no_log(
+    enrolled: Instance, ann: Visitor, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Right or wrong, neither password nor what was typed as a name is written down."""
+    for who, password in [("ann", PASSWORD), ("ann", "a wrong secret"), ("typed here by mistake", "x")]:
+        shown = await tried(ann, who, password)
+        assert password not in shown.location
+    told = "".join(capsys.readouterr()) + caplog.text
+    assert "a password was wrong" in told
+    for secret in (PASSWORD, "a wrong secret", "typed here by mistake"):
+        assert secret not in told
+
+
+async def test_fields_are_named_for_password_managers(server: Instance, ann: Visitor) -> None:
+    """Labels, autocomplete, and an error that is announced."""
+    page = await ann.get(SIGN_IN)
+    assert page.tree.css_first("#who").attributes["autocomplete"] == "username"
+    assert page.tree.css_first("#password").attributes["autocomplete"] == "current-password"
+    for name in ("who", "password"):
+        assert page.tree.css_first(f"label[for={name}]")
+    assert (await tried(ann)).tree.css_first("[role=alert]")
