@@ -14,7 +14,7 @@ from microsub.errors import InvalidRequest, ParseError
 from microsub.formats import html, mf2
 from microsub.formats.encoding import decode
 from microsub.formats.indieauth.documents import Document, read_object, text_of
-from microsub.formats.indieauth.identifiers import MAX_URL, Identifier, endpoint, identifier, shown
+from microsub.formats.indieauth.identifiers import MAX_URL, Identifier, endpoint, identifier, same_origin, shown
 from microsub.formats.indieauth.rels import links_of, page_of
 from microsub.formats.urls import safe_url
 
@@ -101,10 +101,7 @@ def allowed_redirect(info: ClientInfo, redirect_uri: str) -> bool:
         return False
     if redirect_uri in info.redirect_uris:
         return True
-    try:
-        return identifier(redirect_uri).origin == identifier(info.id).origin
-    except ValueError:
-        return False
+    return same_origin(redirect_uri, info.id)
 
 
 def _checked(text: str) -> Identifier:

@@ -90,6 +90,14 @@ def identifier(text: str) -> Identifier:
     return Identifier(scheme, _host(match["host"]), port, quote(path, safe=_PATH_SAFE), query)
 
 
+def same_origin(one: str, other: str) -> bool:
+    """Whether two addresses, fragments apart, have scheme, host and port in common; False where one can't be read."""
+    try:
+        return identifier(one.partition("#")[0]).origin == identifier(other.partition("#")[0]).origin
+    except ValueError:
+        return False
+
+
 def endpoint(value: object, base: str = "") -> str | None:
     """An address to send requests to, absolute; None where `value` is none that one may trust with a secret.
 

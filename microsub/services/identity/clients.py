@@ -20,7 +20,7 @@ import structlog
 from microsub.errors import FetchError, ParseError
 from microsub.fetch import Answered, FetchFailed, Sending, SendLimits
 from microsub.formats.indieauth.clients import ClientInfo, may_be_asked, read_client
-from microsub.formats.indieauth.identifiers import identifier
+from microsub.formats.indieauth.identifiers import same_origin
 from microsub.services.identity.remembering import Remembering
 
 LIFETIME = 900.0
@@ -96,7 +96,7 @@ class Clients:
             raise FetchError(client, "status", f"answered {answer.status}")
         # Where a redirect leads away, somebody else speaks: an open redirect must not lend them the app's name.
         places = [*(hop.url for hop in answer.hops), answer.final_url]
-        if any(identifier(place.partition("#")[0]).origin != identifier(client).origin for place in places):
+        if not all(same_origin(place, client) for place in places):
             raise ParseError(client, "its page is on another host")
         arguments = (answer.body, client, answer.final_url, answer.content_type, answer.headers.get("link"))
         if len(answer.body) > _QUICK:

@@ -1,0 +1,113 @@
+"""What was found out elsewhere: remembered, bounded, asked for once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from microsub.errors import FetchError
+from microsub.services.identity.remembering import Remembering
+
+
+class Asking:
+    """Finds numbers, one more each time; `problem` is raised instead."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.problem: Exception | None = None
+        self.now = 0.0
+        self.under_way = self.most_under_way = 0
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def __call__(self) -> int:
+        self.times += 1
+        number = self.times
+        self.under_way += 1
+        self.most_under_way = max(self.under_way, self.most_under_way)
+        try:
+            await self.gate.wait()
+        finally:
+            self.under_way -= 1
+        if self.problem is not None:
+            raise self.problem
+        return number
+
+
+def remembering(asking: Asking, **parts: int) -> Callable[..., Awaitable[int]]:
+    kept: Remembering[int] = Remembering(lifetime=100, failures=10, clock=lambda: asking.now, **{"most": 3, **parts})
+
+    async def get(key: str, max_age: float | None = None) -> int:
+        return await kept.get(key, asking, max_age=max_age)
+
+    return get
+
+
+async def test_a_bug_is_not_remembered() -> None:
+    """Everybody who waits for it has it, and the next one asks again."""
+    asking = Asking()
+    get = remembering(asking)
+    asking.problem = KeyError("a bug")
+    found = await asyncio.gather(get("a"), get("a"), return_exceptions=True)
+    assert [type(one) for one in found] == [KeyError, KeyError]
+    asking.problem = None
+    assert await get("a") == 2
+
+
+async def test_an_error_is_told_again_without_its_past() -> None:
+    """The same error each time, whose traceback doesn't grow."""
+    asking = Asking()
+    get = remembering(asking)
+    asking.problem = FetchError("https://a.example/", "dns", "nobody")
+    lengths = set()
+    for _ in range(5):
+        with pytest.raises(FetchError) as raised:
+            await get("a")
+        lengths.add(len(raised.traceback))
+    assert asking.times == 1
+    assert len(lengths) <= 2
+    asking.problem, asking.now = None, 10.0
+    assert await get("a") == 2
+
+
+async def test_age_counts_from_when_the_question_was_asked() -> None:
+    """An answer that took long is as old as its question; a younger one than wanted is fine."""
+    asking = Asking()
+    get = remembering(asking)
+    asking.gate.clear()
+    first = asyncio.create_task(get("a"))
+    while not asking.under_way:
+        await asyncio.sleep(0)
+    asking.now = 50.0
+    asking.gate.set()
+    assert await first == 1
+    assert await get("a", max_age=60) == 1
+    assert await get("a", max_age=50) == 2
+    asking.now = 150.0
+    assert await get("a") == 3
+
+
+async def test_only_so_many_are_asked_together() -> None:
+    """The others wait for their turn, and everybody has an answer."""
+    asking = Asking()
+    get = remembering(asking, at_once=4, most=50)
+    asking.gate.clear()
+    tasks = [asyncio.create_task(get(str(number))) for number in range(20)]
+    while asking.under_way < 4:
+        await asyncio.sleep(0)
+    asking.gate.set()
+    assert len(set(await asyncio.gather(*tasks))) == 20
+    assert asking.most_under_way == 4
+
+
+async def test_the_ones_wanted_last_stay() -> None:
+    """`most` of them."""
+    asking = Asking()
+    get = remembering(asking)
+    for key in ("a", "b", "c", "a", "d"):
+        await get(key)
+    assert asking.times == 4
+    assert await get("a") == 1
+    assert await get("b") == 5
