@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from microsub.fetch import Answered, FetchFailed, Sending
 from microsub.formats.indieauth.pkce import challenge, new_verifier
 from microsub.services.identity.clients import MAX_LOGO, Clients
 from microsub.store.identity.codes import Codes
+from tests.support.apps import Apps
 from tests.support.readers import Instance
 from tests.support.visitor import Shown, Visitor
 
@@ -22,26 +21,6 @@ PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 50
 PAGE = b"""<!doctype html><title>x</title><link rel=redirect_uri href="https://elsewhere.example/back">
 <div class=h-app><img class=u-logo src=/logo.png alt="">
 <a class="u-url p-name" href="/">Reads &lt;b&gt;well</a></div>"""
-
-
-class Apps:
-    """What apps answer, in place of the network."""
-
-    def __init__(self) -> None:
-        self.answers: dict[str, Answered] = {}
-        self.asked: list[str] = []
-
-    def say(self, url: str, body: bytes | dict[str, Any], kind: str = "text/html", **more: Any) -> None:
-        content = body if isinstance(body, bytes) else json.dumps(body).encode()
-        kind = kind if isinstance(body, bytes) else "application/json"
-        self.answers[url] = Answered(200, {"content-type": kind}, content, more.pop("final_url", url), **more)
-
-    async def send(self, sending: Sending) -> Answered | FetchFailed:
-        self.asked.append(sending.url)
-        found = self.answers.get(sending.url)
-        if found is None or len(found.body) > sending.limits.body:
-            return FetchFailed(sending.url, "connect", "can't be reached")
-        return found
 
 
 @pytest.fixture

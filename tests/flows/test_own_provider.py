@@ -1,0 +1,120 @@
+"""Reader apps sign in with a person's own domain, whose static page names this server as the provider."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from starlette.responses import HTMLResponse
+from starlette.types import Receive, Scope, Send
+
+from microsub.services.identity.clients import Clients
+from microsub.store.port import Redis
+from tests.support.apps import Apps
+from tests.support.reader_app import App, Person
+from tests.support.reader_apps import APPS, IndiePassIos, Monocle, Together
+from tests.support.readers import Instance, instance, posts
+from tests.support.visitor import Visitor
+
+ADDRESS, HOME = "https://reader.example.com", "https://ann.example/"
+HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "be-your-own-provider.md"
+
+
+def page(more: str = "") -> HTMLResponse:
+    """A static page with the lines that the how-to tells to put there."""
+    (lines,) = re.findall(r"```html\n(.*?)```", HOW_TO.read_text(encoding="utf-8"), re.DOTALL)
+    return HTMLResponse(f"<!doctype html><html><head><title>Ann</title>{lines}{more}</head><body>Ann</body></html>")
+
+
+@pytest.fixture
+async def server(real_redis: Redis) -> AsyncIterator[Instance]:
+    """An instance with the user ann, who follows a feed of three posts. It is today."""
+    async with instance(real_redis, base_url=ADDRESS, now=time.time()) as made:
+        made.identity.granting.clients = Clients(Apps())
+        ann = await made.reader("ann", "home")
+        await made.publish("https://b.example/feed", *posts("one", "two", "three", at=made.now - 100))
+        await ann.post(action="follow", channel="home", url="https://b.example/feed")
+        yield made
+
+
+@pytest.fixture
+async def http(server: Instance) -> AsyncIterator[httpx.AsyncClient]:
+    """What an app reaches: our server, and ann's page."""
+
+    async def static(scope: Scope, receive: Receive, send: Send) -> None:
+        await page('<link rel="micropub" href="https://ann.example/micropub">')(scope, receive, send)
+
+    mounts = {ADDRESS: httpx.ASGITransport(server.app), HOME[:-1]: httpx.ASGITransport(static)}
+    async with httpx.AsyncClient(mounts=mounts) as made:
+        yield made
+
+
+@pytest.fixture
+async def person(server: Instance) -> AsyncIterator[Person]:
+    """Ann at her browser, signed in here: she allows what is asked for."""
+    visitor = Visitor(server.app, ADDRESS)
+    cookie = await server.identity.sessions.begin("ann", HOME, "by password", "", server.now)
+    visitor.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example.com", path="/")
+
+    async def allows(url: str) -> str:
+        assert url.startswith(f"{ADDRESS}/auth?")
+        shown = await visitor.get(url.removeprefix(ADDRESS))
+        boxes = [box.attributes["value"] for box in shown.tree.css("input[name=grant]")]
+        answer = await visitor.submit(shown, "/auth/consent", decision="allow", grant=boxes)
+        assert answer.status == 303, answer.text
+        return answer.location
+
+    yield allows
+    await visitor.aclose()
+
+
+@pytest.mark.parametrize("kind", APPS, ids=lambda kind: kind.name)
+async def test_every_app_signs_in_and_reads(
+    server: Instance, http: httpx.AsyncClient, person: Person, kind: type[App]
+) -> None:
+    """With its own way of asking and redeeming; it is granted what it asked for, and stands in the list of apps."""
+    app = kind(http, "https://app.example/", **({"loopback": False} if kind is Monocle else {}))
+    signed = await app.sign_in(HOME, person)
+    assert signed.me == HOME
+    assert set(signed.scope.split()) == set(app.asks.split())
+    if "read" in signed.scope.split():
+        assert [item["name"] for item in await signed.read("home")] == ["one", "two", "three"]
+    (listed,) = await server.identity.granting.apps("ann")
+    assert listed.client == "https://app.example/"
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+async def test_together_redeems_twice(http: httpx.AsyncClient, person: Person, server: Instance, at_once: bool) -> None:
+    """One after the other or at once: both replies are the same, and the token reads."""
+    app = Together(http, "https://app.example/", at_once=at_once)
+    signed = await app.sign_in(HOME, person)
+    assert app.redeemed[0] == app.redeemed[1]
+    assert await signed.read("home")
+    assert len(await server.identity.granting.apps("ann")) == 1
+
+
+async def test_the_token_works_at_the_users_own_endpoint_too(http: httpx.AsyncClient, person: Person) -> None:
+    """It is one of ours, so nobody has to be asked."""
+    signed = await Monocle(http, "https://app.example/").sign_in(HOME, person)
+    headers = {"Authorization": f"Bearer {signed.token}"}
+    reply = await http.get(f"{ADDRESS}/microsub/ann?action=channels", headers=headers)
+    assert reply.status_code == 200
+
+
+async def test_an_app_that_only_wants_to_know_who_it_is(http: httpx.AsyncClient, person: Person) -> None:
+    """As other sites sign people in: no scope, the code goes to the authorization endpoint."""
+    query = {"client_id": "https://site.example/", "redirect_uri": "https://site.example/in", "state": "1", "me": HOME}
+    back = await person(f"{ADDRESS}/auth?{httpx.QueryParams({**query, 'response_type': 'id'})}")
+    told = httpx.QueryParams(urlsplit(back).query)
+    form = {"code": told["code"], "client_id": query["client_id"], "redirect_uri": query["redirect_uri"]}
+    assert (await http.post(f"{ADDRESS}/auth", data=form)).json() == {"me": HOME}
+
+
+async def test_ios_gets_replies_of_exactly_its_kind(http: httpx.AsyncClient, person: Person) -> None:
+    """It is at a loss with any other type or status."""
+    assert (await IndiePassIos(http, "https://app.example/").sign_in(HOME, person)).token

@@ -1,0 +1,28 @@
+"""What apps say of themselves, in place of the network."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from microsub.fetch import Answered, FetchFailed, Sending
+
+
+class Apps:
+    """Answers by URL; everything else can't be reached. `asked` is what was asked for."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Answered] = {}
+        self.asked: list[str] = []
+
+    def say(self, url: str, body: bytes | dict[str, Any], kind: str = "text/html", **more: Any) -> None:
+        content = body if isinstance(body, bytes) else json.dumps(body).encode()
+        kind = kind if isinstance(body, bytes) else "application/json"
+        self.answers[url] = Answered(200, {"content-type": kind}, content, more.pop("final_url", url), **more)
+
+    async def send(self, sending: Sending) -> Answered | FetchFailed:
+        self.asked.append(sending.url)
+        found = self.answers.get(sending.url)
+        if found is None or len(found.body) > sending.limits.body:
+            return FetchFailed(sending.url, "connect", "can't be reached")
+        return found
