@@ -278,11 +278,20 @@ class Poller:
         return len(sifted.new), len(sifted.edited), sent
 
     async def _is_first(self, feed: FeedRecord) -> bool:
-        """Whether this is the first document of the feed, or is read while the first one's posts aren't stored yet."""
-        first = feed.extra.get("first")
-        if feed.last_success is None or first is None:
-            return feed.last_success is None
-        return first == feed.extra.get("sent") and await self._entries.holds(first)
+        """Whether this is the first document of the feed, or is read while the first one's posts aren't stored yet.
+
+        Where posts came otherwise before (an import, a program), what the first document has besides is news.
+        """
+        if feed.last_success is not None:
+            first = feed.extra.get("first")
+            return first is not None and first == feed.extra.get("sent") and await self._entries.holds(first)
+        if "begun" in feed.extra:
+            return True
+        if await self._items.newest(feed.id, 1):
+            # Perhaps by another worker, which has noted first that it begins.
+            latest = await self._feeds.get(feed.id)
+            return latest is not None and "begun" in latest.extra
+        return await self._feeds.update(feed.id, {"begun": "1"})
 
     async def _may_wait(self, feed: FeedRecord, is_first: bool) -> bool:
         """Whether news of an earlier poll aren't stored yet; that poll may have ended before it could say so."""
@@ -348,7 +357,7 @@ def _discovered(feed: FeedRecord, now: float, is_first: bool) -> float:
     What the first document holds is older than the follow that made the feed known, and the readers' first fill must
     see it so: sixty undated posts of a new feed are no sixty posts since.
     """
-    if not is_first or feed.created is None:
+    if (feed.last_success is not None and not is_first) or feed.created is None:
         return now
     return min(now, feed.created - 0.001)
 
