@@ -37,6 +37,19 @@ def page(site: Site, path: str, handler: Handler) -> Route:
     return Route(path, _endpoint(site, handler, is_form=False), methods=["GET"])
 
 
+def public(site: Site, path: str, handler: Handler) -> Route:
+    """A page that is the same for everybody, by GET: no cookie is read or set, so that anybody may keep a copy."""
+
+    async def endpoint(request: Request) -> Response:
+        visit = Visit(site, request)
+        try:
+            return await handler(visit)
+        except MicrosubError as error:
+            return error_page(visit, error)
+
+    return Route(path, endpoint, methods=["GET"])
+
+
 def form(site: Site, path: str, handler: Handler) -> Route:
     """What a form of our own pages does, by POST; the handler finds its fields in `visit.form`."""
     return Route(path, _endpoint(site, handler, is_form=True), methods=["POST"])

@@ -13,7 +13,7 @@ from microsub.errors import SignInFailed
 from microsub.services.identity.signing_in import CALLBACK_PATH, CLIENT_PATH, Local, client_document
 from microsub.web.address import own_path
 from microsub.web.local_sign_in import PATH as LOCAL_PATH
-from microsub.web.routing import form, page
+from microsub.web.routing import form, page, public
 from microsub.web.session import Visit
 from microsub.web.site import Site
 
@@ -26,7 +26,7 @@ def routes(site: Site) -> list[Route]:
         page(site, "/sign-in", _ask),
         form(site, "/sign-in", _begin),
         page(site, CALLBACK_PATH, _finish),
-        page(site, CLIENT_PATH, _client),
+        public(site, CLIENT_PATH, _client),
     ]
 
 

@@ -453,7 +453,17 @@ class TestOurselvesAsClient:
         shown = await ann.get("/client", accept="text/html,*/*;q=0.1")
         assert shown.tree.css_first(".h-app .p-name") is not None
         assert shown.tree.css_first("link[rel=redirect_uri]").attributes["href"] == CALLBACK
-        assert shown.response.headers.get_list("set-cookie") == []
+        assert "public" in shown.response.headers["cache-control"]
+
+    async def test_it_is_the_same_for_everybody(self, server: Instance, ann: Visitor, signed_in) -> None:
+        """What anybody may keep holds nobody's name or cookie, also where a session would be renewed."""
+        await signed_in(ann)
+        server.now += 2 * 86_400
+        for accept in ("text/html", "application/json"):
+            shown = await ann.get("/client", accept=accept)
+            assert shown.response.headers.get_list("set-cookie") == []
+            assert "Account of" not in shown.response.text
+        assert (await ann.get("/account")).response.headers.get_list("set-cookie") != []
 
 
 async def test_without_base_url_sign_in_works_on_this_machine_alone(real_redis: Redis) -> None:
