@@ -5,7 +5,17 @@ from __future__ import annotations
 import click
 
 import microsub
-from microsub.cli import accounts, checking, configuration, feeds, importing, pipeline, services, serving
+from microsub.cli import (
+    accounts,
+    checking,
+    configuration,
+    feeds,
+    importing,
+    local_sign_in,
+    pipeline,
+    services,
+    serving,
+)
 from microsub.conformance.command import conformance
 
 
@@ -24,6 +34,8 @@ main.add_command(serving.work)
 main.add_command(serving.demo)
 accounts.token.add_command(services.service)
 main.add_command(accounts.token)
+accounts.user.add_command(local_sign_in.user_invite)
+accounts.user.add_command(local_sign_in.user_password)
 main.add_command(accounts.user)
 main.add_command(configuration.config)
 main.add_command(feeds.fetch)

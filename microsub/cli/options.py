@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 STORE_FLAGS = ("backend", "data_dir", "redis_url", "log_format", "log_level")
 FETCH_FLAGS = ("allow_private_networks", "http_proxy")
-WEB_FLAGS = ("host", "port", "base_url", "item_cache_mb")
+WEB_FLAGS = ("host", "port", "base_url", "trusted_proxies", "item_cache_mb")
 WORK_FLAGS = ("fetch_concurrency", "write_back")
 
 FAILED = 1

@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
@@ -21,7 +21,7 @@ import uvicorn
 from microsub import wiring
 from microsub.cli.beside import worker_beside
 from microsub.cli.options import fail
-from microsub.config.settings import Settings
+from microsub.config.settings import Network, Settings
 from microsub.demo import publisher as demo_publisher
 from microsub.errors import MicrosubError
 from microsub.logs import set_up_logs
@@ -116,7 +116,7 @@ async def _run(settings: Settings, parts: Parts) -> None:
             worker = await stack.enter_async_context(worker_beside(settings))
         if parts.listener is not None:
             app = await stack.enter_async_context(wiring.open_app(settings, stores, config))
-            await stack.enter_async_context(_serving(app, parts.listener, stop))
+            await stack.enter_async_context(_serving(app, parts.listener, stop, settings.trusted_proxies))
         if parts.parent is None:
             await _greet(settings, stores, web=parts.listener is not None)
         await first(stop, stores.watch.lost)
@@ -173,14 +173,21 @@ class _Server(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def _serving(app: object, listener: socket.socket, stop: asyncio.Event) -> AsyncIterator[None]:
-    """Serve an ASGI app on `listener` within the block; a server that dies sets `stop`."""
+async def _serving(
+    app: object, listener: socket.socket, stop: asyncio.Event, proxies: Sequence[Network] = ()
+) -> AsyncIterator[None]:
+    """Serve an ASGI app on `listener` within the block; a server that dies sets `stop`.
+
+    What the servers of `proxies` say of a client's address and scheme is believed.
+    """
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]  # any ASGI callable
         log_config=None,
         access_log=False,
         lifespan="off",
         server_header=False,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=[str(network) for network in proxies],
         timeout_graceful_shutdown=GRACE,
     )
     server = _Server(config)

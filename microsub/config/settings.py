@@ -205,6 +205,15 @@ SETTINGS: tuple[Setting, ...] = (
         "are refused.",
     ),
     Setting(
+        "trusted_proxies",
+        "list of networks",
+        _networks,
+        "",
+        "networks in CIDR form, separated by commas, such as 127.0.0.1/32,10.0.0.0/8 (no host bits set)",
+        "Where the web servers in front of this one are, whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed. "
+        "By default none: the address of a client is that of whoever connects.",
+    ),
+    Setting(
         "http_proxy",
         "URL",
         _url("http", "https"),
@@ -271,6 +280,7 @@ class Settings:
     redis_url: str | None = None
     redis_replicas: int | None = None
     allow_private_networks: tuple[Network, ...] = ()
+    trusted_proxies: tuple[Network, ...] = ()
     http_proxy: str | None = None
     write_back: bool | None = None
     fetch_concurrency: int = 200

@@ -50,7 +50,8 @@ async def _by_password(visit: Visit) -> Response:
 
 
 async def _begin_passkey(visit: Visit) -> Response:
-    return asked_json(await visit.site.identity.local.passkeys.ask_to_use(visit.base))
+    recognising = visit.site.identity.local.recognising
+    return asked_json(await recognising.ask_for_passkey(visit.base, visit.where, visit.now))
 
 
 async def _by_passkey(visit: Visit) -> Response:

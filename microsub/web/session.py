@@ -16,6 +16,7 @@ from microsub.web.address import origin
 from microsub.web.cookies import COOKIES, new_secret
 from microsub.web.forms import FIELD, Form, check_form, form_token, read_form
 from microsub.web.headers import page_headers
+from microsub.web.peer import peer
 from microsub.web.site import Site
 
 
@@ -144,8 +145,7 @@ class Visit:
     @property
     def where(self) -> Where:
         """Where the request comes from: the client's address as the server was told to see it, and a known browser."""
-        client = self.request.client
-        return Where(client.host if client else "", self.site.cookies.read(self.request, "devices"))
+        return Where(peer(self.request), self.site.cookies.read(self.request, "devices"))
 
     async def remember_browser(self, user: str) -> None:
         """The user has signed in here with something of their own: that gives this browser an allowance of attempts."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from microsub.wiring.configuration import configuration, open_configuration
 from microsub.wiring.fetching import COPIES_KEPT, open_caching_fetcher, open_completing, open_feed_cache, open_fetcher
+from microsub.wiring.local import make_local
 from microsub.wiring.people import GREETING, greeting_token, require_user
 from microsub.wiring.stores import Stores, fan_out, following, open_stores, warn_of_losses
 from microsub.wiring.upkeep import checking, import_ekster, rebuilding, retention, sweeping
@@ -24,6 +25,7 @@ __all__ = [
     "following",
     "greeting_token",
     "import_ekster",
+    "make_local",
     "open_app",
     "open_caching_fetcher",
     "open_completing",

@@ -37,6 +37,9 @@ OF_ADDRESS = Allowance(free=10, first=2, longest=900)
 OF_ACCOUNT = Allowance(free=5, first=1, longest=300)
 OF_DEVICE = Allowance(free=10, first=1, longest=300)
 
+OF_CHALLENGES = Allowance(free=60, first=1, longest=1)
+"""Each is kept for five minutes, so nobody shall be given more than some hundreds."""
+
 _IPV6_NETWORK = 64
 """Bits of an IPv6 address that one customer shares: who has one address has all of its network."""
 
@@ -66,6 +69,10 @@ class Attempts:
     async def begin_anonymous(self, address: str, now: float) -> Attempt:
         """An attempt with something that can't be guessed: counted by address alone. Raises TooManyRequests."""
         return await self._begin([(_of_address(address), OF_ADDRESS)], now)
+
+    async def begin_challenge(self, address: str, now: float) -> None:
+        """Somebody who isn't known yet asks for a challenge. Raises TooManyRequests."""
+        await self._begin([(f"challenges {network_of(address)}", OF_CHALLENGES)], now)
 
     async def _begin(self, asked: list[tuple[str, Allowance]], now: float) -> Attempt:
         taken: list[str] = []

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from microsub.errors import InvalidRequest
-from microsub.formats.indieauth.me import canonical_me
 from microsub.model.reader import NAME
+from microsub.services.identity.admission import canonical
 from microsub.store.accounts import Accounts
 
 FRESH = 10.0
@@ -26,12 +25,12 @@ class Naming:
         text = typed.strip()
         if NAME.match(text):
             return text
-        me = _canonical(text)
+        me = canonical(text)
         if me is None:
             return text
         if not self._read_at <= now < self._read_at + FRESH:
-            self._by_me = await self._addresses()
             self._read_at = now
+            self._by_me = await self._addresses()
         return self._by_me.get(_bare(me), text)
 
     async def _addresses(self) -> dict[str, str]:
@@ -39,20 +38,13 @@ class Naming:
         found: dict[str, str] = {}
         shared: set[str] = set()
         for user in await self._accounts.users():
-            me = _canonical(user.me)
+            me = canonical(user.me)
             if me is None or user.disabled is not None:
                 continue
             if _bare(me) in found:
                 shared.add(_bare(me))
             found[_bare(me)] = user.name
         return {me: name for me, name in found.items() if me not in shared}
-
-
-def _canonical(me: str) -> str | None:
-    try:
-        return canonical_me(me, private=True) if me else None
-    except InvalidRequest:
-        return None
 
 
 def _bare(me: str) -> str:

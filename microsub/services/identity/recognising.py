@@ -9,7 +9,7 @@ import structlog
 from microsub.errors import RequestError, TooManyRequests, Unauthorized
 from microsub.services.identity.attempts import Attempt, Attempts, network_of
 from microsub.services.identity.naming import Naming
-from microsub.services.identity.passkeys import Answered, Passkeys
+from microsub.services.identity.passkeys import Answered, Asked, Passkeys
 from microsub.services.identity.passwords import Passwords
 from microsub.store.accounts import Accounts
 from microsub.store.identity.credentials import DEVICE_SECONDS, Credentials, Overview, user_in
@@ -67,6 +67,11 @@ class Recognising:
         if not await self._is_right(user, password, where, now):
             raise NotRecognised("The name or the password is not right.")
         return await self._recognised(user, "with a password")
+
+    async def ask_for_passkey(self, base: str, where: Where, now: float) -> Asked:
+        """What the browser of somebody who isn't known yet is asked. Raises TooManyRequests, NotImplementedHere."""
+        await self._attempts.begin_challenge(where.address, now)
+        return await self._passkeys.ask_to_use(base)
 
     async def by_passkey(self, base: str, answered: Answered, where: Where, now: float) -> Recognised:
         """The user whose passkey answered. Raises NotRecognised, TooManyRequests."""

@@ -1,0 +1,94 @@
+"""`microsub user invite` and `microsub user password`: how people get to sign in on the server's own pages."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import click
+
+from microsub import wiring
+from microsub.cli.options import STORE_FLAGS, fail, run, settings_flags
+from microsub.config.settings import Settings
+from microsub.services.identity.enrolling import PATH, Enrolling
+from microsub.services.identity.passwordpolicy import LONGEST, SHORTEST
+
+_MOST_BYTES = 4 * LONGEST + 2
+
+
+@click.command("invite")
+@click.argument("name")
+@click.option("--afresh", is_flag=True, help="Also remove the password and all passkeys, and sign all browsers out.")
+@settings_flags(*STORE_FLAGS, "host", "port", "base_url")
+def user_invite(settings: Settings, name: str, afresh: bool) -> None:
+    """Print a one-time link by which NAME chooses a password or a passkey, and nothing else.
+
+    It is good once, within 24 hours, and takes the place of an earlier one. Whoever has it comes into the account, so
+    hand it over as you would a key. With --afresh, what was lost or stolen opens nothing any more.
+
+    Example: microsub user invite alice --base-url https://reader.example
+    """
+
+    async def work() -> str:
+        async with _opened(settings, name) as enrolling:
+            if afresh:
+                await enrolling.forget(name)
+            return await enrolling.invite(name)
+
+    code = run(work())
+    if settings.base_url is None:
+        click.echo("warning: the link is good on this machine alone; name the server with --base-url", err=True)
+    click.echo(f"{settings.public_url}{PATH}#{code}")
+
+
+@click.command("password")
+@click.argument("name")
+@settings_flags(*STORE_FLAGS)
+def user_password(settings: Settings, name: str) -> None:
+    """Set the password of NAME: from a prompt, or the first line of standard input where that is no terminal.
+
+    All browsers that are signed in to the account are signed out.
+
+    Example: pass show reader | microsub user password alice
+    """
+    password = _password(name)
+
+    async def work() -> None:
+        async with _opened(settings, name) as enrolling:
+            await enrolling.set_password(name, password, time.time())
+
+    run(work())
+    click.echo(f"the password of {name} is set; signed out of all browsers")
+
+
+@asynccontextmanager
+async def _opened(settings: Settings, name: str) -> AsyncIterator[Enrolling]:
+    """For a user who exists and isn't disabled; ends the program otherwise."""
+    async with wiring.open_stores(settings) as stores:
+        await wiring.require_user(settings, stores, name)
+        found = await stores.accounts.user(name)
+        if found is not None and found.disabled is not None:
+            fail(f"the user '{name}' is disabled and can't sign in; backend.json can bring them back")
+        local = wiring.make_local(stores.redis)
+        try:
+            yield local.enrolling
+        finally:
+            local.close()
+
+
+def _password(name: str) -> str:
+    if _is_terminal():
+        text = f"Password of {name} ({SHORTEST} to {LONGEST} characters)"
+        password: str = click.prompt(text, hide_input=True, confirmation_prompt=True, err=True)
+        return password
+    try:
+        line = sys.stdin.buffer.readline(_MOST_BYTES).decode()
+    except UnicodeDecodeError:
+        fail("the password on standard input is not UTF-8")
+    return line.removesuffix("\n").removesuffix("\r")
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()

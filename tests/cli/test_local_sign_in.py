@@ -1,0 +1,142 @@
+"""`microsub user invite` and `microsub user password`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from click.testing import CliRunner, Result
+
+from microsub.cli import local_sign_in, main
+from microsub.services.identity.local import Local
+from microsub.store.accounts import Accounts
+from microsub.store.connect import connect
+from microsub.wiring import make_local
+
+Run = Callable[..., Result]
+T = TypeVar("T")
+
+BACKEND = {"users": {"alice": {"me": "https://alice.example/", "channels": [{"uid": "home", "name": "Home"}]}}}
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redis_url: str) -> Run:
+    """Runs the command line on a Redis of its own; `given` is its standard input."""
+    (tmp_path / "backend.json").write_text(json.dumps(BACKEND))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MICROSUB_REDIS_URL", redis_url)
+    monkeypatch.delenv("MICROSUB_BASE_URL", raising=False)
+
+    def command(*arguments: str, given: str | bytes = "") -> Result:
+        result = CliRunner().invoke(main, arguments, input=given)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result
+
+    return command
+
+
+@pytest.fixture
+def looked(redis_url: str) -> Callable[[Callable[[Local, Accounts], Awaitable[T]]], T]:
+    """Asks the store that the commands have worked on."""
+
+    def look(ask: Callable[[Local, Accounts], Awaitable[T]]) -> T:
+        async def work() -> T:
+            redis = await connect(redis_url)
+            local = make_local(redis)
+            try:
+                return await ask(local, Accounts(redis))
+            finally:
+                local.close()
+                await redis.aclose()
+
+        return asyncio.run(work())
+
+    return look
+
+
+Looked = Callable[[Callable[[Local, Accounts], Awaitable[Any]]], Any]
+
+
+async def is_right(local: Local, password: str = PASSWORD) -> bool:
+    return await local.recognising._passwords.is_right("alice", password)
+
+
+def test_a_link_is_printed_alone_and_invites_its_user(run: Run, looked: Looked) -> None:
+    """With its secret behind the `#`, where no server and no log sees it."""
+    result = run("user", "invite", "alice", "--base-url", "https://reader.example/sub")
+    link = result.stdout.strip()
+    assert result.stderr == ""
+    address, _, code = link.partition("#")
+    assert address == "https://reader.example/sub/enrol"
+    assert code.startswith("alice.")
+    assert looked(lambda local, _: local.enrolling.invited(code)) == "alice"
+
+
+def test_a_link_without_an_address_comes_with_a_warning(run: Run) -> None:
+    """On standard error, so that the link can still be taken from standard output."""
+    result = run("user", "invite", "alice")
+    assert result.stdout.startswith("http://127.0.0.1:8080/enrol#alice.")
+    assert "--base-url" in result.stderr
+
+
+def test_inviting_afresh_shuts_everybody_out_first(run: Run, looked: Looked) -> None:
+    """Password and sessions are gone; without the flag they stay."""
+    run("user", "password", "alice", given=PASSWORD)
+
+    async def begin(local: Local, _: Accounts) -> str:
+        return await local.enrolling._sessions.begin("alice", "https://alice.example/", "x", "", time.time())
+
+    cookie = looked(begin)
+    run("user", "invite", "alice")
+    assert looked(lambda local, _: is_right(local))
+    run("user", "invite", "alice", "--afresh")
+    assert not looked(lambda local, _: is_right(local))
+    assert looked(lambda local, _: local.enrolling._sessions.find(cookie, time.time())) is None
+
+
+@pytest.mark.parametrize("given", [PASSWORD, PASSWORD + "\n", PASSWORD + "\r\n", PASSWORD + "\nand more"])
+def test_a_password_comes_from_the_first_line_of_standard_input(run: Run, looked: Looked, given: str) -> None:
+    """With or without its end, and is never printed."""
+    result = run("user", "password", "alice", given=given)
+    assert result.exit_code == 0
+    assert "alice is set" in result.stdout
+    assert PASSWORD not in result.output
+    assert looked(lambda local, _: is_right(local))
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [("", "fewer"), ("short\n", "fewer"), ("x" * 10_000, "more than"), (b"\xff" * 20, "UTF-8"), ("alice" * 4, "name")],
+)
+def test_a_password_that_cant_be_taken_changes_nothing(run: Run, looked: Looked, given: str | bytes, why: str) -> None:
+    """The error says why, and not what was given."""
+    run("user", "password", "alice", given=PASSWORD)
+    result = run("user", "password", "alice", given=given)
+    assert (result.exit_code, why in result.stderr) == (1, True)
+    assert looked(lambda local, _: is_right(local))
+
+
+def test_a_password_is_asked_for_twice_at_a_terminal(run: Run, looked: Looked, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unseen, and once more where the two differ."""
+    monkeypatch.setattr(local_sign_in, "_is_terminal", lambda: True)
+    answers = [PASSWORD, "something else", PASSWORD, PASSWORD]
+    result = run("user", "password", "alice", given="\n".join(answers))
+    assert result.exit_code == 0
+    assert PASSWORD not in result.output
+    assert looked(lambda local, _: is_right(local))
+
+
+@pytest.mark.parametrize("command", ["invite", "password"])
+def test_nobody_is_invited_who_doesnt_exist_or_is_disabled(run: Run, looked: Looked, command: str) -> None:
+    """The error names the users there are."""
+    result = run("user", command, "bob", given=PASSWORD)
+    assert (result.exit_code, "alice" in result.stderr) == (1, True)
+    looked(lambda _, accounts: accounts.disable_user("alice", time.time()))
+    result = run("user", command, "alice", given=PASSWORD)
+    assert (result.exit_code, "disabled" in result.stderr) == (1, True)

@@ -1,0 +1,82 @@
+"""Whose word on a client's address is believed."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import Sequence
+
+import httpx
+import pytest
+import structlog
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
+
+from microsub.cli import running
+from microsub.config.settings import Network
+from microsub.web import peer as peers
+
+LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
+
+
+async def _told(request: Request) -> PlainTextResponse:
+    return PlainTextResponse(f"{peers.peer(request)} {request.url.scheme}")
+
+
+async def seen(proxies: Sequence[Network], *headers: tuple[str, str]) -> str:
+    """What the application takes for the client's address and scheme."""
+    stop = asyncio.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        app = Starlette(routes=[Route("/", _told)])
+        async with running._serving(app, listener, stop, proxies), httpx.AsyncClient(trust_env=False) as client:
+            return (await client.get(f"http://127.0.0.1:{port}/", headers=list(headers))).text
+
+
+FORGED = ("X-Forwarded-For", "203.0.113.9")
+
+
+async def test_by_default_nobody_is_believed() -> None:
+    """Not even this machine itself: whoever connects is the client."""
+    assert await seen([], FORGED, ("X-Forwarded-Proto", "https")) == "127.0.0.1 http"
+
+
+async def test_a_proxy_that_isnt_listed_isnt_believed() -> None:
+    """Another network's being listed changes nothing."""
+    assert await seen([ipaddress.ip_network("10.0.0.0/8")], FORGED) == "127.0.0.1 http"
+
+
+@pytest.mark.parametrize(
+    ("headers", "address"),
+    [
+        ([("X-Forwarded-For", "203.0.113.9")], "203.0.113.9"),
+        ([("X-Forwarded-For", "6.6.6.6, 203.0.113.9")], "203.0.113.9"),
+        ([("X-Forwarded-For", "6.6.6.6"), ("X-Forwarded-For", "203.0.113.9")], "203.0.113.9"),
+        ([("X-Forwarded-For", "203.0.113.9, 127.0.0.1")], "203.0.113.9"),
+        ([("X-Forwarded-For", "203.0.113.9:4711")], "203.0.113.9"),
+        ([("X-Forwarded-For", "[2001:db8::1]:4711")], "2001:db8::1"),
+        ([], "127.0.0.1"),
+    ],
+)
+async def test_a_listed_proxy_says_who_the_client_is(headers: list[tuple[str, str]], address: str) -> None:
+    """By the last address that isn't a proxy's: what the client itself wrote before it counts for nothing."""
+    assert (await seen([LOOPBACK], *headers)).split()[0] == address
+
+
+async def test_a_listed_proxy_says_which_scheme_it_was() -> None:
+    """So that addresses in pages are right."""
+    assert await seen([LOOPBACK], FORGED, ("X-Forwarded-Proto", "https")) == "203.0.113.9 https"
+
+
+async def test_a_proxy_that_isnt_listed_is_told_of_once() -> None:
+    """To it, all people would be one, and be stopped together."""
+    peers._warn.cache_clear()
+    with structlog.testing.capture_logs() as lines:
+        await seen([], FORGED)
+        await seen([], FORGED)
+        await seen([LOOPBACK], FORGED)
+        await seen([])
+    assert [(line["proxy"], "MICROSUB_TRUSTED_PROXIES" in line["event"]) for line in lines] == [("127.0.0.1", True)]
