@@ -35,7 +35,7 @@ def make_identity(settings: Settings, redis: Redis, fetcher: Fetcher, in_force: 
     """The bundle. `fetcher` is the plain door to the web: what has to do with identity is never taken from a cache."""
     private = bool(settings.allow_private_networks)
     profiles = Profiles(fetcher, private=private, own=settings.public_url)
-    vouching = Vouching(fetcher, profiles, own=settings.base_url, private=private)
+    vouching = Vouching(fetcher, profiles, own=settings.public_url, private=private)
     accounts = Accounts(redis)
     admission = UsersOnly(accounts, profiles)
     sessions = Sessions(SessionStore(redis))
