@@ -20,6 +20,7 @@ from microsub.errors import Forbidden, Unauthorized, UserDisabled
 from microsub.model.reader import NAME, Credential, Grant
 from microsub.services.identity.verification import Verification
 from microsub.store.accounts import Accounts
+from microsub.store.identity.grants import is_refresh
 from microsub.store.servicetokens import MARK
 
 _TOKEN = re.compile(r"[\x21-\x7e]{1,4096}")
@@ -64,7 +65,7 @@ class Credentials:
                 "the token is missing: found none, expected it in the header 'Authorization: Bearer …' "
                 "or in the parameter 'access_token'"
             )
-        if not _TOKEN.fullmatch(token) or token.startswith(MARK):
+        if not _TOKEN.fullmatch(token) or token.startswith(MARK) or is_refresh(token):
             raise Unauthorized(_NOT_OURS)
         client = scope.get("client")
         address = client[0] if client else ""

@@ -149,6 +149,11 @@ def pattern(user: str) -> str:
     return keys.token(user, "*")
 
 
+def is_refresh(text: str) -> bool:
+    """Whether it has the form of a refresh token of ours, good or not."""
+    return _place(text) is not None
+
+
 def _place(refresh: str) -> tuple[str, str] | None:
     """User and grant that a refresh token names."""
     user, _, rest = refresh.partition(".")

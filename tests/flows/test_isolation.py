@@ -1,0 +1,251 @@
+"""Nothing crosses between users: every route, action and method, asked with whatever somebody may hold.
+
+What is walked comes from the code's own tables, so what is new is walked too; only what a good request of a new action
+looks like has to be said (`tests.support.isolation.parameters`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from microsub.api.microsub import TABLE
+from microsub.model.scopes import ALL_SCOPES
+from microsub.store.port import Redis
+from microsub.web.forms import FIELD, form_token
+from microsub.web.routing import is_form
+from tests.support.isolation import FEED, OTHER, Key, parameters, snapshot
+from tests.support.provider import Provider, Variant, provider
+from tests.support.readers import ENDPOINT, Instance, Reader, instance, posts
+from tests.support.stray_keys import all_keys
+
+ADDRESS = "https://reader.example"
+ALICE, BOB = f"{ENDPOINT}/alice", f"{ENDPOINT}/bob"
+KEYS = sorted(TABLE)
+OK = frozenset({200, 400, 404})
+"""What a request may come to that is let in."""
+
+
+@dataclass
+class World:
+    """Alice, Bob, and Carol, who is removed; one provider knows all three, another one has an Alice too."""
+
+    server: Instance
+    site: Provider
+    stranger: Provider
+    elsewhere: Instance
+    readers: dict[str, Reader] = field(default_factory=dict)
+    ids: list[str] = field(default_factory=list)
+    tokens: dict[str, str] = field(default_factory=dict)
+
+    async def begin(self) -> None:
+        server, now = self.server, self.server.now
+        for provider_ in (self.site, self.stranger):
+            provider_.clock = lambda: server.now
+        for name in ("alice", "bob", "carol"):
+            self.readers[name] = await server.reader(name, "home", "later")
+            await server.accounts.set_me(name, self.site.person(name).me)
+        await self.elsewhere.reader("alice")
+        await server.publish(FEED, *posts("a", "b", "c"))
+        await server.publish(OTHER, *posts("private words", host="other.example"), title="Only private words")
+        for name in ("alice", "bob"):
+            await self.readers[name].post(action="follow", channel="home", url=FEED)
+        await self.readers["bob"].post(action="follow", channel="home", url=OTHER)
+        self.ids = await self.readers["bob"].ids("home", limit=100)
+        self.stranger.person("alice")
+        await self._hold(now)
+
+    async def _hold(self, now: float) -> None:
+        """Everything that somebody may come with, by what it is."""
+        accounts, granted = self.server.accounts, self.site.grant
+        held = {
+            "alice": self.readers["alice"].token,
+            "alice, by her provider": granted("alice", *ALL_SCOPES),
+            "bob": self.readers["bob"].token,
+            "bob, by his provider": granted("bob", *ALL_SCOPES),
+            "carol, removed": self.readers["carol"].token,
+            "carol, removed, by her provider": granted("carol", *ALL_SCOPES),
+            "expired": await accounts.create_token("alice", ALL_SCOPES, "tests", now, now - 1),
+            "expired at the provider": granted("alice", *ALL_SCOPES, lifetime=-1),
+            "revoked": await self.server.grant("alice", *ALL_SCOPES),
+            "revoked at the provider": granted("alice", *ALL_SCOPES),
+            "of another server": await self.elsewhere.grant("alice", *ALL_SCOPES),
+            "of another provider": self.stranger.grant("alice", *ALL_SCOPES),
+            "of a program": await self.server.service_tokens.create("crawler", now),
+            "a session": await self.server.identity.sessions.begin(
+                "alice", self.site.people["alice"].me, "tests", "", now
+            ),
+            "nonsense": "nonsense",
+        }
+        assert await self.status(held["carol, removed, by her provider"], f"{ENDPOINT}/carol") == 200
+        await accounts.disable_user("carol", now)
+        revoked = accounts.credential(held["revoked"])
+        assert revoked
+        assert await accounts.revoke("alice", revoked.digest)
+        self.site.revoke(held["revoked at the provider"])
+        self.tokens = held
+
+    async def ask(self, token: str | None, path: str, key: Key = ("GET", "channels", "")) -> httpx.Response:
+        params = parameters(key, self.ids)
+        send: dict[str, Any] = {"params": params} if key[0] == "GET" else {"data": params}
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        return await self.server.client.request(key[0], path, headers=headers, **send)
+
+    async def status(self, token: str | None, path: str) -> int:
+        return (await self.ask(token, path)).status_code
+
+
+@pytest.fixture
+async def world(real_redis: Redis, second_redis_url: str) -> AsyncIterator[World]:
+    from microsub.store.multiplexer import Multiplexed
+
+    other = Multiplexed(second_redis_url)
+    try:
+        async with (
+            instance(real_redis, base_url=ADDRESS) as server,
+            instance(other) as elsewhere,
+            provider(Variant.lenient(lifetime=None)) as site,
+            provider(Variant.lenient(lifetime=None)) as stranger,
+        ):
+            made = World(server, site, stranger, elsewhere)
+            await made.begin()
+            yield made
+    finally:
+        await other.aclose()
+
+
+def let_in(holder: str, path: str) -> frozenset[int]:
+    """What the reply must be, at each of the three addresses."""
+    if holder in {"alice", "alice, by her provider"}:
+        return {ENDPOINT: OK, ALICE: OK, BOB: frozenset({403})}[path]
+    if holder in {"bob", "bob, by his provider"}:
+        return {ENDPOINT: OK, ALICE: frozenset({403}), BOB: OK}[path]
+    if holder == "carol, removed, by her provider" and path != ENDPOINT:
+        return frozenset({403})  # the provider says whose it is
+    return frozenset({401})
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: "-".join(filter(None, key)))
+async def test_no_action_crosses(world: World, key: Key) -> None:
+    """Whoever asks with whatever they hold: it opens its own user's things or nothing, and shows no others'."""
+    # What a provider has vouched for is known at the address without a name from then on.
+    for holder, path in (("alice, by her provider", ALICE), ("bob, by his provider", BOB)):
+        assert await world.status(world.tokens[holder], path) == 200
+    alice, bob = world.readers["alice"], world.readers["bob"]
+    before = {reader.name: await snapshot(reader) for reader in (alice, bob)}
+    refused = [
+        (holder, token, path)
+        for holder, token in (*world.tokens.items(), ("nothing", None))
+        for path in (ENDPOINT, ALICE, BOB)
+        if let_in(holder, path) != OK
+    ]
+    for holder, token, path in refused:
+        reply = await world.ask(token, path, key)
+        assert reply.status_code in let_in(holder, path), (holder, path, reply.text)
+        assert set(reply.json()) <= {"error", "error_description", "scope"}
+    for reader in (alice, bob):
+        assert await snapshot(reader) == before[reader.name]
+    for holder, token in world.tokens.items():
+        for path in (ENDPOINT, ALICE):
+            if holder.startswith("alice"):
+                reply = await world.ask(token, path, key)
+                assert reply.status_code in OK, (holder, path, reply.text)
+                if key != ("POST", "follow", ""):
+                    assert "other.example" not in reply.text
+                    assert "private words" not in reply.text
+    assert await snapshot(bob) == before["bob"]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: "-".join(filter(None, key)))
+async def test_no_action_goes_beyond_its_scope(world: World, key: Key) -> None:
+    """Every scope but the one that is needed isn't enough, whoever has issued the token; and nothing changes."""
+    needed = TABLE[key].scope
+    rest = [*(scope for scope in ALL_SCOPES if scope != needed), "create", "profile"]
+    before = await snapshot(world.readers["alice"])
+    for token in (await world.server.grant("alice", *rest), world.site.grant("alice", *rest)):
+        for path in (ALICE, ENDPOINT):
+            reply = await world.ask(token, path, key)
+            assert (reply.status_code, reply.json()["scope"]) == (403, needed)
+    assert await snapshot(world.readers["alice"]) == before
+
+
+# --- all other routes
+
+
+def walked(app: Starlette) -> Iterator[tuple[str, str, bool]]:
+    """Method, path and whether it takes a form of our own pages, for every route beside the Microsub endpoint."""
+    for route in app.routes:
+        assert isinstance(route, Route), f"say here how {route} is walked"
+        path = route.path.replace("{path:path}", "posts/1").replace("{name}", "style.css")
+        assert "{" not in path, f"say here what stands in {route.path}"
+        for method in sorted(route.methods or {"GET", "POST"}):
+            yield method, path, is_form(route)
+
+
+async def kept_of(redis: Redis, user: str) -> dict[bytes, bytes]:
+    """Everything that lies in the user's slot, as Redis would write it to a file."""
+    names = sorted(name for name in await all_keys(redis) if f"{{{user}}}".encode() in name)
+    return dict(zip(names, await redis.pipeline([("DUMP", name) for name in names]), strict=True))
+
+
+async def test_no_other_route_crosses(world: World) -> None:
+    """Asked about Bob in every way, with Alice's tokens, with her session, and with nothing: nothing of his is shown or
+    changed; and a token opens no page.
+    """
+    server = world.server
+    sessions = server.identity.sessions
+    await sessions.begin("bob", world.site.people["bob"].me, "with bob.example", "Bob's Browser", server.now)
+    (his,) = await sessions.all("bob")
+    secret = ["private words", "other.example", his.id, "Bob's Browser"]
+    about = {
+        **dict.fromkeys(("user", "name", "username", "account", "login"), "bob"),
+        **{"me": world.site.people["bob"].me, "session": his.id, "client": "https://app.example/"},
+        **{"client_id": "https://app.example/", "redirect_uri": "https://app.example/back", "next": "/account"},
+    }
+    me, browser = world.site.people["alice"].me, "b" * 43
+    before = await kept_of(server.redis, "bob")
+    routes = list(walked(server.app))
+    assert {"/token", "/account", "/health"} <= {path for _, path, _ in routes}
+    for method, path, takes_form in routes:
+        for holder in ("alice", "alice, by her provider", "a session", "nothing", "cookie"):
+            headers: dict[str, str] = {"Origin": ADDRESS, "Sec-Fetch-Site": "same-origin"}
+            form = dict(about)
+            if holder == "cookie":
+                cookie = await sessions.begin("alice", me, "tests", "Alice's", server.now)
+                found = await sessions.find(cookie, server.now)
+                assert found
+                headers["Cookie"] = f"__Host-microsub-session={cookie}; __Host-microsub-browser={browser}"
+                if takes_form:
+                    form[FIELD] = form_token(browser, found.id, path)
+            elif holder != "nothing":
+                headers["Authorization"] = f"Bearer {world.tokens[holder]}"
+            address = f"{ADDRESS}{path}"
+            if method == "POST":
+                reply = await server.client.post(address, data=form, params=about, headers=headers)
+            else:
+                reply = await server.client.request(method, address, params=about, headers=headers)
+            where = (method, path, holder, reply.status_code, reply.text[:300])
+            assert reply.status_code < 500 or path == "/health", where
+            assert not [one for one in secret if one in reply.text], where
+            if path.startswith("/account") and holder != "cookie":
+                assert reply.status_code in {303, 307, 401, 403, 405}, where
+            if takes_form and holder == "cookie":
+                assert "This form" not in reply.text, where  # it was taken for one of our own pages' forms
+            if path == "/store/posts/1":
+                assert reply.status_code in {401, 405}, where
+    assert await kept_of(server.redis, "bob") == before
+
+
+async def test_a_cookie_opens_no_endpoint(world: World) -> None:
+    """A page elsewhere that has a browser send one gains nothing by it."""
+    session = world.tokens["a session"]
+    headers = {"Cookie": f"__Host-microsub-session={session}; microsub-session={session}"}
+    for path in (ENDPOINT, ALICE):
+        reply = await world.server.client.get(f"{ADDRESS}{path}?action=channels", headers=headers)
+        assert reply.status_code == 401
