@@ -149,8 +149,4 @@ def _form_targets(redirect: str) -> list[str]:
 
     Chrome looks at every redirect that follows, and apps send people on to further addresses of theirs.
     """
-    scheme = redirect.partition(":")[0].lower()
-    if scheme == "https":
-        return ["https:"]
-    # An IPv6 address has no way to be named in a policy.
-    return [origin(redirect), "https:"] if scheme == "http" and "[" not in redirect else [f"{scheme}:"]
+    return [f"{redirect.partition(':')[0].lower()}:"]
