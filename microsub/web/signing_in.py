@@ -59,7 +59,7 @@ async def _finish(visit: Visit) -> Response:
 async def _client(visit: Visit) -> Response:
     """JSON for servers that read it, a page with an h-app for older ones and for people."""
     accept = visit.request.headers.get("accept", "")
-    document = client_document(visit.base, NAME)
+    document = client_document(visit.base, NAME, "/static/icon.svg")
     if "text/html" in accept and "application/json" not in accept:
         response = visit.page("client.html", client=document)
     else:

@@ -447,6 +447,7 @@ class TestOurselvesAsClient:
         assert document["client_id"] == f"{ADDRESS}/client"
         assert document["redirect_uris"] == [CALLBACK]
         assert document["client_id"].startswith(document["client_uri"])
+        assert (await ann.get(document["logo_uri"])).response.headers["content-type"] == "image/svg+xml"
 
     async def test_a_page(self, ann: Visitor) -> None:
         """An h-app with a link to the way back, where HTML alone is asked for."""

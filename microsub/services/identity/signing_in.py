@@ -23,6 +23,7 @@ import structlog
 
 from microsub.errors import InvalidRequest, ProfileError, ProfileMismatch, ProfileUnreachable, SignInFailed
 from microsub.formats.indieauth import pkce
+from microsub.formats.indieauth.identifiers import shown
 from microsub.formats.indieauth.me import canonical_me, site_of_me
 from microsub.services.identity.admission import Admission, KnownAddresses, Refusal, proven
 from microsub.services.identity.own import is_own
@@ -108,10 +109,11 @@ class SigningIn:
         """
         try:
             me = canonical_me(entered, private=self._private)
-        except InvalidRequest as problem:
+        except InvalidRequest:
             raise SignInFailed(
                 "That is no web address to sign in with",
-                f"{problem.description}. Enter the address of your own site.",
+                f"“{shown(entered)}” can't be used. Enter the address of your own site, such as "
+                "https://your-name.example/, without a port, a user name or a “#” in it.",
             ) from None
         if is_own(me, base):
             return Local(me)
@@ -246,12 +248,13 @@ class SigningIn:
             self._busy -= 1
 
 
-def client_document(base: str, name: str) -> dict[str, object]:
-    """What we say of ourselves as a client (https://indieauth.spec.indieweb.org/#client-metadata)."""
+def client_document(base: str, name: str, logo: str) -> dict[str, object]:
+    """What we say of ourselves as a client (https://indieauth.spec.indieweb.org/#client-metadata). `logo` is a path."""
     return {
         "client_id": base + CLIENT_PATH,
         "client_name": name,
         "client_uri": f"{base}/",
+        "logo_uri": base + logo,
         "redirect_uris": [base + CALLBACK_PATH],
         "grant_types": ["authorization_code"],
         "response_types": ["code"],
@@ -287,7 +290,7 @@ def _check_issuer(sign_in: SignInUnderWay, iss: str | None, who: str) -> None:
         right = not sign_in.names_itself if iss is None else hmac.compare_digest(iss.encode(), sign_in.issuer.encode())
     if right:
         return
-    what = "does not say whose it is" if iss is None else f"is from {_shown(iss)}"
+    what = "does not say whose it is" if iss is None else f"is from {shown(iss)}"
     raise SignInFailed(
         "The answer is from another provider",
         f"You were sent to {who}, and the answer that came back {what}. Somebody may have tried to mix up two "
@@ -303,7 +306,7 @@ def _refused(said: dict[str, str], who: str) -> SignInFailed:
             f"{who} says that access was denied: you, or it, said no. You can start again whenever you like.",
             403,
         )
-    reason = _shown(said.get("error_description") or said["error"])
+    reason = shown(said.get("error_description") or said["error"])
     text = f"{who} says: “{reason}”. {AGAIN} If it happens again, tell the people who run {who}."
     return SignInFailed("The provider did not sign you in", text, 502)
 
@@ -337,10 +340,6 @@ def _single(answer: Iterable[tuple[str, str]]) -> dict[str, str]:
 def _origin(url: str) -> str:
     parts = urlsplit(url) if re.fullmatch(r"https?://[\x21-\x7e]{1,2000}", url) else urlsplit("")
     return f"{parts.scheme}://{parts.netloc}"
-
-
-def _shown(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text[:200])
 
 
 def _verifier(browser: str, state: str) -> str:
