@@ -1,45 +1,104 @@
-"""What apps say of themselves, where they are asked."""
+"""What apps say of themselves, and what is believed of it."""
 
 from __future__ import annotations
+
+import asyncio
 
 import pytest
 
 from microsub.fetch import Answered, FetchFailed, Hop, Sending
-from microsub.services.identity.clients import Clients
+from microsub.services.identity.clients import MAX_LOGO, Clients
+from tests.support.apps import Apps
 
 APP = "https://app.example/"
-PAGE = b'<div class="h-app"><a href="https://app.example/" class="u-url p-name">Example App</a></div>'
+PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 20
 
 
-class Web:
-    """One page, behind redirects."""
+async def test_a_document_and_its_logo_are_fetched_once() -> None:
+    """However many want to know, also at once."""
+    apps = Apps()
+    apps.say(APP, {"client_id": APP, "client_name": "App", "logo_uri": f"{APP}logo"})
+    apps.say(f"{APP}logo", PNG)
+    clients = Clients(apps)
+    found = await asyncio.gather(*(clients.find(APP) for _ in range(5)))
+    assert {app.title for app in found} == {"App"}
+    assert (found[0].logo or "").startswith("data:image/png;base64,")
+    assert apps.asked == [APP, f"{APP}logo"]
 
-    def __init__(self, *hops: str) -> None:
-        self.hops = hops
 
-    async def send(self, sending: Sending) -> Answered | FetchFailed:
-        there = (sending.url, *self.hops)[-1]
-        hops = tuple(Hop(hop, permanent=False) for hop in self.hops)
-        return Answered(200, {"content-type": "text/html"}, PAGE, there, hops)
-
-
-async def test_a_redirect_on_the_own_origin_is_followed() -> None:
-    """The app's name is found there."""
-    assert (await Clients(Web("https://app.example/about")).find(APP)).info.name == "Example App"
+@pytest.mark.parametrize("client", ["http://127.0.0.1:3000/", "http://localhost/", "http://[::1]/"])
+async def test_an_app_on_the_same_machine_is_not_asked(client: str) -> None:
+    """There would be this server's machine, and not the reader's."""
+    apps = Apps()
+    app = await Clients(apps).find(client)
+    assert (app.info.id, app.answered, apps.asked) == (client, False, [])
 
 
 @pytest.mark.parametrize(
-    "hops",
+    ("body", "kind", "status"),
     [
-        ["https://evil.example/"],
-        ["https://evil.example/", "https://app.example/"],
-        ["http://app.example/"],
-        ["https://app.example:8443/"],
-        ["https://app.example/a/%2e%2e/b"],
-        ["https://0x7f.1/"],
+        (b"not found", "text/plain", 404),
+        (b"{", "application/json", 200),
+        (b"[]", "application/json", 200),
+        (b'{"client_id": "https://other.example/"}', "application/json", 200),
+        (b"{}", "application/json", 200),
+        (b"x" * 300_000, "text/html", 200),
     ],
 )
-async def test_an_open_redirect_lends_nobody_the_apps_name(hops: list[str]) -> None:
-    """Neither elsewhere, nor over elsewhere, nor to what can't be read; the app has its identifier alone then."""
-    found = await Clients(Web(*hops)).find(APP)
-    assert (found.info.id, found.info.name, found.answered) == (APP, None, False)
+async def test_what_can_not_be_used_leaves_the_identifier(body: bytes, kind: str, status: int) -> None:
+    """And is asked for again only after a while."""
+    apps = Apps()
+    apps.answers[APP] = Answered(status, {"content-type": kind}, body, APP)
+    clients = Clients(apps)
+    for _ in range(2):
+        app = await clients.find(APP)
+        assert (app.title, app.info.name, app.answered) == ("app.example", None, False)
+    assert apps.asked == [APP]
+
+
+async def test_any_redirect_to_another_host_ends_the_belief() -> None:
+    """Also one that comes back in the end: whoever stands between may have said what they liked."""
+    for final, hops in (
+        ("https://other.example/", ()),
+        (APP, (Hop("https://other.example/", False), Hop(APP, False))),
+        ("http://app.example/", (Hop("http://app.example/", True),)),
+    ):
+        apps = Apps()
+        apps.say(APP, {"client_id": APP, "client_name": "App"}, final_url=final, hops=hops)
+        assert not (await Clients(apps).find(APP)).answered, final
+    apps = Apps()
+    place = f"{APP}app/index.json"
+    apps.say(APP, {"client_id": APP, "client_name": "App"}, final_url=place, hops=(Hop(place, True),))
+    assert (await Clients(apps).find(APP)).answered
+
+
+async def test_requests_are_bounded_and_say_nothing_of_the_reader() -> None:
+    """A GET of seconds, with a limit on the bytes, and without a token."""
+    seen: list[Sending] = []
+
+    class Sender:
+        async def send(self, sending: Sending) -> Answered | FetchFailed:
+            seen.append(sending)
+            body = f'<div class="h-app"><a class="u-url p-name" href="{APP}">A</a><img class="u-logo" src="/l"></div>'
+            return Answered(200, {"content-type": "text/html"}, body.encode(), sending.url)
+
+    app = await Clients(Sender()).find(APP)
+    assert app.title == "A"
+    assert [(s.url, s.method, s.bearer, s.form) for s in seen] == [
+        (APP, "GET", None, None),
+        (f"{APP}l", "GET", None, None),
+    ]
+    assert sum(s.limits.total for s in seen) <= 7
+    assert seen[1].limits.body == MAX_LOGO
+    assert app.logo is None
+
+
+async def test_a_bug_is_not_taken_for_an_app_that_is_away() -> None:
+    """Only what apps and networks do is expected."""
+
+    class Broken:
+        async def send(self, _: Sending) -> Answered | FetchFailed:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await Clients(Broken()).find(APP)

@@ -8,6 +8,7 @@ import pytest
 
 from microsub.store import identitykeys
 from microsub.store.accounts import Accounts
+from microsub.store.check.look import look
 from microsub.store.departure import delete_disabled
 from microsub.store.identity.codes import Codes
 from microsub.store.identity.grants import GRANT_SECONDS, OVERLAP_SECONDS, Grants, Issued, Renewed
@@ -176,3 +177,10 @@ async def test_ids_of_grants_that_are_gone_leave_the_list(redis: Redis, accounts
     await redis.command("DEL", identitykeys.grant("ann", grant.id))
     assert await grants.all("ann") == []
     assert await redis.command("SCARD", identitykeys.grants("ann")) == 0
+
+
+async def test_the_check_finds_nothing_wrong_with_grants(redis: Redis, accounts: Accounts, issued: Issued) -> None:
+    """Codes, grants and their tokens are as their keys are described."""
+    await Codes(redis).create(CONSENT, NOW)
+    await Grants(redis).renew(issued.refresh, None, NOW)
+    assert [found.what for found in (await look(redis, NOW)).found] == []
