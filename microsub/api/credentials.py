@@ -77,6 +77,9 @@ class Credentials:
         elif credential is None:
             digest = _digest(token)
             credential = Credential(await self._owner(digest), digest)
+        elif (known := self._owners.get(credential.digest)) is not None:
+            # It looks like one of ours, and is of another server of this kind.
+            credential = Credential(known, credential.digest)
         return Presented(token, owner, address, credential)
 
     async def checked(self, presented: Presented, now: float) -> Grant:

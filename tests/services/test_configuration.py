@@ -10,8 +10,10 @@ import structlog
 
 from microsub.config.backend import FeedPolicy, Limits
 from microsub.config.changes import Change
-from microsub.errors import NotFound, StoreUnavailable
+from microsub.errors import NotFound, StoreUnavailable, Unauthorized
+from microsub.model.reader import Credential
 from microsub.services.in_force import SettingsInForce
+from microsub.store.identity.foreign import ForeignTokens, Principal, Vouched
 from microsub.store.port import Redis
 from tests.support.configured import NOW, Configured
 
@@ -383,3 +385,58 @@ async def test_limits_in_force_go_from_channel_to_user_to_instance(configured: C
     assert await in_force.limits("alice", "news") == Limits(2, 180, 3, "boolean", 10)
     assert await in_force.limits("bob", "none") == Limits(4, 180, 3, "boolean", 10)
     assert await in_force.unread_style("alice") == "boolean"
+
+
+async def test_a_token_endpoint_is_in_effect(configured: Configured) -> None:
+    """Set, changed and removed; a user who is removed and comes back has the one of the file, or none."""
+    endpoints = ("https://t.example/", "https://u.example/", None, "https://t.example/")
+    for endpoint in endpoints:
+        configured.save(alice(channel("home"), **({"token_endpoint": endpoint} if endpoint else {})))
+        assert await configured.configuration.look() == "applied"
+        user = await configured.accounts.user("alice")
+        assert user
+        assert user.token_endpoint == endpoint
+    configured.save({"users": {}})
+    await configured.configuration.look()
+    configured.save(alice(channel("home")))
+    await configured.configuration.look()
+    user = await configured.accounts.user("alice")
+    assert user
+    assert user.token_endpoint is None
+    assert user.disabled is None
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"me": "https://other.example/"},
+        {"me": None},
+        {"token_endpoint": "https://t.example/"},
+        None,
+    ],
+    ids=["another site", "no site", "a token endpoint", "the user removed"],
+)
+async def test_an_edit_of_who_somebody_is_ends_what_their_provider_said(
+    configured: Configured, edit: dict[str, Any] | None
+) -> None:
+    """Their remembered tokens are gone with the edit; an edit of anything else leaves them."""
+    document = alice(channel("home"))
+    configured.save(document)
+    await configured.configuration.look()
+    tokens, credential = ForeignTokens(configured.redis), Credential("alice", "ab" * 32)
+    vouched = Vouched(frozenset({"read"}), "https://app.example/", NOW)
+    who = Principal("alice", "https://alice.example/")
+    assert await tokens.remember(who, credential.digest, vouched, until=NOW + 600, grace=3600)
+    configured.save(alice(channel("home"), channel("new", A)))
+    await configured.configuration.look()
+    assert await configured.accounts.verify(credential, NOW)
+    if edit is None:
+        document["users"] = {}
+    else:
+        user = document["users"]["alice"] | edit
+        document["users"]["alice"] = {name: value for name, value in user.items() if value is not None}
+    configured.save(document)
+    assert await configured.configuration.look() == "applied"
+    with pytest.raises(Unauthorized):
+        await configured.accounts.verify(credential, NOW)
+    assert (await tokens.standing(credential)).vouched is None

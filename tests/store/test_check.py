@@ -8,6 +8,7 @@ import pytest
 
 from microsub.store import keys
 from microsub.store.connect import connect
+from microsub.store.identity.foreign import ForeignTokens, Principal, Vouched
 from microsub.store.port import Command, Redis
 from tests.support.lived_in import LATER, LivedIn
 
@@ -32,6 +33,18 @@ async def test_a_sound_store_is_clean(lived_in: LivedIn) -> None:
     assert report.examined["items"] == 20
     assert report.examined["tokens"] == 1
     assert (await lived_in.check(mend=True)).mended == ()
+
+
+async def test_a_token_of_another_provider_is_no_stray(lived_in: LivedIn) -> None:
+    """It has a list of its own, and ends by itself."""
+    ann = await lived_in.accounts.user("ann")
+    assert ann
+    vouched = Vouched(frozenset({"read"}), "https://app.example/", LATER)
+    tokens = ForeignTokens(lived_in.redis)
+    assert await tokens.remember(Principal("ann", ann.me), "ab" * 32, vouched, until=LATER + 600, grace=3600)
+    report = await lived_in.check(mend=True)
+    assert (report.left, report.mended) == ((), ())
+    assert [token.client for token in await lived_in.accounts.tokens("ann")] != ["https://app.example/"]
 
 
 async def test_what_a_feed_has_for_a_while_may_end(lived_in: LivedIn) -> None:

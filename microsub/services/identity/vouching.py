@@ -139,7 +139,7 @@ class Vouching:
             return said
         if not said.active or said.me is None:
             return Denied("the user's provider says that the token is unknown, expired or revoked")
-        if not (same_me(said.me, who.me) if profile is None else profile.is_known_as(said.me)):
+        if not (_is_called(who.me, said.me) if profile is None else profile.is_known_as(said.me)):
             return Another(said.me)
         return Good(said.scopes, said.client or "", said.expires)
 
@@ -189,6 +189,11 @@ class Vouching:
 
     def _is_own(self, url: str) -> bool:
         return self._own is not None and url.startswith(self._own)
+
+
+def _is_called(me: str, said: str) -> bool:
+    """Whether a provider means `me` by `said`, without a look at the page: https proves more than http did."""
+    return same_me(said, me) or (said.startswith("https:") and same_me(f"http:{said[6:]}", me))
 
 
 def _places(profile: Profile) -> _Places:

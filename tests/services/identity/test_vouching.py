@@ -136,6 +136,32 @@ async def test_the_admins_token_endpoint_comes_before_the_page(older: Asked) -> 
     assert isinstance(await older.ask("unknown", token_endpoint=elsewhere), Denied)
 
 
+@pytest.mark.parametrize(
+    ("said", "is_one"),
+    [
+        ("https://alice.example/", True),
+        ("https://alice.example", True),
+        ("https://ALICE.example/", True),
+        ("http://alice.example/", False),
+        ("https://alice.example/about", False),
+        ("https://www.alice.example/", False),
+        ("https://alice.example.evil.example/", False),
+        ("https://alice.example:443/", True),
+        ("https://alice.example@evil.example/", False),
+        ("https://al\u0131ce.example/", False),
+    ],
+)
+async def test_names_without_a_look_at_the_page(older: Asked, said: str, is_one: bool) -> None:
+    """Where the admin has named the endpoint, the text of `me` decides."""
+    older.site.fault("check", Fault(body=json.dumps({"me": said}).encode(), content_type="application/json"))
+    endpoint = older.site.url("/token")
+    found = await older.ask(older.grant(), me="https://alice.example/", token_endpoint=endpoint)
+    assert isinstance(found, Good) == is_one
+    if said.startswith("https"):
+        found = await older.ask(older.grant(), me="http://alice.example/", token_endpoint=endpoint)
+        assert isinstance(found, Good) == is_one
+
+
 async def test_names_that_are_one(newer: Asked) -> None:
     """A host in capitals, and the address to which the profile has moved on its own host."""
     port = newer.site.url().rpartition(":")[2]
