@@ -1,4 +1,4 @@
-"""Where reader apps are at home: pages that tell who they are, and to which browsers come back."""
+"""Where reader apps are at home, and people who have nothing but a static page: a server on loopback."""
 
 from __future__ import annotations
 
@@ -33,6 +33,16 @@ class AppSite:
                 f'<div class="h-app"><img class="u-logo" src="logo.png" alt=""><a class="u-url p-name" href="{path}">'
             )
             self.pages[path] = html_reply(f"<!doctype html><title>{name}</title>{links}{card}{name}</a></div>")
+        return url
+
+    def profile(self, name: str, *, in_header: bool = False, **rels: str) -> str:
+        """A static page of somebody at /<name>/, with a link for each rel (`_` stands for `-`)."""
+        path, url = f"/{name}/", f"{self.listening.base}/{name}/"
+        named = [(rel.replace("indieauth_", "indieauth-"), address) for rel, address in rels.items()]
+        links = "".join(f'<link rel="{rel}" href="{address}">\n' for rel, address in named)
+        header = ("Link", ", ".join(f'<{address}>; rel="{rel}"' for rel, address in named))
+        text = f'<!doctype html><title>{name}</title>\n{"" if in_header else links}<p class="h-card">{name}</p>'
+        self.pages[path] = html_reply(text, 200, *([header] if in_header else []))
         return url
 
     @property

@@ -1,0 +1,236 @@
+"""Reader apps sign in at an instance that is its users' provider, and read there or at another instance of ours."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from tests.support.app_site import AppSite, app_site
+from tests.support.own_server import Visitor, enrolled, links, sign_in
+from tests.support.polling import dated, rss
+from tests.support.process import Installation, installation
+from tests.support.reader_apps import APPS, App, AppBreaks, IndiePassAndroid, Monocle, Notifier, Together
+from tests.support.surfer import Surfer
+from tests.support.waiting import wait_until
+from tests.support.web import publisher
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+QUICK = {"polling": {"host_interval": 0}, "identity": {"token_cache": 1}}
+
+
+@dataclass
+class World:
+    """`own` is the provider of all, and where Ann reads; Beth reads at `other`, an instance that trusts her page."""
+
+    http: httpx.AsyncClient
+    site: AppSite
+    own: Installation
+    own_url: str
+    other: Installation
+    other_url: str
+
+    def app(self, kind: type[App], **more: bool) -> App:
+        return kind(self.http, self.site.home(kind.name), **more)
+
+    def profile(self, user: str) -> str:
+        return f"{self.site.listening.base}/{user}/"
+
+    async def post(self, path: str, **form: str) -> httpx.Response:
+        return await self.http.post(f"{self.own_url}{path}", data=form)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        http = await enter(httpx.AsyncClient(timeout=20))
+        site, feeds = await enter(app_site()), await enter(publisher())
+        channels = [{"uid": "home", "feeds": [feeds.serve_document("/feed", rss(dated(3)))]}]
+        users = {name: {"me": f"{site.listening.base}/{name}/", "channels": channels} for name in ("ann", "beth")}
+        own = await enter(installation(tmp_path_factory.mktemp("own"), {"users": users, "settings": QUICK}))
+        other = await enter(
+            installation(tmp_path_factory.mktemp("other"), {"users": {"bee": users["beth"]}, "settings": QUICK})
+        )
+        own_url, other_url = await asyncio.gather(own.serve(), other.serve())
+        site.profile("ann", **links(own_url))
+        site.profile("beth", in_header=True, **links(own_url, microsub=f"{other_url}/microsub/bee"))
+        for user in ("ann", "beth"):
+            await enrolled(own, own_url, user)
+        for made in (own, other):
+            await wait_until(lambda made=made: '"feed polled"' in made.log, timeout=30)
+        yield World(http, site, own, own_url, other, other_url)
+
+
+def person(world: World, user: str, **more: object) -> Visitor:
+    return Visitor(world.site, user, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("user", ["ann", "beth"])
+@pytest.mark.parametrize("kind", APPS, ids=lambda kind: kind.name)
+async def test_every_app_signs_in_and_reads(world: World, kind: type[App], user: str) -> None:
+    """By our pages, with a password; here and at an instance that has the token checked; links in HTML and in HTTP."""
+    visitor = person(world, user)
+    signed = await world.app(kind).sign_in(world.profile(user), visitor)
+    assert signed.me == world.profile(user)
+    assert set(signed.scope.split()) <= set(kind.scopes.split())
+    # Of clients on this machine nothing is fetched (section 4.2 of the spec): the address has to do.
+    assert world.site.home(kind.name) in visitor.seen[0]
+    items = await signed.read("home")
+    assert len(items) == 3
+    await signed.mark_read("home", items[-1]["_id"])
+    if kind is not Notifier:
+        assert (await signed.read("home"))[-1]["_is_read"] is True
+
+
+async def test_together_redeems_twice_and_both_tokens_are_one(world: World) -> None:
+    """One after the other and at once: the same answer, one grant, and both are good."""
+    for at_once in (False, True):
+        app = world.app(Together, at_once=at_once)
+        signed = await app.sign_in(world.profile("ann"), person(world, "ann"))
+        assert isinstance(app, Together)
+        first, second = app.redeemed
+        assert first["access_token"] == second["access_token"]
+        assert await signed.read("home")
+
+
+async def test_a_third_redemption_with_another_verifier_ends_all(world: World) -> None:
+    """Who has only seen the code gets nothing for it, and what was given is taken back."""
+    app = world.app(Monocle)
+    visitor = person(world, "ann")
+    backs: list[str] = []
+
+    async def noting(url: str) -> str:
+        backs.append(await visitor(url))
+        return backs[-1]
+
+    signed = await app.sign_in(world.profile("ann"), noting)
+    assert await signed.read("home")
+    code = parse_qs(urlsplit(backs[0]).query)["code"][0]
+    form = {"grant_type": "authorization_code", "code": code, "client_id": app.client_id}
+    reply = await world.post("/token", **form, redirect_uri=app.redirect_uri, code_verifier="w" * 64)
+    assert (reply.status_code, reply.json()["error"]) == (400, "invalid_grant")
+    with pytest.raises(AppBreaks, match="signs the person out"):
+        await signed.read("home")
+
+
+async def test_fewer_scopes(world: World) -> None:
+    """What is left ticked is what the app may do, at both instances; ticking more than asked is nothing."""
+    for user in ("ann", "beth"):
+        visitor = person(world, user, grants=["read", "mute"])
+        signed = await world.app(IndiePassAndroid).sign_in(world.profile(user), visitor)
+        assert set(signed.scope.split()) == {"read", "mute"}
+        assert len(await signed.read("home")) == 3
+        refused = await signed.app.post(signed, {"action": "channels", "name": "Mine"})
+        assert (refused.status_code, refused.json()["error"]) == (403, "insufficient_scope")
+    visitor = person(world, "ann", grants=["read", "channels", "follow"])
+    signed = await world.app(Notifier).sign_in(world.profile("ann"), visitor)
+    assert signed.scope == "read"
+
+
+async def test_saying_no(world: World) -> None:
+    """The app is told that access was denied, with its state and our issuer."""
+    with pytest.raises(AppBreaks, match="access_denied"):
+        await world.app(Monocle).sign_in(world.profile("ann"), person(world, "ann", allows=False))
+
+
+async def test_the_issuer_must_be_https_for_monocle(world: World) -> None:
+    """On loopback ours isn't; the real Monocle would say so, and the docs do."""
+    with pytest.raises(AppBreaks, match="refuses the issuer http://"):
+        await world.app(Monocle, loopback=False).sign_in(world.profile("ann"), person(world, "ann"))
+
+
+async def test_taking_an_app_out_ends_its_tokens_everywhere(world: World) -> None:
+    """Here at once, and at the other instance as soon as it asks again."""
+    for user in ("ann", "beth"):
+        visitor = person(world, user)
+        signed = await world.app(IndiePassAndroid).sign_in(world.profile(user), visitor)
+        assert await signed.read("home")
+        surfer = visitor.surfer
+        await surfer.goto(f"{world.own_url}/account")
+        assert signed.app.client_id in surfer.text
+        await surfer.submit("/account/apps/end", client=signed.app.client_id)
+
+        async def shut_out(signed=signed) -> bool:
+            return (await signed.app.get(signed, {"action": "channels"})).status_code == 401
+
+        if user == "ann":
+            assert await shut_out()
+        else:
+            await wait_until(shut_out, timeout=20)
+
+
+async def test_refreshing_keeps_an_app_in(world: World) -> None:
+    """A refresh token is good once; who shows an old one ends the grant."""
+    signed = await world.app(Monocle).sign_in(world.profile("ann"), person(world, "ann"))
+    client = signed.app.client_id
+    first = signed.given["refresh_token"]
+    renewed = (await world.post("/token", grant_type="refresh_token", refresh_token=first, client_id=client)).json()
+    assert set(renewed["scope"].split()) == set(signed.scope.split())
+    signed.token = renewed["access_token"]
+    assert await signed.read("home")
+    wider = {"refresh_token": renewed["refresh_token"], "client_id": client, "scope": "read mute block"}
+    assert (await world.post("/token", grant_type="refresh_token", **wider)).status_code == 400
+    other = {"refresh_token": renewed["refresh_token"], "client_id": "https://other.example/"}
+    assert (await world.post("/token", grant_type="refresh_token", **other)).status_code == 400
+
+
+async def test_revoking_and_asking(world: World) -> None:
+    """Introspection, userinfo and revocation say the same of one token: good, then not."""
+    signed = await world.app(Monocle).sign_in(world.profile("ann"), person(world, "ann"))
+    own = {"Authorization": f"Bearer {signed.token}"}
+
+    async def active() -> bool:
+        asked = await world.http.post(f"{world.own_url}/introspect", data={"token": signed.token}, headers=own)
+        return bool(asked.status_code == 200 and asked.json()["active"])
+
+    assert await active()
+    info = (await world.http.get(f"{world.own_url}/userinfo", headers=own)).json()
+    assert info["url"] == signed.me
+    assert (await world.http.get(f"{world.own_url}/token", headers=own)).json()["me"] == signed.me
+    assert (await world.post("/revoke", token=signed.token)).status_code == 200
+    assert not await active()
+    assert (await world.http.get(f"{world.own_url}/token", headers=own)).status_code == 401
+
+
+async def test_signing_in_to_another_instance(world: World) -> None:
+    """Our pages are a client of our server: Beth signs in at the other instance with her password at this one."""
+    # By another name, because cookies don't tell ports apart.
+    other = world.other_url.replace("127.0.0.1", "localhost")
+    async with Surfer() as surfer:
+        await surfer.goto(f"{other}/sign-in")
+        await surfer.submit(me=world.profile("beth"))
+        assert surfer.here.startswith(world.own_url)
+        await sign_in(surfer, "beth")
+        assert f"{other}/client" in surfer.text
+        await surfer.submit("/auth/consent", decision="allow")
+        assert surfer.here == f"{other}/account"
+        assert "signed in as bee" in surfer.text
+
+
+async def test_no_secret_is_logged_or_kept_in_addresses(world: World) -> None:
+    """Codes, tokens, refresh tokens and passwords of a whole flow stand in no log of either instance."""
+    visitor = person(world, "beth")
+    backs: list[str] = []
+
+    async def noting(url: str) -> str:
+        backs.append(await visitor(url))
+        return backs[-1]
+
+    signed = await world.app(Monocle).sign_in(world.profile("beth"), noting)
+    await signed.read("home")
+    code = parse_qs(urlsplit(backs[0]).query)["code"][0]
+    cookies = list(visitor.surfer.http.cookies.values())
+    secrets = [signed.token, signed.given["refresh_token"], code, *(value for value in cookies if len(value) > 20)]
+    assert len(secrets) >= 5
+    for secret in [*secrets, "four words"]:
+        for made in (world.own, world.other):
+            assert secret not in made.log
+            assert secret not in "".join(path.read_text() for path in made.folder.glob("*.out"))
