@@ -13,7 +13,7 @@ from microsub.errors import InvalidRequest
 READ = "read"
 ALL_SCOPES = (READ, "follow", "mute", "block", "channels")
 
-_OTHER_NAMES = {"timeline": READ}
+OTHER_NAMES = {"timeline": READ}
 """What apps ask for under names that the specification doesn't have: Ekstereye asks `create post channels timeline`."""
 
 
@@ -23,7 +23,7 @@ def understood(scopes: Iterable[str]) -> frozenset[str]:
     Nothing is added beyond that: who granted an app to post, and not to read, isn't read.
     """
     granted = frozenset(scopes)
-    return granted | {_OTHER_NAMES[scope] for scope in granted if scope in _OTHER_NAMES}
+    return granted | {OTHER_NAMES[scope] for scope in granted if scope in OTHER_NAMES}
 
 
 def read_scopes(text: str) -> frozenset[str]:

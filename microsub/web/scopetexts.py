@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from microsub.model.scopes import ALL_SCOPES
+from microsub.model.scopes import ALL_SCOPES, OTHER_NAMES
 
 _HERE = {
     "read": "Read your channels and posts, search, and mark posts as read.",
@@ -39,6 +39,9 @@ def explained(scope: str) -> ScopeText:
     """The permission of that name."""
     if scope in ALL_SCOPES:
         return ScopeText(scope, _HERE[scope], True)
+    if scope in OTHER_NAMES:
+        meant = OTHER_NAMES[scope]
+        return ScopeText(scope, f"The same as {meant}. {_HERE[meant]}", True)
     if scope == "profile":
         return ScopeText(scope, _PROFILE, True)
     if scope in _ELSEWHERE:

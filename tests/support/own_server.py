@@ -1,4 +1,4 @@
-"""People who sign in at an instance of ours with a password, and let apps in on its pages: by HTTP, without a screen."""
+"""People who sign in at an instance of ours with a password and let apps in on its pages, by HTTP without a screen."""
 
 from __future__ import annotations
 

@@ -206,6 +206,20 @@ class TestChoosing:
         told = answer(await ann.submit(page, CONSENT, decision="allow", grant="mute"))
         assert (await redeem(server, told["code"]))["scope"] == "mute"
 
+    async def test_a_scope_under_another_name_is_what_it_means(
+        self, server: Instance, ann: Visitor, apps: Apps, signed_in
+    ) -> None:
+        """Ekstereye asks for `timeline`: the person is told that this is reading, and the app can read."""
+        server.now = 2e9
+        await signed_in(ann)
+        page = await ann.get(address(scope="create timeline"))
+        assert "The same as read. Read your channels" in page.text
+        told = answer(await ann.submit(page, CONSENT, decision="allow", grant=["create", "timeline"]))
+        given = await redeem(server, told["code"])
+        assert given["scope"] == "create read timeline"
+        headers = {"Authorization": f"Bearer {given['access_token']}"}
+        assert (await server.client.get("/microsub?action=channels", headers=headers)).status_code == 200
+
     async def test_none_leaves_who_one_is(self, server: Instance, ann: Visitor, apps: Apps, signed_in) -> None:
         """And no token."""
         await signed_in(ann)

@@ -19,6 +19,7 @@ from microsub.formats.indieauth import pkce
 from microsub.formats.indieauth.clients import canonical_client_id
 from microsub.formats.indieauth.me import canonical_me
 from microsub.formats.indieauth.requests import Asked, read_scope
+from microsub.model.scopes import understood
 from microsub.services.identity.clients import App, Clients
 from microsub.store.accounts import Accounts
 from microsub.store.identity.codes import Codes, Consent, Spent
@@ -92,13 +93,13 @@ class Granting:
     # --- people ----------------------------------------------------------------------------------------------------
 
     async def agree(self, user: str, asked: Asked, app: App, chosen: Iterable[str], now: float) -> str:
-        """The code for what the user has agreed to: `chosen`, as far as it was asked for.
+        """The code for what the user has agreed to: `chosen`, as far as it was asked for, and what that means here.
 
         Raises Forbidden where the account has no profile URL, or is disabled: there is nobody to vouch for.
         """
         if await self._me(user) is None:
             raise Forbidden("Your account has no profile URL, so this server can't tell any app who you are.")
-        scopes = frozenset(asked.scopes).intersection(chosen)
+        scopes = understood(frozenset(asked.scopes).intersection(chosen))
         consent = Consent(user, asked.client, app.title, asked.redirect, scopes, asked.challenge)
         try:
             code = await self._codes.create(consent, now)
@@ -176,7 +177,7 @@ class Granting:
             raise _bad_refresh()
         if canonical_client_id(client) != grant.client:
             raise OAuthRefused("invalid_grant", "the refresh token is another app's")
-        wanted = frozenset(read_scope(scope)) or None
+        wanted = understood(read_scope(scope)) or None
         if wanted and not wanted <= grant.scopes:
             raise OAuthRefused("invalid_scope", "'scope' asks for more than was granted")
         person = await self._person(grant.user, wanted or grant.scopes)
