@@ -25,8 +25,9 @@ from microsub.api.poststore import PATH as POST_STORE
 from microsub.api.poststore import PostStoreEndpoint
 from microsub.api.responses import CORS
 from microsub.services.bundle import Services
+from microsub.web.missing import missing_page
 from microsub.web.routes import page_routes
-from microsub.web.site import make_site
+from microsub.web.site import Site, make_site
 
 ENDPOINT = "/microsub"
 
@@ -68,7 +69,7 @@ class Application(Starlette):
             *page_routes(site),
             *(Route(path, oauth) for path in OAUTH_PATHS),
         ]
-        super().__init__(routes=routes, exception_handlers={HTTPException: _http_error, 500: _server_error})
+        super().__init__(routes=routes, exception_handlers={HTTPException: _http_error(site), 500: _server_error})
         self.router.redirect_slashes = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -120,14 +121,18 @@ async def _metrics(_: Request) -> Response:
     return Response(body, headers={"content-type": content_type})
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
-    code = "not_found" if status == 404 else "invalid_request"
-    text = (
-        f"there is nothing at '{request.url.path[:200]}'" if status == 404 else f"{request.method} is not usable here"
-    )
-    return _json({"error": code, "error_description": text}, status, headers)
+def _http_error(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def answer(request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 500
+        headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+        if (page := missing_page(site, request, status, headers)) is not None:
+            return page
+        code = "not_found" if status == 404 else "invalid_request"
+        where = f"there is nothing at '{request.url.path[:200]}'"
+        text = where if status == 404 else f"{request.method} is not usable here"
+        return _json({"error": code, "error_description": text}, status, headers)
+
+    return answer
 
 
 async def _server_error(_: Request, __: Exception) -> Response:

@@ -101,6 +101,39 @@ async def test_a_bug_is_a_page_that_tells_nothing(server: Instance, ann: Visitor
     assert "secret detail" not in shown.response.text
 
 
+@pytest.mark.parametrize(("path", "status"), [("/nothing", 404), ("/sign-out", 405), ("/static/none.css", 404)])
+async def test_a_browser_gets_a_page_where_there_is_nothing(ann: Visitor, path: str, status: int) -> None:
+    """And programs get JSON, as ever."""
+    page = await ann.get(path, accept="text/html,*/*;q=0.8")
+    assert page.status == status
+    assert page.title
+    assert "default-src 'none'" in page.response.headers["content-security-policy"]
+    assert (await ann.get(path)).response.json()["error"] in {"not_found", "invalid_request"}
+
+
+@pytest.mark.parametrize(
+    "path", ["/sign-in", "/account", "/client", "/sign-in/local", "/account/sign-in", "/auth", "/"]
+)
+async def test_pages_can_be_used_without_seeing_them(ann: Visitor, signed_in, path: str) -> None:
+    """One heading of the first rank, a language, a label for every field, words on every button and link."""
+    await signed_in(ann)
+    page = await ann.get(path, accept="text/html")
+    tree = page.tree
+    assert tree.css_first("html").attributes.get("lang") == "en"
+    assert len(tree.css("h1")) == 1
+    assert (tree.css_first("title").text() or "").strip()
+    labelled = {label.attributes.get("for") for label in tree.css("label")}
+    for field in tree.css("input, select, textarea"):
+        if field.attributes.get("type") != "hidden" and "hidden" not in field.attributes:
+            within = field.parent is not None and field.parent.tag == "label"
+            assert within or field.attributes.get("id") in labelled or "aria-label" in field.attributes, field.html
+    for named in tree.css("button, a[href]"):
+        assert named.text().strip() or named.attributes.get("aria-label"), named.html
+    for picture in tree.css("img"):
+        assert "alt" in picture.attributes, picture.html
+    assert len({node.attributes["id"] for node in tree.css("[id]")}) == len(tree.css("[id]"))
+
+
 async def test_without_redis_the_page_says_to_try_again(server: Instance, ann: Visitor, signed_in, monkeypatch) -> None:
     """And nobody's cookie is taken away by that."""
     await signed_in(ann)
