@@ -18,7 +18,7 @@ from microsub.api.microsub import TABLE
 from microsub.cli import main
 from microsub.config.settings import SETTINGS
 from microsub.config.validate import schema
-from microsub.model.scopes import ALL_SCOPES
+from microsub.model.scopes import ALL_SCOPES, OTHER_NAMES
 from microsub.store.keynames import key_functions
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -93,6 +93,7 @@ def scopes_table() -> str:
             if entry.scope == scope
         ]
         lines.append(f"| `{scope}` | {', '.join(names)} |")
+    lines += [f"| `{other}` | the same as `{scope}` |" for other, scope in OTHER_NAMES.items()]
     return "\n".join(lines)
 
 
