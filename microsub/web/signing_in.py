@@ -51,7 +51,10 @@ async def _finish(visit: Visit) -> Response:
     try:
         arrived = await visit.site.identity.signing_in.finish(answer, browser=browser, now=visit.now)
     except SignInFailed as problem:
-        return visit.page("failed.html", problem.status, title=problem.title, text=problem.description)
+        response = visit.page("failed.html", problem.status, title=problem.title, text=problem.description)
+        # The address of this page holds a code that may still be good.
+        response.headers["referrer-policy"] = "no-referrer"
+        return response
     await visit.sign_in(arrived.user, arrived.me, arrived.how)
     return visit.go(arrived.next or "/account")
 

@@ -25,6 +25,9 @@ LONGEST_COOKIE = 256
 RENEWED_AFTER = 86_400.0
 """Seconds after which a session gets a new secret."""
 
+MOST = 100
+"""Sessions of one user; the ones that weren't used for longest end."""
+
 NOTED_AFTER = 300.0
 """Seconds after which another visit is noted: not every request shall write."""
 
@@ -75,6 +78,8 @@ class Sessions:
         before = await self.find(instead_of, now)
         if before is not None:
             await self.end(before.user, before.id)
+        for surplus in (await self.all(user))[MOST:]:
+            await self.end(user, surplus.id)
         return cookie
 
     async def find(self, cookie: str, now: float) -> SignedIn | None:

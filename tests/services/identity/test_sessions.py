@@ -146,6 +146,36 @@ async def test_all_but_one_can_be_ended(sessions: Sessions) -> None:
     assert [await sessions.find(one, NOW) for one in others] == [None, None]
 
 
+async def test_old_sessions_make_room(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody's list grows without end."""
+    monkeypatch.setattr("microsub.services.identity.sessions.MOST", 3)
+    cookies = [await begun(sessions, NOW + n) for n in range(5)]
+    assert [await sessions.find(cookie, NOW + 9) is not None for cookie in cookies] == [False, False, True, True, True]
+
+
+async def test_ending_all_ends_what_is_renewed_meanwhile(sessions: Sessions, redis: Redis) -> None:
+    """Whichever comes first, no secret is good afterwards."""
+    for _ in range(10):
+        old = await begun(sessions)
+        found, *_ = await asyncio.gather(
+            sessions.find(old, NOW + DAY), sessions.end_all("ann"), sessions.find(old, NOW + DAY)
+        )
+        for cookie in (old, (found.cookie or "") if found else ""):
+            assert await sessions.find(cookie, NOW + DAY) is None
+        assert await sessions.all("ann") == []
+
+
+async def test_a_deleted_users_sessions_are_gone(sessions: Sessions, redis: Redis) -> None:
+    """With everything else of theirs."""
+    await begun(sessions)
+    accounts = Accounts(redis)
+    await accounts.disable_user("ann", NOW)
+    user = await accounts.user("ann")
+    assert user is not None
+    assert await accounts.delete_disabled(user)
+    assert [key for key in await all_keys(redis) if b"session" in key] == []
+
+
 @pytest.mark.parametrize(
     ("agent", "words"),
     [
