@@ -82,6 +82,9 @@ class Remembering(Generic[T]):
                 outcome = _Outcome(begun, value=await find())
             except MicrosubError as error:
                 outcome = _Outcome(begun, error=error.with_traceback(None))
+                known = self._known.get(key)
+                if known is not None and known.error is None and self._is_good(known, None):
+                    return outcome  # who wanted it fresher hears of it; for others, what was found is good enough
         self._known[key] = outcome
         self._known.move_to_end(key)
         while len(self._known) > self._most:

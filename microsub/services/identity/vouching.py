@@ -128,7 +128,10 @@ class Vouching:
         if isinstance(said, TokenAnswer) and said.active:
             return self._about(who, profile, said)
         # Somebody may have moved to another provider, whose token this is.
-        newer = await self._profiles.discover(who.me, max_age=RECENT)
+        try:
+            newer = await self._profiles.discover(who.me, max_age=RECENT)
+        except ProfileError:
+            return self._about(who, profile, said)
         if _places(newer) != _places(profile):
             said = await self._said(_places(newer), token, now)
         return self._about(who, newer, said)

@@ -111,3 +111,18 @@ async def test_the_ones_wanted_last_stay() -> None:
     assert asking.times == 4
     assert await get("a") == 1
     assert await get("b") == 5
+
+
+async def test_a_failed_renewal_leaves_what_is_still_good() -> None:
+    """Who wants it fresher hears of the failure; the others go on with what was found, until its time is over."""
+    asking = Asking()
+    get = remembering(asking)
+    assert await get("a") == 1
+    asking.now, asking.problem = 50, FetchError("https://a.example/", "connect", "away")
+    with pytest.raises(FetchError):
+        await get("a", 10)
+    assert await get("a") == 1
+    asking.now = 100
+    with pytest.raises(FetchError):
+        await get("a")
+    assert asking.times == 3

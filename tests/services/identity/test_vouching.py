@@ -302,6 +302,20 @@ async def test_who_has_moved_is_found_at_the_new_provider(newer: Asked, fetcher:
         assert there.me == newer.alice.me
 
 
+async def test_a_no_counts_while_the_page_is_away(newer: Asked, fetcher: Fetcher) -> None:
+    """The provider that is known has answered; that the page can't be asked for a newer one changes nothing."""
+    clock = 0.0
+    asking = Vouching(fetcher, Profiles(fetcher, private=True, clock=lambda: clock), private=True)
+    who, token = Principal("alice", newer.alice.me), newer.grant()
+    assert isinstance(await asking.ask(who, token, NOW), Good)
+    newer.site.revoke(token)
+    clock = 61.0
+    for fault in (Fault(status=500), Fault(status=404), Fault(drop=True)):
+        newer.site.fault("profile", fault)
+        assert isinstance(await asking.ask(who, token, NOW), Denied)
+        clock += 61.0
+
+
 async def test_this_server_doesnt_ask_itself(fetcher: Fetcher) -> None:
     """Where the user's page names us: what we don't know as good isn't."""
     async with provider(Variant()) as site:
