@@ -73,7 +73,7 @@ async def _ask(visit: Visit) -> Response:
 async def _answer(visit: Visit) -> Response:
     """The person has pressed a button."""
     session, granting = visit.require_session(), visit.site.identity.granting
-    query = {name: visit.form.all(name) for name in _FIELDS if visit.form.text(name)}
+    query = {name: visit.form.all(name) for name in _FIELDS if name in visit.form}
     try:
         asked = read_asked(query)
     except OAuthRefused as problem:

@@ -18,6 +18,7 @@ from microsub.formats.indieauth.pkce import METHOD, is_challenge
 MAX_STATE = 2048
 MAX_SCOPES = 40
 _MAX_SCOPE = 100
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 Query = Mapping[str, Sequence[str]]
@@ -47,7 +48,7 @@ def read_target(query: Query) -> Asked:
     """
     client, redirect = _needed(query, "client_id"), _needed(query, "redirect_uri")
     states = query.get("state", ())
-    state = states[0] if len(states) == 1 and 0 < len(states[0]) <= MAX_STATE else None
+    state = states[0] if len(states) == 1 and states[0] and _is_state(states[0]) else None
     return Asked(canonical_client_id(client), redirect, state)
 
 
@@ -62,8 +63,9 @@ def read_asked(query: Query) -> Asked:
         raise OAuthRefused("invalid_request", problem.description) from None
     if kind not in {"", "code", "id"}:
         raise OAuthRefused("unsupported_response_type", f"'response_type' can't be '{kind[:80]}': expected 'code'")
-    if len(state) > MAX_STATE:
-        raise OAuthRefused("invalid_request", f"'state' is longer than {MAX_STATE} characters")
+    if not _is_state(state):
+        text = f"'state' can't be given back: expected at most {MAX_STATE} characters, without control characters"
+        raise OAuthRefused("invalid_request", text)
     # Not every app names the method, and all that are known mean this one.
     if method not in {"", METHOD}:
         text = f"'code_challenge_method' can't be '{method[:80]}': expected '{METHOD}'"
@@ -89,6 +91,11 @@ def answer_url(redirect: str, answer: Mapping[str, str | None]) -> str:
     """Where the browser is sent back to. What the address had in its query stays; values that are None are left out."""
     joint = "" if redirect.endswith(("?", "&")) else "&" if "?" in redirect else "?"
     return redirect + joint + urlencode({name: value for name, value in answer.items() if value is not None})
+
+
+def _is_state(text: str) -> bool:
+    """Whether it survives a page's form letter for letter: line breaks don't, and RFC 6749 knows none (A.5)."""
+    return len(text) <= MAX_STATE and not _CONTROL.search(text)
 
 
 def _needed(query: Query, name: str) -> str:
