@@ -121,7 +121,7 @@ def sessions(name: str) -> str:
 
 def sign_in(digest: str) -> str:
     """String: JSON of a sign-in under way (whose, with which provider, in which browser, where to afterwards), by
-    SHA-256 of its `state`. Lifetime: half an hour, once. `store.identity.pending`.
+    SHA-256 of its `state`. Lifetime: 15 minutes, once. `store.identity.pending`.
     """
     return f"identity:sign-in:{digest}"
 

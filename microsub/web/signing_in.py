@@ -37,7 +37,9 @@ async def _ask(visit: Visit) -> Response:
 async def _begin(visit: Visit) -> Response:
     entered, next_ = visit.form.text("me"), _next(visit.form)
     try:
-        found = await visit.site.identity.signing_in.begin(entered, base=visit.base, browser=visit.browser, next_=next_)
+        found = await visit.site.identity.signing_in.begin(
+            entered, base=visit.base, browser=visit.browser, next_=next_, address=visit.where.address
+        )
     except SignInFailed as problem:
         return _page(visit, entered, next_, problem)
     if isinstance(found, Local):

@@ -15,6 +15,7 @@ from microsub.services.identity.granting import Granting
 from microsub.services.identity.profiles import Profiles
 from microsub.services.identity.sessions import Sessions
 from microsub.services.identity.signing_in import SigningIn
+from microsub.services.identity.turnstile import Turnstile
 from microsub.services.identity.verification import Verification
 from microsub.services.identity.vouching import Vouching
 from microsub.store.accounts import Accounts
@@ -45,7 +46,7 @@ def make_identity(settings: Settings, redis: Redis, fetcher: Fetcher, in_force: 
         sessions=sessions,
         local=make_local(redis, sessions),
         signing_in=SigningIn(
-            PendingStore(redis), profiles, fetcher, admission, KnownAddresses(accounts), private=private
+            PendingStore(redis), profiles, fetcher, admission, Turnstile(KnownAddresses(accounts)), private=private
         ),
         verification=Verification(ForeignTokens(redis), vouching, lambda: in_force().identity),
     )

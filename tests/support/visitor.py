@@ -53,12 +53,12 @@ class Shown:
 
 
 class Visitor:
-    """One browser. `address` is where it sees the server."""
+    """One browser. `address` is where it sees the server, `client` its own."""
 
-    def __init__(self, app: ASGIApp, address: str, agent: str = FIREFOX) -> None:
+    def __init__(self, app: ASGIApp, address: str, agent: str = FIREFOX, client: str = "127.0.0.1") -> None:
         self.address = address
         self.client = httpx.AsyncClient(
-            transport=httpx.ASGITransport(app), base_url=address, headers={"user-agent": agent}
+            transport=httpx.ASGITransport(app, client=(client, 50000)), base_url=address, headers={"user-agent": agent}
         )
 
     @property

@@ -489,13 +489,28 @@ async def test_many_who_wait_for_a_slow_provider_hold_up_nobody_else(
     server: Instance, ann: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond a number of them, the others are told to wait."""
-    monkeypatch.setattr("microsub.services.identity.signing_in._AT_ONCE", 0)
+    monkeypatch.setattr("microsub.services.identity.turnstile.AT_ONCE", 0)
     shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me="https://ann.example/")
     assert shown.status == 503
     assert "Too many people" in shown.text
 
 
-async def test_no_site_is_asked_too_often(ann: Visitor, running: Running) -> None:
+async def test_no_network_begins_too_many(server: Instance, ann: Visitor, running: Running) -> None:
+    """Whatever addresses are entered, those of users among them; what is begun lies in Redis for a while."""
+    async with running() as site:
+        near = [Visitor(server.app, ADDRESS, client=f"2001:db8:0:{7 + n // 21:x}::{n:x}") for n in range(22)]
+        far = [Visitor(server.app, ADDRESS, client=f"2600:1f00:0:{7 + n // 21:x}::{n:x}") for n in range(22)]
+        for visitors, expected in ((far, [303] * 20 + [429, 303]), (near, [303] * 22)):
+            statuses = []
+            for visitor in visitors:
+                page = await visitor.get("/sign-in")
+                statuses.append((await visitor.submit(page, "/sign-in", me=site.people["ann"].me)).status)
+                await visitor.aclose()
+            assert statuses == expected
+        assert site.count("/ann/") == 1
+
+
+async def test_no_site_is_asked_too_often(ann: Visitor, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """By whoever enters one address of it after the other; and no user is shut out by that."""
     async with running() as site:
         page = await ann.get("/sign-in")

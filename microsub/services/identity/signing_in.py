@@ -12,24 +12,23 @@ import hashlib
 import hmac
 import re
 import secrets
-import time
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from urllib.parse import urlencode, urlsplit
 
 import structlog
 
-from microsub.errors import InvalidRequest, ProfileError, ProfileMismatch, ProfileUnreachable, SignInFailed
+from microsub.errors import InvalidRequest, ProfileError, ProfileMismatch, SignInFailed
 from microsub.formats.indieauth import pkce
 from microsub.formats.indieauth.identifiers import shown
-from microsub.formats.indieauth.me import canonical_me, site_of_me
-from microsub.services.identity.admission import Admission, KnownAddresses, Refusal, proven
+from microsub.formats.indieauth.me import canonical_me
+from microsub.services.identity.admission import Admission, Refusal, proven
 from microsub.services.identity.own import is_own
-from microsub.services.identity.pacing import Pacing
 from microsub.services.identity.profiles import RECENT, Profile, Profiles
 from microsub.services.identity.redeeming import Redemption, Sender, name_of, redeem
+from microsub.services.identity.returning import AGAIN, check_issuer, page_failed, refused, single
+from microsub.services.identity.turnstile import Turnstile
 from microsub.store.identity.pending import PendingStore, SignInUnderWay
 
 log = structlog.get_logger(__name__)
@@ -39,16 +38,7 @@ CALLBACK_PATH = "/sign-in/callback"
 SCOPE = "profile"
 """All that is asked for: who somebody is, and how they want to be called. Some older servers refuse an empty scope."""
 
-PER_SITE = 30
-"""Sign-ins with addresses of one site that are begun per minute and process, for addresses that are no user's."""
-
-_AT_ONCE = 50
-"""Sign-ins that wait for somebody else's server at the same time in one process."""
-
 _CODE = re.compile(r"[\x20-\x7e]{1,4096}")
-_SINGLE = ("code", "state", "iss", "error", "error_description")
-
-AGAIN = "Start the sign-in again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +66,7 @@ class Arrived:
 
 
 class SigningIn:
-    """The client's side of a sign-in. `private`: servers may lie in private networks and speak http. `clock` gives
-    seconds.
-    """
+    """The client's side of a sign-in. `private`: servers may lie in private networks and speak http."""
 
     def __init__(
         self,
@@ -86,26 +74,22 @@ class SigningIn:
         profiles: Profiles,
         sender: Sender,
         admission: Admission,
-        known: KnownAddresses,
+        turnstile: Turnstile,
         *,
         private: bool = False,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._pending = pending
         self._profiles = profiles
         self._sender = sender
         self._admission = admission
-        self._known = known
+        self._turnstile = turnstile
         self._private = private
-        self._clock = clock
-        self._pacing = Pacing(PER_SITE, 60.0)
-        self._busy = 0
 
-    async def begin(self, entered: str, *, base: str, browser: str, next_: str) -> Leaving | Local:
+    async def begin(self, entered: str, *, base: str, browser: str, next_: str, address: str) -> Leaving | Local:
         """Find out where the person behind the web address `entered` signs in.
 
-        `base` is our address, `browser` the secret that the browser keeps, `next_` a path of ours or empty.
-        Raises SignInFailed.
+        `base` is our address, `browser` the secret that the browser keeps, `next_` a path of ours or empty, `address`
+        the client's. Raises SignInFailed.
         """
         try:
             me = canonical_me(entered, private=self._private)
@@ -117,8 +101,8 @@ class SigningIn:
             ) from None
         if is_own(me, base):
             return Local(me)
-        await self._wait_your_turn(me)
-        async with self._place():
+        await self._turnstile.enter(me, address)
+        async with self._turnstile.place():
             profile = await self._profile(me)
         authorization = self._authorization_of(profile)
         if is_own(authorization, base):
@@ -144,20 +128,20 @@ class SigningIn:
 
         Raises SignInFailed. Whatever the outcome, the same answer is good for nothing afterwards.
         """
-        said = _single(answer)
+        said = single(answer)
         state = said.get("state", "")
         sign_in = await self._taken(state, browser)
         who = name_of(sign_in.authorization_endpoint)
-        _check_issuer(sign_in, said.get("iss"), who)
+        check_issuer(sign_in, said.get("iss"), who)
         if "error" in said:
-            raise _refused(said, who)
+            raise refused(said, who)
         code = said.get("code", "")
         if not _CODE.fullmatch(code):
             raise SignInFailed("The provider sent no code", f"{who} sent you back without the code it owes. {AGAIN}")
         redemption = Redemption(
             code, sign_in.base + CLIENT_PATH, sign_in.base + CALLBACK_PATH, _verifier(browser, state)
         )
-        async with self._place():
+        async with self._turnstile.place():
             found = await redeem(self._sender, sign_in, redemption, now, private=self._private)
             profile = await self._confirmed(sign_in, found.me, who)
             verdict = await self._admission.admit(proven(sign_in.me, found.me, profile, found.profile))
@@ -167,21 +151,11 @@ class SigningIn:
         log.info("signed in", user=verdict.user, provider=who)
         return Arrived(verdict.user, verdict.me, f"with {who}", sign_in.next)
 
-    async def _wait_your_turn(self, me: str) -> None:
-        """Ask no site too often on behalf of people we know nothing of. Nobody is shut out by it who has an account."""
-        if not self._pacing.allows(site_of_me(me), self._clock()) and not await self._known.has(me):
-            raise SignInFailed(
-                "That site was asked too often",
-                f"Too many people have begun to sign in with addresses at {site_of_me(me)}. Wait a minute, then try "
-                "again.",
-                429,
-            )
-
     async def _profile(self, me: str) -> Profile:
         try:
             return await self._profiles.discover(me, max_age=RECENT)
         except (InvalidRequest, ProfileError) as problem:
-            raise _page_failed(problem, me) from None
+            raise page_failed(problem, me) from None
 
     def _authorization_of(self, profile: Profile) -> str:
         found = profile.authorization_endpoint
@@ -206,7 +180,7 @@ class SigningIn:
         if sign_in is None:
             raise SignInFailed(
                 "This sign-in is over",
-                "It was not begun here, took longer than half an hour, or was finished before. " + AGAIN,
+                "It was not begun here, took longer than a quarter of an hour, or was finished before. " + AGAIN,
             )
         if not browser or not hmac.compare_digest(sign_in.browser, _digest(browser)):
             raise SignInFailed(
@@ -232,20 +206,7 @@ class SigningIn:
                 403,
             ) from None
         except (InvalidRequest, ProfileError) as problem:
-            raise _page_failed(problem, returned) from None
-
-    @asynccontextmanager
-    async def _place(self) -> AsyncIterator[None]:
-        """A place among those who wait for other people's servers."""
-        if self._busy >= _AT_ONCE:
-            raise SignInFailed(
-                "Too many people sign in just now", "Wait a few seconds, then start the sign-in again.", 503
-            )
-        self._busy += 1
-        try:
-            yield
-        finally:
-            self._busy -= 1
+            raise page_failed(problem, returned) from None
 
 
 def client_document(base: str, name: str, logo: str) -> dict[str, object]:
@@ -277,69 +238,6 @@ def _request(sign_in: SignInUnderWay, state: str, verifier: str) -> str:
     }
     joint = "&" if urlsplit(sign_in.authorization_endpoint).query else "?"
     return f"{sign_in.authorization_endpoint.rstrip('?')}{joint}{urlencode(values)}"
-
-
-def _check_issuer(sign_in: SignInUnderWay, iss: str | None, who: str) -> None:
-    """Make sure that the answer is the provider's that was asked, not of one that it sent the browser on to (RFC 9207).
-
-    A provider without metadata has no issuer to compare with: then the name must at least lie where it was asked.
-    """
-    if sign_in.issuer is None:
-        right = iss is None or is_own(sign_in.authorization_endpoint, _origin(iss))
-    else:
-        right = not sign_in.names_itself if iss is None else hmac.compare_digest(iss.encode(), sign_in.issuer.encode())
-    if right:
-        return
-    what = "does not say whose it is" if iss is None else f"is from {shown(iss)}"
-    raise SignInFailed(
-        "The answer is from another provider",
-        f"You were sent to {who}, and the answer that came back {what}. Somebody may have tried to mix up two "
-        "providers, so you are not signed in. " + AGAIN,
-        403,
-    )
-
-
-def _refused(said: dict[str, str], who: str) -> SignInFailed:
-    if said["error"] == "access_denied":
-        return SignInFailed(
-            "You were not signed in",
-            f"{who} says that access was denied: you, or it, said no. You can start again whenever you like.",
-            403,
-        )
-    reason = shown(said.get("error_description") or said["error"])
-    text = f"{who} says: “{reason}”. {AGAIN} If it happens again, tell the people who run {who}."
-    return SignInFailed("The provider did not sign you in", text, 502)
-
-
-def _page_failed(problem: InvalidRequest | ProfileError, me: str) -> SignInFailed:
-    if isinstance(problem, InvalidRequest):
-        return SignInFailed("The provider's answer can't be used", f"{problem.description}. {AGAIN}", 502)
-    if isinstance(problem, ProfileUnreachable):
-        return SignInFailed(
-            "Your page can't be reached",
-            f"To find your provider, {problem.url} was asked: {problem.detail}. Try again in a while.",
-            503,
-        )
-    return SignInFailed(
-        "Your page doesn't say where you sign in",
-        f"To find the provider of {me}, {problem.url} was read: {problem.detail}. Mend that, then try again.",
-    )
-
-
-def _single(answer: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The parameters that concern us. Raises SignInFailed where one stands twice, since servers disagree then."""
-    found: dict[str, str] = {}
-    for name, value in answer:
-        if name in _SINGLE:
-            if name in found:
-                raise SignInFailed("The provider's answer is ambiguous", f"It holds '{name}' twice. {AGAIN}")
-            found[name] = value
-    return found
-
-
-def _origin(url: str) -> str:
-    parts = urlsplit(url) if re.fullmatch(r"https?://[\x21-\x7e]{1,2000}", url) else urlsplit("")
-    return f"{parts.scheme}://{parts.netloc}"
 
 
 def _verifier(browser: str, state: str) -> str:

@@ -13,7 +13,7 @@ import orjson
 from microsub.store import identitykeys as keys
 from microsub.store.port import Redis
 
-LIFETIME = 1800
+LIFETIME = 900
 """Seconds: people may have to find their password for the provider."""
 
 
@@ -43,7 +43,7 @@ class PendingStore:
         self._redis = redis
 
     async def put(self, digest: str, sign_in: SignInUnderWay) -> None:
-        """Remember a sign-in for half an hour."""
+        """Remember a sign-in for a quarter of an hour."""
         await self._redis.command("SET", keys.sign_in(digest), orjson.dumps(asdict(sign_in)), "EX", LIFETIME)
 
     async def look(self, digest: str) -> SignInUnderWay | None:

@@ -1,0 +1,88 @@
+"""How many may begin to sign in. Nobody needs an account to make this server read a page, since that is how it begins;
+so what that costs, us and others, is bounded. Counted within the process.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from microsub.errors import SignInFailed
+from microsub.formats.indieauth.me import site_of_me
+from microsub.services.identity.admission import KnownAddresses
+from microsub.services.identity.attempts import network_of
+from microsub.services.identity.pacing import Pacing
+
+MINUTE = 60.0
+PER_NETWORK = 20
+"""Sign-ins that one client's network begins per minute. Private addresses are exempt: they may be those of a proxy that
+doesn't tell whom it speaks for, and stand for everybody.
+"""
+
+PER_SITE = 30
+"""Sign-ins with addresses of one site per minute, for addresses that are no user's: a site isn't asked more often."""
+
+IN_ALL = 3000
+"""Sign-ins per minute: what they leave in Redis for a quarter of an hour takes some 30 MB then."""
+
+AT_ONCE = 50
+"""Sign-ins that wait for somebody else's server at the same time."""
+
+
+class Turnstile:
+    """Lets sign-ins begin, one after the other. `clock` gives seconds."""
+
+    def __init__(self, known: KnownAddresses, clock: Callable[[], float] = time.monotonic) -> None:
+        self._known = known
+        self._clock = clock
+        self._networks = Pacing(PER_NETWORK, MINUTE)
+        self._sites = Pacing(PER_SITE, MINUTE)
+        self._all = Pacing(IN_ALL, MINUTE)
+        self._busy = 0
+
+    async def enter(self, me: str, address: str) -> None:
+        """Count a sign-in with the page `me` (canonical), begun from a client's address. Raises SignInFailed.
+
+        Nobody can be kept outside by others: the limit of a site doesn't hold for addresses of users.
+        """
+        now = self._clock()
+        if is_public(address) and not self._networks.allows(network_of(address), now):
+            raise SignInFailed(
+                "Too many sign-ins",
+                "From your network many sign-ins were begun within a minute. Wait a minute, then try again.",
+                429,
+            )
+        if not self._sites.allows(site_of_me(me), now) and not await self._known.has(me):
+            raise SignInFailed(
+                "That site was asked too often",
+                f"Too many people have begun to sign in with addresses at {site_of_me(me)}. Wait a minute, then try "
+                "again.",
+                429,
+            )
+        if not self._all.allows("", now):
+            raise _full()
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator[None]:
+        """A place among those who wait for other people's servers. Raises SignInFailed."""
+        if self._busy >= AT_ONCE:
+            raise _full()
+        self._busy += 1
+        try:
+            yield
+        finally:
+            self._busy -= 1
+
+
+def is_public(address: str) -> bool:
+    """Whether a client's address is one of the internet, and so stands for somebody."""
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_global
+    except ValueError:
+        return False
+
+
+def _full() -> SignInFailed:
+    return SignInFailed("Too many people sign in just now", "Wait a few seconds, then start the sign-in again.", 503)
