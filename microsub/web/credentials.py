@@ -6,11 +6,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.errors import Forbidden, InvalidRequest, NotFound, RequestError, TooManyRequests
+from microsub.services.identity.local import Local
 from microsub.services.identity.passwords import repeated
 from microsub.services.identity.recognising import NotRecognised
 from microsub.services.identity.sessions import SignedIn
-from microsub.web.local_sign_in import answered, asked_json, has_passkeys
-from microsub.web.routing import form, page
+from microsub.web.local_sign_in import answered, asked_json, has_passkeys, told
+from microsub.web.routing import Handler, form, page
 from microsub.web.session import Visit
 from microsub.web.site import Site
 
@@ -19,62 +20,68 @@ PATH = "/account/sign-in"
 
 def routes(site: Site) -> list[Route]:
     """The routes of this module."""
-    return [
-        page(site, PATH, _show),
-        form(site, f"{PATH}/confirm", _confirm),
-        form(site, f"{PATH}/confirm/passkey/begin", _begin_confirming),
-        form(site, f"{PATH}/confirm/passkey", _confirm_by_passkey),
-        form(site, f"{PATH}/password", _set_password),
-        form(site, f"{PATH}/passkeys/begin", _begin_passkey),
-        form(site, f"{PATH}/passkeys", _add_passkey),
-        form(site, f"{PATH}/passkeys/name", _rename_passkey),
-        form(site, f"{PATH}/passkeys/remove", _remove_passkey),
-    ]
+    forms: dict[str, Handler] = {
+        "/confirm": _confirm,
+        "/confirm/passkey/begin": _begin_confirming,
+        "/confirm/passkey": _confirm_by_passkey,
+        "/password": _set_password,
+        "/passkeys/begin": _begin_passkey,
+        "/passkeys": _add_passkey,
+        "/passkeys/name": _rename_passkey,
+        "/passkeys/remove": _remove_passkey,
+    }
+    return [page(site, PATH, _page), *(form(site, PATH + path, _telling(handler)) for path, handler in forms.items())]
 
 
 class ConfirmationNeeded(Forbidden):
-    """Somebody who is signed in, but long ago, wants to change by what they sign in."""
+    """Somebody who is signed in, but since long ago, wants to change by what they sign in."""
 
     def __init__(self) -> None:
         super().__init__("Show first that it is you: your sign-in is more than ten minutes old.")
 
 
-async def _show(visit: Visit) -> Response:
-    return await _page(visit)
+def _telling(handler: Handler) -> Handler:
+    """What is wrong with a form is told on the page that it stands on."""
+
+    async def handle(visit: Visit) -> Response:
+        try:
+            return await handler(visit)
+        except (ConfirmationNeeded, NotRecognised, InvalidRequest, TooManyRequests) as problem:
+            return await _page(visit, problem)
+
+    return handle
+
+
+# --- showing who one is ---------------------------------------------------------------------------------------------
 
 
 async def _confirm(visit: Visit) -> Response:
-    session, recognising = visit.require_session(), visit.site.identity.local.recognising
-    try:
-        await recognising.confirm(session.user, session.id, visit.form.get("password", ""), visit.where, visit.now)
-    except (NotRecognised, TooManyRequests) as problem:
-        return await _page(visit, problem)
+    session = visit.require_session()
+    password = visit.form.get("password", "")
+    await _local(visit).recognising.confirm(session.user, session.id, password, visit.where, visit.now)
     return visit.go(PATH)
 
 
 async def _begin_confirming(visit: Visit) -> Response:
     session = visit.require_session()
-    return asked_json(await visit.site.identity.local.passkeys.ask_to_use(visit.base, session.user))
+    return asked_json(await _local(visit).passkeys.ask_to_use(visit.base, session.user))
 
 
 async def _confirm_by_passkey(visit: Visit) -> Response:
-    session, recognising = visit.require_session(), visit.site.identity.local.recognising
-    try:
-        await recognising.confirm_by_passkey(
-            visit.base, session.user, session.id, answered(visit.form), visit.where, visit.now
-        )
-    except (NotRecognised, TooManyRequests) as problem:
-        return await _page(visit, problem)
+    session, answer = visit.require_session(), answered(visit.form)
+    await _local(visit).recognising.confirm_by_passkey(
+        visit.base, session.user, session.id, answer, visit.where, visit.now
+    )
     return visit.go(PATH)
+
+
+# --- changing something ---------------------------------------------------------------------------------------------
 
 
 async def _set_password(visit: Visit) -> Response:
     session = await _confirmed(visit)
-    try:
-        password = repeated(visit.form.get("password", ""), visit.form.get("again", ""))
-        await visit.site.identity.local.enrolling.set_password(session.user, password, visit.now, but=session.id)
-    except (InvalidRequest, TooManyRequests) as problem:
-        return await _page(visit, problem)
+    password = repeated(visit.form.get("password", ""), visit.form.get("again", ""))
+    await _local(visit).enrolling.set_password(session.user, password, visit.now, but=session.id)
     # A new session in place of this one too: whoever had its cookie has nothing any more.
     await visit.sign_in(session.user, session.me, session.how)
     await visit.remember_browser(session.user)
@@ -84,34 +91,25 @@ async def _set_password(visit: Visit) -> Response:
 
 async def _begin_passkey(visit: Visit) -> Response:
     session = await _confirmed(visit)
-    return asked_json(await visit.site.identity.local.passkeys.ask_to_make(visit.base, session.user))
+    return asked_json(await _local(visit).passkeys.ask_to_make(visit.base, session.user))
 
 
 async def _add_passkey(visit: Visit) -> Response:
-    session = await _confirmed(visit)
-    try:
-        await visit.site.identity.local.passkeys.make(
-            visit.base, session.user, answered(visit.form), visit.form.text("name"), visit.now
-        )
-    except InvalidRequest as problem:
-        return await _page(visit, problem)
+    session, name = await _confirmed(visit), visit.form.text("name")
+    await _local(visit).passkeys.make(visit.base, session.user, answered(visit.form), name, visit.now)
     return visit.go(PATH)
 
 
 async def _rename_passkey(visit: Visit) -> Response:
-    session = await _confirmed(visit)
-    try:
-        name = visit.form.text("name")
-        if not await visit.site.identity.local.passkeys.rename(session.user, visit.form.text("passkey"), name):
-            raise NotFound("You have no such passkey any more.")
-    except InvalidRequest as problem:
-        return await _page(visit, problem)
+    session, name = await _confirmed(visit), visit.form.text("name")
+    if not await _local(visit).passkeys.rename(session.user, visit.form.text("passkey"), name):
+        raise NotFound("You have no such passkey any more.")
     return visit.go(PATH)
 
 
 async def _remove_passkey(visit: Visit) -> Response:
     session = await _confirmed(visit)
-    if not await visit.site.identity.local.passkeys.remove(session.user, visit.form.text("passkey")):
+    if not await _local(visit).passkeys.remove(session.user, visit.form.text("passkey")):
         raise NotFound("You have no such passkey any more.")
     return visit.go(PATH)
 
@@ -124,21 +122,21 @@ async def _confirmed(visit: Visit) -> SignedIn:
 
 
 async def _is_confirmed(visit: Visit, session: SignedIn) -> bool:
-    recognising = visit.site.identity.local.recognising
-    return await recognising.is_confirmed(session.user, session.id, session.since, visit.now)
+    return await _local(visit).recognising.is_confirmed(session.user, session.id, session.since, visit.now)
 
 
 async def _page(visit: Visit, problem: RequestError | None = None) -> Response:
     session = visit.require_session()
-    response = visit.page(
+    return told(
+        visit,
         "credentials.html",
-        200 if problem is None else problem.status if problem.status != 401 else 403,
-        overview=await visit.site.identity.local.recognising.overview(session.user),
+        problem,
+        overview=await _local(visit).recognising.overview(session.user),
         confirmed=await _is_confirmed(visit, session),
         passkeys=has_passkeys(visit),
-        problem=problem,
         path=PATH,
     )
-    if isinstance(problem, TooManyRequests):
-        response.headers["retry-after"] = str(problem.retry_after)
-    return response
+
+
+def _local(visit: Visit) -> Local:
+    return visit.site.identity.local

@@ -13,7 +13,7 @@ from microsub.errors import InvalidRequest, RequestError, TooManyRequests
 from microsub.services.identity.enrolling import PATH
 from microsub.services.identity.passwords import repeated
 from microsub.store.identity.credentials import user_in
-from microsub.web.local_sign_in import answered, asked_json, has_passkeys
+from microsub.web.local_sign_in import answered, asked_json, has_passkeys, told
 from microsub.web.routing import form, page
 from microsub.web.session import Visit
 from microsub.web.site import Site
@@ -70,10 +70,4 @@ async def _let_in(visit: Visit, user: str, how: str) -> Response:
 
 
 def _page(visit: Visit, code: str, problem: RequestError | None = None) -> Response:
-    status = 200 if problem is None else problem.status
-    response = visit.page(
-        "enrol.html", status, code=code, who=user_in(code) or "", problem=problem, passkeys=has_passkeys(visit)
-    )
-    if isinstance(problem, TooManyRequests):
-        response.headers["retry-after"] = str(problem.retry_after)
-    return response
+    return told(visit, "enrol.html", problem, code=code, who=user_in(code) or "", passkeys=has_passkeys(visit))

@@ -72,10 +72,14 @@ async def _let_in(visit: Visit, found: Recognised, next_: str) -> Response:
 
 
 def _page(visit: Visit, who: str, next_: str, problem: RequestError | None = None) -> Response:
-    status = 200 if problem is None else 429 if isinstance(problem, TooManyRequests) else 403
-    response = visit.page(
-        "local-sign-in.html", status, who=who, next=next_, problem=problem, passkeys=has_passkeys(visit)
-    )
+    return told(visit, "local-sign-in.html", problem, who=who, next=next_, passkeys=has_passkeys(visit))
+
+
+def told(visit: Visit, template: str, problem: RequestError | None, **values: Any) -> Response:
+    """A page with what was wrong with its form, if anything; the template shows `problem`."""
+    # 401 would have to say by which scheme of HTTP one signs in (RFC 9110), and there is none.
+    status = 200 if problem is None else 403 if isinstance(problem, NotRecognised) else problem.status
+    response = visit.page(template, status, problem=problem, **values)
     if isinstance(problem, TooManyRequests):
         response.headers["retry-after"] = str(problem.retry_after)
     return response

@@ -8,9 +8,9 @@ import pytest
 
 from microsub.services.identity.recognising import CONFIRMED_SECONDS
 from tests.support.authenticator import Authenticator, b64
+from tests.support.local_sign_in import ORIGIN, PASSWORD, options_from, passkey_of, tried, with_passkey
 from tests.support.readers import Instance
 from tests.support.visitor import Shown, Visitor
-from tests.web.test_local_sign_in import ORIGIN, PASSWORD, options_from, passkey_of, tried, with_passkey
 
 PAGE = "/account/sign-in"
 NEW = "another long password"

@@ -8,9 +8,9 @@ import pytest
 
 from microsub.store import identitykeys
 from tests.support.authenticator import Authenticator
+from tests.support.local_sign_in import DEVICES, ORIGIN, PASSWORD, SESSION, options_from, tried, with_passkey
 from tests.support.readers import Instance
 from tests.support.visitor import Shown, Visitor
-from tests.web.test_local_sign_in import DEVICES, ORIGIN, PASSWORD, SESSION, options_from, tried, with_passkey
 
 
 async def code_for(server: Instance, user: str = "ann") -> str:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
 from microsub.services.identity.attempts import OF_ACCOUNT, OF_DEVICE
-from microsub.services.identity.passkeys import Answered
-from tests.support.authenticator import Authenticator
+from tests.support.local_sign_in import (
+    DEVICES,
+    PASSWORD,
+    SESSION,
+    SIGN_IN,
+    options_from,
+    passkey_of,
+    tried,
+    with_passkey,
+)
 from tests.support.readers import Instance
-from tests.support.visitor import Shown, Visitor, fields_of
-
-ORIGIN = "https://reader.example"
-SIGN_IN = "/sign-in/local"
-PASSWORD = "correct horse battery"
-SESSION, DEVICES = "__Host-microsub-session", "__Host-microsub-devices"
+from tests.support.visitor import Visitor, fields_of
 
 
 @pytest.fixture
@@ -24,37 +24,6 @@ async def enrolled(server: Instance) -> Instance:
     """Ann has a password."""
     await server.identity.local.enrolling.set_password("ann", PASSWORD, server.now)
     return server
-
-
-async def tried(visitor: Visitor, who: str = "ann", password: str = PASSWORD, path: str = SIGN_IN) -> Shown:
-    return await visitor.submit(await visitor.get(path), SIGN_IN, who=who, password=password)
-
-
-async def options_from(visitor: Visitor, page: Shown, begin: str, **fields: str) -> dict[str, Any]:
-    """What static/passkeys.js is given."""
-    part = next(node for node in page.tree.css("[data-passkey]") if node.attributes["data-begin"] == begin)
-    token = {part.attributes["data-token-field"] or "": part.attributes["data-token"]}
-    shown = await visitor.post(begin, {**fields, **token})
-    assert shown.status == 200, shown.text
-    assert shown.response.headers["content-type"] == "application/json"
-    assert shown.response.headers["cache-control"] == "no-store"
-    found: dict[str, Any] = json.loads(shown.response.text)
-    return found
-
-
-async def with_passkey(visitor: Visitor, device: Authenticator, path: str = SIGN_IN, **lies: Any) -> Shown:
-    page = await visitor.get(path)
-    asked = await options_from(visitor, page, "/sign-in/passkey/begin")
-    answer = json.dumps(device.use(asked["options"], **lies))
-    return await visitor.submit(page, "/sign-in/passkey", secret=asked["secret"], answer=answer)
-
-
-async def passkey_of(server: Instance, user: str = "ann") -> Authenticator:
-    device = Authenticator(ORIGIN)
-    passkeys = server.identity.local.passkeys
-    asked = await passkeys.ask_to_make(ORIGIN, user)
-    await passkeys.make(ORIGIN, user, Answered(asked.secret, device.make(asked.options)), "Stick", server.now)
-    return device
 
 
 @pytest.mark.parametrize("who", ["ann", " ann ", "https://ann.example/", "ann.example", "http://ANN.example"])
@@ -70,6 +39,16 @@ async def test_a_password_signs_in_by_name_or_address(enrolled: Instance, ann: V
 async def test_the_way_back_is_one_of_ours(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
     """A path of this server is gone back to, anything else is not."""
     assert (await tried(ann, path=f"{SIGN_IN}?next=/account/sign-in")).location == "/account/sign-in"
+    app = "https%3A%2F%2Fapp.example%2F"
+    asked = f"/auth?response_type=code&client_id={app}&redirect_uri={app}back&state=a%2Bb"
+    shown = await other.get(asked)
+    assert shown.location.startswith("/sign-in?next=")
+    (link,) = [
+        node.attributes["href"]
+        for node in (await other.get(shown.location)).tree.css("main a")
+        if SIGN_IN in (node.attributes["href"] or "")
+    ]
+    assert (await tried(other, path=link or "")).location == asked
     for away in ("https://evil.example/", "//evil.example", "/\\evil.example"):
         assert (await tried(other, path=f"{SIGN_IN}?next={away}")).location == "/account"
 

@@ -11,6 +11,7 @@ local pause_until = tonumber(redis.call('HGET', KEYS[1], 'until') or '0')
 if now < pause_until then return math.ceil(pause_until - now) end
 local count = redis.call('HINCRBY', KEYS[1], 'count', 1)
 local pause = tonumber(ARGV[math.min(count + 2, #ARGV)])
-redis.call('HSET', KEYS[1], 'until', string.format('%.3f', now + pause))
+-- Without a pause no time stands there: rounded, it could lie after now.
+redis.call('HSET', KEYS[1], 'until', pause > 0 and string.format('%.3f', now + pause) or '0')
 redis.call('EXPIRE', KEYS[1], ARGV[2])
 return 0

@@ -25,6 +25,14 @@ async def test_pauses_grow_and_the_last_one_stays(redis: Redis) -> None:
     assert waited == [0, 0, 2, 4, 8, 8, 8]
 
 
+async def test_free_attempts_pass_at_the_same_moment(redis: Redis) -> None:
+    """Whatever the fractions of a millisecond: times are kept in thousandths of a second."""
+    counts = AttemptCounts(redis)
+    for fraction in (0.0004, 0.0005, 0.0006, 0.15088158523):
+        replies = [await counts.take(f"x {fraction}", PAUSES, NOW + fraction) for _ in range(2)]
+        assert replies == [0, 0]
+
+
 async def test_what_is_refused_doesnt_count(redis: Redis) -> None:
     """Knocking during a pause neither prolongs it nor brings the next one nearer."""
     counts = AttemptCounts(redis)

@@ -1,0 +1,110 @@
+"""Guessing passwords: how many guesses a day leaves, from one machine or from many, and whom that hinders."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from microsub.errors import TooManyRequests
+from microsub.services.identity.attempts import OF_ACCOUNT, Attempts
+from microsub.services.identity.hashing import Cost, Hasher
+from microsub.services.identity.passkeys import Passkeys
+from microsub.services.identity.passwords import Passwords
+from microsub.services.identity.recognising import NotRecognised, Recognised, Recognising, Where
+from microsub.store.accounts import Accounts
+from microsub.store.identity.attempts import AttemptCounts
+from microsub.store.identity.credentials import Credentials
+from microsub.store.port import Redis
+from tests.support.one_reader import ANN, NOW
+
+PASSWORD = "correct horse battery"
+DAY = 86_400
+HOME = "198.51.100.1"
+
+
+class House:
+    """An instance with the user ann, and a count of the passwords that were looked at."""
+
+    def __init__(self, redis: Redis) -> None:
+        self.accounts, self.store = Accounts(redis), Credentials(redis)
+        self.hasher = Hasher(Cost(passes=1, memory_kib=8))
+        self.passwords = Passwords(self.store, self.hasher)
+        attempts = Attempts(AttemptCounts(redis))
+        self.door = Recognising(self.accounts, self.store, self.passwords, Passkeys(self.store), attempts)
+
+    async def knock(self, password: str, address: str, now: float, who: str = ANN, devices: str = "") -> str:
+        """`in`, `wrong`, or `wait`: the password wasn't looked at."""
+        try:
+            found = await self.door.by_password(who, password, Where(address, devices), now)
+        except NotRecognised:
+            return "wrong"
+        except TooManyRequests:
+            return "wait"
+        assert isinstance(found, Recognised)
+        return "in"
+
+
+@pytest.fixture
+async def house(real_redis: Redis) -> House:
+    made = House(real_redis)
+    await made.accounts.add_user(ANN, "", NOW)
+    await made.passwords.set(ANN, PASSWORD, NOW)
+    return made
+
+
+async def test_a_thousand_machines_have_three_hundred_guesses_a_day(house: House) -> None:
+    """At one account, however they share them out; the right password among those that wait isn't noticed."""
+    looked_at = 0
+    chance = random.Random(7)
+    moments = sorted(chance.uniform(0, DAY) for _ in range(3000))
+    for number, after in enumerate(moments):
+        address = f"10.0.{number % 1000 >> 8}.{number % 256}"
+        looked_at += await house.knock(f"guess {number}", address, NOW + after) == "wrong"
+    assert OF_ACCOUNT.free < looked_at < DAY / OF_ACCOUNT.longest + 20
+    house.hasher.close()
+
+
+async def test_spraying_one_password_over_many_accounts_is_slowed_by_address(house: House) -> None:
+    """Accounts that exist and such that don't alike."""
+    answers = [await house.knock("Summer2026!!", "203.0.113.5", NOW, who=f"user{number}") for number in range(300)]
+    assert answers.count("wrong") < 15
+    assert answers[-1] == "wait"
+    house.hasher.close()
+
+
+async def test_the_owner_gets_in_while_the_attack_goes_on(house: House) -> None:
+    """In a known browser at once, at any time of it; in a new one after a pause of five minutes without guesses."""
+    assert await house.knock(PASSWORD, HOME, NOW) == "in"
+    cookie = await house.door.remember(ANN, "", NOW)
+    for number in range(500):
+        now = NOW + 10 * number
+        await house.knock(f"guess {number}", f"10.1.{number >> 8}.{number & 255}", now)
+        if number % 50 == 0:
+            assert await house.knock(PASSWORD, HOME, now, devices=cookie) == "in"
+    now = NOW + 5000
+    assert await house.knock(PASSWORD, HOME, now) == "wait"
+    assert await house.knock(PASSWORD, HOME, now + OF_ACCOUNT.longest) == "in"
+    house.hasher.close()
+
+
+async def test_a_cookie_of_another_account_or_made_up_gives_no_allowance(house: House) -> None:
+    """The attacker's own browser is known for the attacker."""
+    await house.accounts.add_user("mallory", "", NOW)
+    theirs = await house.door.remember("mallory", "", NOW)
+    forged = ANN + "." + theirs.partition(".")[2]
+    answers = [
+        await house.knock(f"guess {number}", f"10.2.0.{number}", NOW, devices=devices)
+        for number, devices in enumerate([theirs, forged, f"{forged}~{theirs}", "~~~", "ann.", "x" * 5000] * 5)
+    ]
+    assert answers.count("wrong") == OF_ACCOUNT.free + 1
+    house.hasher.close()
+
+
+async def test_forged_addresses_of_one_network_are_one(house: House) -> None:
+    """Who has a /64 of IPv6 has 2^64 addresses in it."""
+    answers = [
+        await house.knock("Summer2026!!", f"2001:db8:1:2::{number:x}", NOW, who=f"user{number}") for number in range(60)
+    ]
+    assert answers.count("wrong") < 15
+    house.hasher.close()
