@@ -397,7 +397,7 @@ class TestWhereOneIsSent:
             assert (shown.status, shown.location) == (400, ""), wrong
 
     async def test_nothing_gets_into_the_headers(self, ann: Visitor, apps: Apps, signed_in) -> None:
-        """A state with line breaks, which no page could give back letter for letter, is refused; on the form's way too."""
+        """A state with line breaks, which no page could give back letter for letter, is refused, in the form too."""
         await signed_in(ann)
         evil = "x\r\nSet-Cookie: a=b\r\n\r\n<script>"
         page = await ann.get(address(state=evil))
