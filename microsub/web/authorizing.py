@@ -18,6 +18,7 @@ from microsub.formats.indieauth.me import same_me
 from microsub.formats.indieauth.requests import Asked, Query, answer_url, read_asked, read_target
 from microsub.services.identity.clients import App
 from microsub.web.address import origin
+from microsub.web.local_sign_in import PATH as LOCAL_PATH
 from microsub.web.routing import form, page
 from microsub.web.scopetexts import explained
 from microsub.web.session import Visit
@@ -47,7 +48,9 @@ async def _ask(visit: Visit) -> Response:
         target = read_target(query)
     except InvalidRequest as problem:
         return _not_served(visit, problem.description)
-    session = visit.require_session()
+    # Whose page sends apps here has this server for a provider, so it is here that they sign in.
+    hint = query.get("me", [""])[0]
+    session = visit.require_session(LOCAL_PATH, **({"me": hint} if hint else {}))
     app = await visit.site.identity.granting.clients.find(target.client)
     if not allowed_redirect(app.info, target.redirect):
         return _not_served(visit, _wrong_target(app, target.redirect))

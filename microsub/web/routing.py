@@ -69,7 +69,9 @@ def _endpoint(site: Site, handler: Handler, *, is_form: bool) -> Callable[[Reque
                 await visit.receive()
             response = await handler(visit)
         except SignInNeeded as error:
-            response = error_page(visit, error) if is_form else visit.go("/sign-in", next=_address(request))
+            response = (
+                error_page(visit, error) if is_form else visit.go(error.place, **error.about, next=_address(request))
+            )
         except MicrosubError as error:
             response = error_page(visit, error)
         except Exception:

@@ -150,7 +150,10 @@ class TestWhoIsThere:
         shown = await ann.get(address())
         assert shown.status == 303
         target = urlsplit(shown.location)
-        assert (target.path, parse_qs(target.query)["next"]) == ("/sign-in", [address()])
+        assert (target.path, parse_qs(target.query)) == ("/sign-in/local", {"next": [address()]})
+        hinted = address(me="https://ann.example/")
+        target = urlsplit((await ann.get(hinted)).location)
+        assert parse_qs(target.query) == {"me": ["https://ann.example/"], "next": [hinted]}
         assert apps.asked == []
 
     async def test_a_stranger_gives_no_consent(self, server: Instance, ann: Visitor, apps: Apps, signed_in) -> None:

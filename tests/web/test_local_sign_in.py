@@ -42,13 +42,12 @@ async def test_the_way_back_is_one_of_ours(enrolled: Instance, ann: Visitor, oth
     app = "https%3A%2F%2Fapp.example%2F"
     asked = f"/auth?response_type=code&client_id={app}&redirect_uri={app}back&state=a%2Bb"
     shown = await other.get(asked)
-    assert shown.location.startswith("/sign-in?next=")
-    (link,) = [
-        node.attributes["href"]
-        for node in (await other.get(shown.location)).tree.css("main a")
-        if SIGN_IN in (node.attributes["href"] or "")
-    ]
-    assert (await tried(other, path=link or "")).location == asked
+    assert shown.location.startswith("/sign-in/local?next=")
+    link = shown.location
+    for way in ("/sign-in?", SIGN_IN):
+        links = [node.attributes["href"] or "" for node in (await other.get(link)).tree.css("main a")]
+        (link,) = [one for one in links if one.startswith(way)]
+    assert (await tried(other, path=link)).location == asked
     for away in ("https://evil.example/", "//evil.example", "/\\evil.example"):
         assert (await tried(other, path=f"{SIGN_IN}?next={away}")).location == "/account"
 
