@@ -89,6 +89,12 @@ TOKEN_CHECKS = Counter(
 )
 """Tokens that are remembered as good aren't counted: they cost nothing."""
 
+SIGN_INS = Counter(
+    "microsub_sign_ins",
+    "Sign-ins to the pages with a provider of one's own, by what became of them: `begun`, `local` (it is this server), "
+    "`arrived`, `unknown` (confirmed, and without an account), `failed`",
+    ["outcome"],
+)
 GRANTS = Counter("microsub_grants", "What our own IndieAuth server gave apps, refused them or took back", ["what"])
 """`what`: consent, denial, profile, tokens, renewal; again (the same within seconds); refused; misused (a code or
 refresh token was used twice, and what came of it was taken back); revoked.

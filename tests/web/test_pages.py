@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import zipfile
 from pathlib import Path
+from urllib.parse import urljoin, urlsplit
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import microsub
 from microsub.errors import StoreUnavailable
@@ -235,7 +239,19 @@ async def test_under_a_path_links_and_forms_name_it(real_redis) -> None:
         await visitor.aclose()
 
 
-def test_templates_and_static_files_are_part_of_the_wheel() -> None:
-    """They lie in the package, which the wheel takes whole."""
-    assert (WEB / "templates" / "base.html").is_file()
-    assert (WEB / "static" / "pages.css").is_file()
+def test_templates_and_static_files_are_part_of_the_wheel(tmp_path: Path) -> None:
+    """As `pip` installs it, without a checkout beside it."""
+    builders = pytest.importorskip("hatchling.builders.wheel", reason="hatchling comes with the extra 'build'")
+    (made,) = builders.WheelBuilder(str(WEB.parents[1])).build(directory=str(tmp_path), versions=["standard"])
+    with zipfile.ZipFile(made) as wheel:
+        packed = set(wheel.namelist())
+    files = [path for folder in ("templates", "static") for path in (WEB / folder).iterdir() if path.is_file()]
+    assert {str(path.relative_to(WEB.parents[1])) for path in files} <= packed
+
+
+@given(st.text(max_size=60) | st.text(alphabet="/\\.:@?#\t\n evil%2f", max_size=30).map(lambda text: "/" + text))
+def test_whatever_passes_for_an_own_path_stays_here(text: str) -> None:
+    """By the reading of browsers: tabs and newlines don't count, and a backslash is a slash."""
+    if own_path(text) is not None:
+        read = re.sub(r"[\t\r\n]", "", text).strip().replace("\\", "/")
+        assert urlsplit(urljoin("https://reader.example/sign-in", read)).netloc == "reader.example"

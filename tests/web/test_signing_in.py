@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from microsub.formats.indieauth.metadata import read_metadata
+from microsub.metrics import SIGN_INS
 from microsub.services.identity.own import own_metadata
 from microsub.store.port import Redis
 from tests.support.provider import Fault, Provider, Variant, provider
@@ -493,6 +494,26 @@ async def test_many_who_wait_for_a_slow_provider_hold_up_nobody_else(
     shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me="https://ann.example/")
     assert shown.status == 503
     assert "Too many people" in shown.text
+
+
+async def test_sign_ins_are_counted(ann: Visitor, running: Running) -> None:
+    """By what became of them."""
+
+    def counted() -> dict[str, float]:
+        outcomes = ("begun", "local", "arrived", "unknown", "failed")
+        return {outcome: SIGN_INS.labels(outcome)._value.get() for outcome in outcomes}
+
+    before = counted()
+    async with running() as site:
+        location = await answered(await sent(ann, site.people["ann"].me))
+        await ann.get(location)
+        await ann.get(location)
+        site.person("eve")
+        site.at_browser = "eve"
+        await through(ann, site.people["eve"].me)
+        await ann.submit(await ann.get("/sign-in"), "/sign-in", me=ADDRESS)
+    grown = {outcome: value - before[outcome] for outcome, value in counted().items()}
+    assert grown == {"begun": 2, "local": 1, "arrived": 1, "unknown": 1, "failed": 1}
 
 
 async def test_no_network_begins_too_many(server: Instance, ann: Visitor, running: Running) -> None:

@@ -19,11 +19,12 @@ from urllib.parse import urlencode, urlsplit
 
 import structlog
 
+from microsub import metrics
 from microsub.errors import InvalidRequest, ProfileError, ProfileMismatch, SignInFailed
 from microsub.formats.indieauth import pkce
 from microsub.formats.indieauth.identifiers import shown
 from microsub.formats.indieauth.me import canonical_me
-from microsub.services.identity.admission import Admission, Refusal, proven
+from microsub.services.identity.admission import Admission, Admitted, Refusal, proven
 from microsub.services.identity.own import is_own
 from microsub.services.identity.profiles import RECENT, Profile, Profiles
 from microsub.services.identity.redeeming import Redemption, Sender, name_of, redeem
@@ -100,12 +101,14 @@ class SigningIn:
                 "https://your-name.example/, without a port, a user name or a “#” in it.",
             ) from None
         if is_own(me, base):
+            metrics.SIGN_INS.labels("local").inc()
             return Local(me)
         await self._turnstile.enter(me, address)
         async with self._turnstile.place():
             profile = await self._profile(me)
         authorization = self._authorization_of(profile)
         if is_own(authorization, base):
+            metrics.SIGN_INS.labels("local").inc()
             return Local(me)
         state = secrets.token_urlsafe(32)
         metadata = profile.metadata
@@ -121,6 +124,7 @@ class SigningIn:
             next=next_,
         )
         await self._pending.put(_digest(state), sign_in)
+        metrics.SIGN_INS.labels("begun").inc()
         return Leaving(_request(sign_in, state, _verifier(browser, state)))
 
     async def finish(self, answer: Iterable[tuple[str, str]], *, browser: str, now: float) -> Arrived:
@@ -128,6 +132,22 @@ class SigningIn:
 
         Raises SignInFailed. Whatever the outcome, the same answer is good for nothing afterwards.
         """
+        try:
+            verdict, who, next_ = await self._arrive(answer, browser, now)
+        except SignInFailed:
+            metrics.SIGN_INS.labels("failed").inc()
+            raise
+        if isinstance(verdict, Refusal):
+            metrics.SIGN_INS.labels("unknown").inc()
+            raise SignInFailed(verdict.title, verdict.text, verdict.status)
+        metrics.SIGN_INS.labels("arrived").inc()
+        log.info("signed in", user=verdict.user, provider=who)
+        return Arrived(verdict.user, verdict.me, f"with {who}", next_)
+
+    async def _arrive(
+        self, answer: Iterable[tuple[str, str]], browser: str, now: float
+    ) -> tuple[Admitted | Refusal, str, str]:
+        """Whether somebody who was confirmed may come in; the provider's name; and where to go afterwards."""
         said = single(answer)
         state = said.get("state", "")
         sign_in = await self._taken(state, browser)
@@ -147,9 +167,7 @@ class SigningIn:
             verdict = await self._admission.admit(proven(sign_in.me, found.me, profile, found.profile))
         if isinstance(verdict, Refusal):
             log.info("nobody we know has signed in", provider=who, me=found.me)
-            raise SignInFailed(verdict.title, verdict.text, verdict.status)
-        log.info("signed in", user=verdict.user, provider=who)
-        return Arrived(verdict.user, verdict.me, f"with {who}", sign_in.next)
+        return verdict, who, sign_in.next
 
     async def _profile(self, me: str) -> Profile:
         try:
