@@ -168,8 +168,8 @@ async def test_a_server_of_one_needs_no_name(real_redis: Redis) -> None:
 
 
 async def test_tokens_of_ours_are_shown_to_nobody(world: World) -> None:
-    """Neither another user's, good or of a disabled one, nor those of programs."""
-    bobs, carols = await world.server.grant("bob", "read"), ""
+    """Neither another user's, good or of a disabled one, nor those of programs, nor what renews tokens."""
+    bobs = await world.server.grant("bob", "read")
     await world.server.reader("carol")
     carols = await world.server.grant("carol", "read")
     await world.server.accounts.disable_user("carol", world.server.now)
@@ -179,6 +179,7 @@ async def test_tokens_of_ours_are_shown_to_nobody(world: World) -> None:
     assert (await world.post(bobs, action="channels", name="x")).status_code == 403
     assert await world.status(carols) == 401
     assert await world.status(service) == 401
+    assert await world.status(f"alice.{'g' * 22}.secret") == 401
     assert not world.site.asked
 
 

@@ -12,6 +12,7 @@ processes together, and a limited number a minute about tokens that nobody has v
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -162,16 +163,14 @@ class Verification:
             _count("invalid", credential.user, why=said.why)
             raise Unauthorized(f"the token is unknown here, and nobody can be asked about it: {said.why}")
         wait = max(self._pace.again, said.wait or 0)
-        await self._tokens.note(credential, f"{_SILENT}{said.why}", wait)
+        await self._tokens.note(credential, f"{_SILENT}{now + wait:.0f} {said.why}", wait)
         _count("unavailable", credential.user, why=said.why)
         raise ProviderUnavailable(said.why, wait)
 
 
 # --- decisions -----------------------------------------------------------------------------------------------------
 
-_INVALID, _ANOTHER, _SILENT = "invalid", "another", "silent: "
-_AGAIN = 5
-"""Seconds to wait where a provider was of no help a moment ago."""
+_INVALID, _ANOTHER, _SILENT = "invalid", "another", "silent until "
 
 
 def decided(user: str, standing: Standing, now: float) -> Grant | MicrosubError | None:
@@ -186,7 +185,8 @@ def decided(user: str, standing: Standing, now: float) -> Grant | MicrosubError 
     if reason == _ANOTHER:
         return _another(user)
     if reason.startswith(_SILENT):
-        return ProviderUnavailable(reason.removeprefix(_SILENT), _AGAIN)
+        until, _, why = reason.removeprefix(_SILENT).partition(" ")
+        return ProviderUnavailable(why, max(1, math.ceil(float(until) - now)))
     return Unauthorized("the user's provider says that the token is unknown, expired or revoked")
 
 

@@ -108,8 +108,8 @@ WHO = Principal(ANN, ME)
         (Standing(WHO), None),
         (Standing(WHO, refused="invalid"), Unauthorized),
         (Standing(WHO, refused="another"), Forbidden),
-        (Standing(WHO, refused="silent: no answer"), ProviderUnavailable),
-        (Standing(WHO, GOOD, NOW - 1, "silent: no answer"), ProviderUnavailable),
+        (Standing(WHO, refused=f"silent until {NOW + 9:.0f} no answer"), ProviderUnavailable),
+        (Standing(WHO, GOOD, NOW - 1, f"silent until {NOW:.0f} no answer"), ProviderUnavailable),
     ],
 )
 def test_what_needs_no_question(standing: Standing, expected: Any) -> None:
@@ -268,9 +268,12 @@ async def test_grace_ends(world: World) -> None:
 
 
 async def test_a_provider_may_ask_for_peace(world: World) -> None:
-    """As long as it says."""
+    """As long as it says, and who asks meanwhile is told how long that still is."""
     world.provider.says = Silent("the server answered 429", 40)
     assert (await world.refused(ProviderUnavailable)).retry_after == 40
+    later = await world.refused(ProviderUnavailable, NOW + 15)
+    assert (later.retry_after, later.why) == (25, "the server answered 429")
+    assert world.provider.asked == 1
 
 
 async def test_nobody_to_ask_is_no_outage(world: World) -> None:
