@@ -38,6 +38,13 @@ ITEMS_NEW = Counter("microsub_items_new", "Items stored for the first time")
 ITEMS_UPDATED = Counter("microsub_items_updated", "Stored items that an edit changed")
 ITEMS_DELIVERED = Counter("microsub_items_delivered", "Items put into timelines by fan-out")
 
+SIGN_INS = Counter(
+    "microsub_sign_ins",
+    "Attempts to sign in on the server's own pages, and to confirm there who one is, by way (password, passkey) and "
+    "outcome (right, wrong, paused: too many before it)",
+    ["way", "outcome"],
+)
+
 FETCH_SECONDS = Histogram(
     "microsub_fetch_seconds",
     "Time from the start of a fetch to the last byte or the failure",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from microsub.metrics import SIGN_INS
 from microsub.services.identity.attempts import OF_ACCOUNT, OF_DEVICE
 from tests.support.local_sign_in import (
     DEVICES,
@@ -190,3 +191,27 @@ async def test_fields_are_named_for_password_managers(server: Instance, ann: Vis
     for name in ("who", "password"):
         assert page.tree.css_first(f"label[for={name}]")
     assert (await tried(ann)).tree.css_first("[role=alert]")
+
+
+async def test_attempts_are_counted_for_the_admin(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
+    """Right, wrong and paused ones, by way: an attack is seen on a graph."""
+    device = await passkey_of(enrolled)
+
+    def counted() -> dict[tuple[str, str], float]:
+        (family,) = SIGN_INS.collect()
+        return {
+            (one.labels["way"], one.labels["outcome"]): one.value
+            for one in family.samples
+            if one.name.endswith("_total")
+        }
+
+    before = counted()
+    await tried(ann)
+    while (await tried(other, password="wrong")).status != 429:
+        pass
+    await with_passkey(ann, device)
+    await with_passkey(ann, device, origin="https://evil.example")
+    grown = {key: value - before.get(key, 0) for key, value in counted().items()}
+    expected = {("password", "right"): 1, ("password", "wrong"): OF_ACCOUNT.free + 1, ("password", "paused"): 1}
+    assert expected.items() <= grown.items()
+    assert (grown["passkey", "right"], grown["passkey", "wrong"]) == (1, 1)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import structlog
 
 from microsub.errors import RequestError, TooManyRequests, Unauthorized
-from microsub.services.identity.attempts import Attempt, Attempts, network_of
+from microsub.metrics import SIGN_INS
+from microsub.services.identity.attempts import Attempts, network_of
 from microsub.services.identity.naming import Naming
 from microsub.services.identity.passkeys import Answered, Asked, Passkeys
 from microsub.services.identity.passwords import Passwords
@@ -75,8 +78,7 @@ class Recognising:
 
     async def by_passkey(self, base: str, answered: Answered, where: Where, now: float) -> Recognised:
         """The user whose passkey answered. Raises NotRecognised, TooManyRequests."""
-        attempt = await self._attempts.begin_anonymous(where.address, now)
-        user = await self._passkey_of(base, answered, attempt, where, now)
+        user = await self._passkey_of(base, answered, where, now)
         return await self._recognised(user, "with a passkey")
 
     async def confirm(self, user: str, session: str, password: str, where: Where, now: float) -> None:
@@ -89,8 +91,7 @@ class Recognising:
         self, base: str, user: str, session: str, answered: Answered, where: Where, now: float
     ) -> None:
         """The same by a passkey of that user. Raises NotRecognised, TooManyRequests."""
-        attempt = await self._attempts.begin_anonymous(where.address, now)
-        if await self._passkey_of(base, answered, attempt, where, now) != user:
+        if await self._passkey_of(base, answered, where, now) != user:
             raise NotRecognised("This is not a passkey of yours.")
         await self._store.confirm(user, session, CONFIRMED_SECONDS)
 
@@ -112,12 +113,14 @@ class Recognising:
     async def _is_right(self, user: str, password: str, where: Where, now: float) -> bool:
         cookie = next((one for one in _held(where.devices) if user_in(one) == user), "")
         known = bool(cookie) and await self._store.knows_device(user, cookie, now)
-        attempt = await self._attempts.begin(user, where.address, now, device=cookie if known else "")
+        with _paused_counted("password"):
+            attempt = await self._attempts.begin(user, where.address, now, device=cookie if known else "")
         try:
             right = await self._passwords.is_right(user, password)
         except TooManyRequests:
             await self._attempts.undecided(attempt)
             raise
+        SIGN_INS.labels("password", "right" if right else "wrong").inc()
         if right:
             await self._attempts.succeeded(attempt)
         else:
@@ -125,12 +128,16 @@ class Recognising:
             log.info("a password was wrong", address=network_of(where.address), known_browser=known)
         return right
 
-    async def _passkey_of(self, base: str, answered: Answered, attempt: Attempt, where: Where, now: float) -> str:
+    async def _passkey_of(self, base: str, answered: Answered, where: Where, now: float) -> str:
+        with _paused_counted("passkey"):
+            attempt = await self._attempts.begin_anonymous(where.address, now)
         try:
             user = await self._passkeys.use(base, answered, now)
         except RequestError as refused:
+            SIGN_INS.labels("passkey", "wrong").inc()
             log.info("a passkey was refused", address=network_of(where.address), why=refused.description)
             raise NotRecognised(f"{refused.description[:1].upper()}{refused.description[1:]}.") from None
+        SIGN_INS.labels("passkey", "right").inc()
         await self._attempts.succeeded(attempt)
         return user
 
@@ -140,6 +147,15 @@ class Recognising:
             raise NotRecognised("The account is disabled.")
         log.info("signed in", user=user, how=how)
         return Recognised(user, found.me, how)
+
+
+@contextmanager
+def _paused_counted(way: str) -> Iterator[None]:
+    try:
+        yield
+    except TooManyRequests:
+        SIGN_INS.labels(way, "paused").inc()
+        raise
 
 
 def _held(devices: str) -> list[str]:
