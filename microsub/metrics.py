@@ -38,13 +38,6 @@ ITEMS_NEW = Counter("microsub_items_new", "Items stored for the first time")
 ITEMS_UPDATED = Counter("microsub_items_updated", "Stored items that an edit changed")
 ITEMS_DELIVERED = Counter("microsub_items_delivered", "Items put into timelines by fan-out")
 
-SIGN_INS = Counter(
-    "microsub_sign_ins",
-    "Attempts to sign in on the server's own pages, and to confirm there who one is, by way (password, passkey) and "
-    "outcome (right, wrong, paused: too many before it)",
-    ["way", "outcome"],
-)
-
 FETCH_SECONDS = Histogram(
     "microsub_fetch_seconds",
     "Time from the start of a fetch to the last byte or the failure",
@@ -101,6 +94,12 @@ SIGN_INS = Counter(
     "Sign-ins to the pages with a provider of one's own, by what became of them: `begun`, `local` (it is this server), "
     "`arrived`, `unknown` (confirmed, and without an account), `failed`",
     ["outcome"],
+)
+LOCAL_SIGN_INS = Counter(
+    "microsub_local_sign_ins",
+    "Attempts to sign in on the server's own pages, and to confirm there who one is, by way (password, passkey) and "
+    "outcome (right, wrong, paused: too many before it)",
+    ["way", "outcome"],
 )
 GRANTS = Counter("microsub_grants", "What our own IndieAuth server gave apps, refused them or took back", ["what"])
 """`what`: consent, denial, profile, tokens, renewal; again (the same within seconds); refused; misused (a code or

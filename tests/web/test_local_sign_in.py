@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.metrics import SIGN_INS
+from microsub.metrics import LOCAL_SIGN_INS
 from microsub.services.identity.attempts import OF_ACCOUNT, OF_DEVICE
 from tests.support.local_sign_in import (
     DEVICES,
@@ -198,7 +198,7 @@ async def test_attempts_are_counted_for_the_admin(enrolled: Instance, ann: Visit
     device = await passkey_of(enrolled)
 
     def counted() -> dict[tuple[str, str], float]:
-        (family,) = SIGN_INS.collect()
+        (family,) = LOCAL_SIGN_INS.collect()
         return {
             (one.labels["way"], one.labels["outcome"]): one.value
             for one in family.samples

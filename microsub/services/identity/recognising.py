@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import structlog
 
 from microsub.errors import RequestError, TooManyRequests, Unauthorized
-from microsub.metrics import SIGN_INS
+from microsub.metrics import LOCAL_SIGN_INS
 from microsub.services.identity.attempts import Attempts, network_of
 from microsub.services.identity.naming import Naming
 from microsub.services.identity.passkeys import Answered, Asked, Passkeys
@@ -120,7 +120,7 @@ class Recognising:
         except TooManyRequests:
             await self._attempts.undecided(attempt)
             raise
-        SIGN_INS.labels("password", "right" if right else "wrong").inc()
+        LOCAL_SIGN_INS.labels("password", "right" if right else "wrong").inc()
         if right:
             await self._attempts.succeeded(attempt)
         else:
@@ -134,10 +134,10 @@ class Recognising:
         try:
             user = await self._passkeys.use(base, answered, now)
         except RequestError as refused:
-            SIGN_INS.labels("passkey", "wrong").inc()
+            LOCAL_SIGN_INS.labels("passkey", "wrong").inc()
             log.info("a passkey was refused", address=network_of(where.address), why=refused.description)
             raise NotRecognised(f"{refused.description[:1].upper()}{refused.description[1:]}.") from None
-        SIGN_INS.labels("passkey", "right").inc()
+        LOCAL_SIGN_INS.labels("passkey", "right").inc()
         await self._attempts.succeeded(attempt)
         return user
 
@@ -154,7 +154,7 @@ def _paused_counted(way: str) -> Iterator[None]:
     try:
         yield
     except TooManyRequests:
-        SIGN_INS.labels(way, "paused").inc()
+        LOCAL_SIGN_INS.labels(way, "paused").inc()
         raise
 
 
