@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from selectolax.lexbor import LexborHTMLParser
 
+from microsub.formats.crowding import is_crowded
 from microsub.formats.depth import too_deep
 from microsub.formats.urls import safe_url
 
 MAX_PAGE = 2 * 1024 * 1024
 """Characters of a page that are read. What is beyond them is in no head, and in no profile."""
 
+_CROWDED = 5000
+"""Attributes of one tag: Lexbor takes a second or two where all have that many."""
+
 
 def tree_of(text: str) -> LexborHTMLParser:
-    """The elements of a page; none of one that nests too deeply or has too many tags to be read."""
-    return LexborHTMLParser(text[:MAX_PAGE] if not too_deep(text) else "")
+    """The elements of a page; none of one that nests too deeply, or has too many tags or attributes to be read."""
+    return LexborHTMLParser("" if too_deep(text) or is_crowded(text[:MAX_PAGE], _CROWDED) else text[:MAX_PAGE])
 
 
 def base_of(tree: LexborHTMLParser, url: str) -> str:

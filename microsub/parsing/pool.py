@@ -17,6 +17,7 @@ import structlog
 
 from microsub.errors import ParsingStopped
 from microsub.fetch import Fetched
+from microsub.formats.crowding import is_crowded
 from microsub.formats.feedlinks import FeedLink
 from microsub.formats.identity import mask_credentials
 from microsub.formats.parse import parse
@@ -48,11 +49,14 @@ def _one_after_the_other(then: Then, work: Callable[..., Any], *arguments: Any) 
 
 
 def is_heavy(body: bytes) -> bool:
-    """Whether parsing `body` might take long or much memory: by its size, or by how many tags or objects it may hold.
+    """Whether parsing `body` might take long or much memory: by its size, or by how many tags or objects it may hold,
+    or attributes in one tag.
 
     UTF-16 and UTF-32 have the same bytes among their zeros.
     """
-    return len(body) > LARGE or body.count(b"<") + body.count(b"{") + body.count(b"&lt;") > MANY_TAGS
+    if len(body) > LARGE or body.count(b"<") + body.count(b"{") + body.count(b"&lt;") > MANY_TAGS:
+        return True
+    return is_crowded(body)
 
 
 class ParsePool:

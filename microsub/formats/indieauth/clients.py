@@ -12,6 +12,7 @@ from typing import Any
 
 from microsub.errors import InvalidRequest, ParseError
 from microsub.formats import html, mf2
+from microsub.formats.crowding import is_crowded
 from microsub.formats.encoding import decode
 from microsub.formats.indieauth.documents import Document, read_object, text_of
 from microsub.formats.indieauth.identifiers import MAX_URL, Identifier, endpoint, identifier, same_origin, shown
@@ -156,6 +157,8 @@ def _from_json(document: Document, client_id: str, url: str) -> ClientInfo:
 
 def _with_app(info: ClientInfo, text: str, url: str) -> ClientInfo:
     """Name and picture of the h-app (or h-x-app) on the page whose `url` is the client's identifier."""
+    if is_crowded(text):
+        return info
     try:
         page = html.read_page(text, url)
     except (ParseError, RecursionError, ValueError, AttributeError, TypeError, KeyError):

@@ -31,7 +31,6 @@ MOST = 200
 MAX_LOGO = 48 * 1024
 _DOCUMENT = SendLimits(total=4.0, body=256 * 1024)
 _PICTURE = SendLimits(total=3.0, body=MAX_LOGO)
-_QUICK = 32 * 1024
 _ACCEPT = "application/json, text/html;q=0.9, application/xhtml+xml;q=0.8, */*;q=0.1"
 # Pictures that can't hold a script or refer to anything; no SVG.
 _KINDS = (
@@ -99,10 +98,8 @@ class Clients:
         if not all(same_origin(place, client) for place in places):
             raise ParseError(client, "its page is on another host")
         arguments = (answer.body, client, answer.final_url, answer.content_type, answer.headers.get("link"))
-        if len(answer.body) > _QUICK:
-            info = await asyncio.to_thread(read_client, *arguments)
-        else:
-            info = read_client(*arguments)
+        # Pages of strangers may take a second or two, however small they are.
+        info = await asyncio.to_thread(read_client, *arguments)
         return App(info, await self._picture(info.logo) if info.logo else None, answered=True)
 
     async def _picture(self, url: str) -> str | None:
