@@ -10,6 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+import pytest_asyncio
 import redis.asyncio as redis_py
 
 from tests.support.app_site import AppSite, app_site
@@ -18,6 +19,8 @@ from tests.support.process import Installation, installation
 from tests.support.provider import Provider, Variant, provider
 from tests.support.reader_apps import IndiePassAndroid, Monocle
 from tests.support.surfer import Surfer
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @dataclass
@@ -72,8 +75,8 @@ def _sockets(folder: Path) -> list[str]:
     return [word.strip('",') for word in (record.read_text().split() if record else []) if ".sock" in word]
 
 
-@pytest.fixture
-async def flows(tmp_path: Path) -> AsyncIterator[Flows]:
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def flows(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Flows]:
     """An instance after invitations, passwords, sessions, codes, tokens of ours and of others, and sign-ins."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
@@ -81,7 +84,11 @@ async def flows(tmp_path: Path) -> AsyncIterator[Flows]:
         foreign = await enter(provider(Variant.lenient()))
         users = {name: {"me": f"{site.listening.base}/{name}/"} for name in ("ann", "invited")}
         users["far"] = {"me": foreign.person("far").me}
-        made = await enter(installation(tmp_path, {"users": users, "settings": {"identity": {"token_cache": 600}}}))
+        made = await enter(
+            installation(
+                tmp_path_factory.mktemp("reader"), {"users": users, "settings": {"identity": {"token_cache": 600}}}
+            )
+        )
         url = await made.serve()
         site.profile("ann", **links(url))
         site.profile("invited", **links(url))

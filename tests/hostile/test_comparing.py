@@ -22,7 +22,7 @@ SECRET = re.compile(
 )
 # Names that end alike and hold nothing secret.
 OPEN = re.compile(r"(?i)(status_?code|error_?code|token_type|content_?hash|client_|grant_type|_endpoint$)")
-STOPS = frozenset({"startswith", "endswith", "find", "index", "count", "removeprefix"})
+STOPS = frozenset({"startswith", "endswith", "removeprefix", "removesuffix"})
 KNOWN: dict[str, str] = {}
 """`file:function` of comparisons that are looked at and harmless, with the reason."""
 
