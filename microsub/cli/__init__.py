@@ -9,6 +9,7 @@ from microsub.cli import (
     accounts,
     checking,
     configuration,
+    examining,
     feeds,
     importing,
     local_sign_in,
@@ -46,5 +47,6 @@ main.add_command(pipeline.rebuild)
 main.add_command(pipeline.events)
 main.add_command(pipeline.deadletter)
 main.add_command(checking.check)
+main.add_command(examining.doctor)
 main.add_command(importing.import_group)
 main.add_command(conformance)

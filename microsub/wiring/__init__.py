@@ -7,6 +7,7 @@ what it put up.
 from __future__ import annotations
 
 from microsub.wiring.configuration import configuration, open_configuration
+from microsub.wiring.examining import examine
 from microsub.wiring.fetching import COPIES_KEPT, open_caching_fetcher, open_completing, open_feed_cache, open_fetcher
 from microsub.wiring.local import make_local
 from microsub.wiring.people import GREETING, greeting_token, require_user
@@ -21,6 +22,7 @@ __all__ = [
     "Stores",
     "checking",
     "configuration",
+    "examine",
     "fan_out",
     "following",
     "greeting_token",

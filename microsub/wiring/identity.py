@@ -11,6 +11,7 @@ from microsub.fetch import Fetcher
 from microsub.services.identity.admission import KnownAddresses, UsersOnly
 from microsub.services.identity.bundle import Identity
 from microsub.services.identity.clients import Clients
+from microsub.services.identity.doctor import Doctor
 from microsub.services.identity.granting import Granting
 from microsub.services.identity.profiles import Profiles
 from microsub.services.identity.sessions import Sessions
@@ -49,6 +50,7 @@ def make_identity(settings: Settings, redis: Redis, fetcher: Fetcher, in_force: 
             PendingStore(redis), profiles, fetcher, admission, Turnstile(KnownAddresses(accounts)), private=private
         ),
         verification=Verification(ForeignTokens(redis), vouching, lambda: in_force().identity),
+        doctor=Doctor(fetcher, private=private),
     )
 
 

@@ -5,8 +5,10 @@ https://indieauth.spec.indieweb.org/#discovery-by-clients, https://www.rfc-edito
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import urljoin
 
 from selectolax.lexbor import LexborHTMLParser
@@ -24,6 +26,21 @@ _MOST_LINKS = 500
 _MOST_RELS = 50
 
 
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A link as it stands there: `rel` and `target` as written, `base` what the target is relative to."""
+
+    place: Literal["header", "page"]
+    rel: str
+    target: str
+    base: str
+
+    @property
+    def rels(self) -> tuple[str, ...]:
+        """The relations in `rel`, in lower case, each once: they are a set, whatever their number."""
+        return tuple(dict.fromkeys(self.rel.lower().split(None, _MOST_RELS)[:_MOST_RELS]))
+
+
 def links_of(
     body: bytes, url: str, content_type: str | None, link_header: str | None, *, elements: str = "link"
 ) -> Iterator[Link]:
@@ -31,22 +48,28 @@ def links_of(
 
     Only what is served as HTML has links in it; a text that anybody could upload somewhere hasn't.
     """
+    for link in written_links(body, url, content_type, link_header, elements=elements):
+        for rel in link.rels:
+            yield rel, link.target, link.base
+
+
+def written_links(
+    body: bytes, url: str, content_type: str | None, link_header: str | None, *, elements: str = "link"
+) -> Iterator[Written]:
+    """The same links whole, for who wants to know how they are written."""
     for link in from_header(_text(link_header)):
         if link.anchor is not None and urljoin(url, link.anchor).partition("#")[0] != url.partition("#")[0]:
             continue  # another document's link
-        for rel in _rels(link.rel):
-            yield rel, link.target, url
+        yield Written("header", link.rel, link.target, url)
     tree = page_of(body, content_type)
     if tree is None:
         return
     base = base_of(tree, url)
     for node in tree.css(elements)[:_MOST_LINKS]:
         attributes = node.attributes
-        target = attributes.get("href")
         # Without a value it is an empty one; without the attribute there is no link.
         if "href" in attributes:
-            for rel in _rels(attributes.get("rel") or ""):
-                yield rel, target or "", base
+            yield Written("page", attributes.get("rel") or "", attributes.get("href") or "", base)
 
 
 def page_of(body: bytes, content_type: str | None) -> LexborHTMLParser | None:
@@ -56,11 +79,6 @@ def page_of(body: bytes, content_type: str | None) -> LexborHTMLParser | None:
         return None
     text = decode(body, content_type)
     return tree_of(text) if kind or sniff(text, None) == "html" else None
-
-
-def _rels(value: str) -> Iterable[str]:
-    """The relations in an attribute, each once: they are a set, whatever their number."""
-    return dict.fromkeys(value.lower().split(None, _MOST_RELS)[:_MOST_RELS])
 
 
 def _text(header: str | None) -> str | None:

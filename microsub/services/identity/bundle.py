@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from microsub.services.identity.doctor import Doctor
 from microsub.services.identity.granting import Granting
 from microsub.services.identity.local import Local
 from microsub.services.identity.profiles import Profiles
@@ -22,3 +23,4 @@ class Identity:
     signing_in: SigningIn
     local: Local
     verification: Verification
+    doctor: Doctor

@@ -1,0 +1,33 @@
+"""`microsub doctor`: what somebody's page lacks for signing in and reading."""
+
+from __future__ import annotations
+
+import click
+
+from microsub import wiring
+from microsub.cli.options import FAILED, FETCH_FLAGS, STORE_FLAGS, print_json, run, settings_flags
+from microsub.config.settings import Settings
+
+
+@click.command()
+@click.argument("url")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@settings_flags(*STORE_FLAGS, *FETCH_FLAGS, "host", "port", "base_url")
+@click.pass_context
+def doctor(context: click.Context, settings: Settings, url: str, as_json: bool) -> None:
+    """Look at the page at URL as reader apps do, and say what is there, what is missing and how to mend it.
+
+    URL is what a person enters in an app: their own web address. The page is fetched with HEAD and GET, and whatever it
+    names is asked once, without any secret: identity provider, Microsub endpoint, feed. Each line names the apps that
+    it concerns, if it doesn't concern all. With the data of a server the page is also compared with its users.
+    Exit code 1 when something has to be mended.
+
+    Example: microsub doctor alice.example --base-url https://reader.example
+    """
+    report = run(wiring.examine(settings, url))
+    if as_json:
+        print_json(report.as_dict())
+    else:
+        click.echo(report.as_text())
+    if not report.is_complete:
+        context.exit(FAILED)

@@ -1,0 +1,292 @@
+"""What a profile page lacks for signing in and reading: the page is asked as reader apps ask it.
+
+The page and what it names are chosen by whoever asks, so everything goes out by the guarded door, within a time, a few
+at once, and no site is asked too often. Nothing is sent anywhere but plain requests without any secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
+
+from microsub.errors import ParseError, TooManyRequests
+from microsub.fetch import FEED_ACCEPT, PAGE_ACCEPT, Answered, FetchFailed, Sending, SendLimits
+from microsub.formats.discovery import discover
+from microsub.formats.identity import mask_credentials
+from microsub.formats.indieauth.identifiers import endpoint
+from microsub.formats.indieauth.me import canonical_me, site_of_me
+from microsub.formats.indieauth.metadata import ServerMetadata, read_metadata
+from microsub.formats.indieauth.rels import Written, page_of, written_links
+from microsub.formats.trees import MAX_PAGE
+from microsub.services.identity.findings import Finding, Report
+from microsub.services.identity.own import is_own
+from microsub.services.identity.pacing import Pacing
+from microsub.services.identity.page_findings import (
+    address_findings,
+    caching_findings,
+    head_findings,
+    link_findings,
+    missing_findings,
+    query_finding,
+    scheme_findings,
+)
+from microsub.services.identity.profiles import Sender, trail_of
+from microsub.services.identity.server_findings import (
+    Here,
+    answering_findings,
+    differing_findings,
+    endpoint_findings,
+    feed_findings,
+    metadata_failed,
+    metadata_findings,
+    microsub_findings,
+    own_provider_findings,
+)
+
+SECONDS = 20.0
+"""For everything together; each exchange has five."""
+
+AT_ONCE = 8
+"""Pages that are examined at the same time in one process. Whoever comes then is told to come again."""
+
+PER_ADDRESS = 6
+PER_SITE = 12
+EVERY = 60.0
+"""How many examinations one client's address may ask for, and one site may be the subject of, in so many seconds."""
+
+_RELS = ("microsub", "indieauth-metadata", "authorization_endpoint", "token_endpoint", "micropub")
+_LARGEST_FOR_FEEDS = 256 * 1024
+_PAGE = SendLimits(total=5.0, body=MAX_PAGE)
+_FEED = SendLimits(total=5.0, body=1024 * 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class _Page:
+    """A page that was had, and what was read off it. `named` are usable addresses, the first of each relation."""
+
+    answer: Answered
+    links: tuple[Written, ...]
+    named: dict[str, str]
+    is_html: bool
+    feeds: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Provider:
+    """What became of the metadata: `metadata` or `failure`, neither where the page names none."""
+
+    metadata: ServerMetadata | None = None
+    failure: str = ""
+
+
+@dataclass(slots=True)
+class _Notes:
+    """Findings so far: they are there too when time runs out."""
+
+    findings: list[Finding] = field(default_factory=list)
+
+    def add(self, *found: Finding) -> None:
+        self.findings += found
+
+
+class Doctor:
+    """Examines pages. `private` is for instances that reach private networks. Belongs to one event loop.
+
+    `asks_itself`: whether endpoints of this very server are asked over HTTP too, as from the command line; a server
+    that runs needn't ask itself.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        *,
+        private: bool = False,
+        asks_itself: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sender = sender
+        self._private = private
+        self._asks_itself = asks_itself
+        self._clock = clock
+        self._busy = 0
+        self._addresses = Pacing(PER_ADDRESS, EVERY)
+        self._sites = Pacing(PER_SITE, EVERY)
+
+    async def examine_for(self, client: str, address: str, here: Here) -> Report:
+        """`examine` for somebody at the network `client`: not too often. Raises TooManyRequests, InvalidRequest."""
+        now, wait = self._clock(), int(EVERY)
+        if not self._addresses.allows(client, now):
+            raise TooManyRequests(f"{PER_ADDRESS} pages a minute are checked for each of you; wait a minute", wait)
+        site = site_of_me(canonical_me(address, private=self._private))
+        if not self._sites.allows(site, now):
+            raise TooManyRequests(f"{site} has been checked too often; wait a minute", wait)
+        if self._busy >= AT_ONCE:
+            raise TooManyRequests("too many pages are being checked just now; try again in some seconds", 5)
+        self._busy += 1
+        try:
+            return await self.examine(address, here)
+        finally:
+            self._busy -= 1
+
+    async def examine(self, address: str, here: Here) -> Report:
+        """What is found at `address`. Raises InvalidRequest for what can be no profile URL; what pages, servers and
+        networks do is a finding.
+        """
+        me = canonical_me(address, private=self._private)
+        notes = _Notes()
+        try:
+            async with asyncio.timeout(SECONDS):
+                await self._examine(me, here, notes)
+        except TimeoutError:
+            notes.add(
+                Finding("problem", "time", f"not everything answered within {SECONDS:g} seconds", "Try again later.")
+            )
+        return Report(me, tuple(notes.findings))
+
+    async def _examine(self, me: str, here: Here, notes: _Notes) -> None:
+        got, head, other = await asyncio.gather(
+            self._ask(me, limits=_PAGE, accept=PAGE_ACCEPT),
+            self._ask(me, head=True, accept=PAGE_ACCEPT),
+            self._other_scheme(me),
+        )
+        if isinstance(got, FetchFailed):
+            notes.add(Finding("problem", "page", f"the page can't be had: {got.detail}", "Check the address."))
+            return
+        if not 200 <= got.status < 300:
+            notes.add(
+                Finding(
+                    "problem",
+                    "page",
+                    f"{got.final_url} answers {got.status}, where 200 was expected",
+                    "Check the address and the web server.",
+                )
+            )
+            return
+        page = await asyncio.to_thread(_read, got)
+        trail = trail_of(me, got.hops, private=self._private)
+        notes.add(*_page_findings(page), *address_findings(me, got.hops, trail, private=self._private))
+        notes.add(*scheme_findings(me, other), *head_findings(got, head), *caching_findings(got))
+        named, base = page.named, here.base
+        if "microsub" in named:
+            own = any(is_own(named.get(rel), base) for rel in _RELS[1:3]) if base else False
+            notes.add(*endpoint_findings(named["microsub"], here, trail, own_provider=own))
+            notes.add(*query_finding(named["microsub"]))
+        for rel in _RELS:
+            notes.add(*link_findings(rel, page.links, got))
+        notes.add(*missing_findings(frozenset(named), base))
+        await self._servers(page, base, notes)
+
+    async def _servers(self, page: _Page, base: str | None, notes: _Notes) -> None:
+        """Ask whoever the page names."""
+        named = page.named
+        provider, feeds = await asyncio.gather(self._metadata(named.get("indieauth-metadata"), base), self._feeds(page))
+        notes.add(*_provider_findings(provider, named))
+        asked = _endpoints(provider, named)
+        answers = await asyncio.gather(*(self._answer(url, base) for _, url in asked))
+        for (rel, url), answer in zip(asked, answers, strict=True):
+            if answer is None:
+                continue
+            if rel == "microsub":
+                notes.add(*microsub_findings(url, answer))
+            else:
+                notes.add(*answering_findings(rel, url, answer, private=self._private))
+        if base is not None:
+            notes.add(*own_provider_findings(named, base))
+        notes.add(*feeds)
+
+    async def _metadata(self, url: str | None, base: str | None) -> _Provider:
+        if url is None or self._is_known(url, base):
+            return _Provider()
+        answer = await self._ask(url, accept="application/json")
+        if isinstance(answer, FetchFailed):
+            return _Provider(failure=answer.detail)
+        if not 200 <= answer.status < 300:
+            return _Provider(failure=f"status {answer.status}, expected 200")
+        failure = ""
+        for place in dict.fromkeys((url, answer.final_url)):
+            try:
+                return _Provider(read_metadata(answer.body, place, private=self._private))
+            except ParseError as error:
+                failure = failure or error.detail
+        return _Provider(failure=failure)
+
+    async def _feeds(self, page: _Page) -> list[Finding]:
+        if page.feeds is None:
+            return []
+        first = None
+        if page.feeds and page.feeds[0] != page.answer.final_url:
+            first = await self._ask(page.feeds[0], accept=FEED_ACCEPT, limits=_FEED)
+        return list(feed_findings(page.feeds, first))
+
+    async def _answer(self, url: str, base: str | None) -> Answered | FetchFailed | None:
+        return None if self._is_known(url, base) else await self._ask(url, accept="application/json, */*;q=0.1")
+
+    async def _other_scheme(self, me: str) -> Answered | FetchFailed | None:
+        """HEAD of the page by http instead of https, or the other way round; None where a port rules that out."""
+        if urlsplit(me).port is not None:
+            return None
+        other = f"http{me[5:]}" if me.startswith("https:") else f"https{me[4:]}"
+        return await self._ask(other, head=True, accept=PAGE_ACCEPT)
+
+    async def _ask(
+        self, url: str, *, accept: str, head: bool = False, limits: SendLimits | None = None
+    ) -> Answered | FetchFailed:
+        sending = Sending(url, method="HEAD" if head else "GET", accept=accept, limits=limits or SendLimits())
+        answer = await self._sender.send(sending)
+        if isinstance(answer, FetchFailed):
+            return replace(answer, detail=mask_credentials(answer.detail))
+        return answer
+
+    def _is_known(self, url: str, base: str | None) -> bool:
+        """Whether nothing need be asked there, since it is this server."""
+        return base is not None and not self._asks_itself and is_own(url, base)
+
+
+def _provider_findings(provider: _Provider, named: Mapping[str, str]) -> list[Finding]:
+    url = named.get("indieauth-metadata", "")
+    if provider.failure:
+        return [metadata_failed(url, provider.failure)]
+    if provider.metadata is not None:
+        return [*metadata_findings(provider.metadata, url), *differing_findings(provider.metadata, named)]
+    return []
+
+
+def _endpoints(provider: _Provider, named: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Relation and address of all that is to be asked whether it answers, each once."""
+    found = [(rel, named[rel]) for rel in ("authorization_endpoint", "token_endpoint", "microsub") if rel in named]
+    if provider.metadata is not None:
+        found.append(("authorization_endpoint", provider.metadata.authorization_endpoint))
+        found.append(("token_endpoint", provider.metadata.token_endpoint))
+    return list(dict.fromkeys(found))
+
+
+def _page_findings(page: _Page) -> list[Finding]:
+    if page.is_html:
+        return [Finding("ok", "page", f"{page.answer.final_url} answers {page.answer.status}")]
+    kind = (page.answer.content_type or "nothing").partition(";")[0][:80]
+    return [
+        Finding(
+            "problem",
+            "page",
+            f"{page.answer.final_url} isn't served as HTML (Content-Type: {kind}), so only its Link headers count",
+            "Serve the page as text/html.",
+        )
+    ]
+
+
+def _read(answer: Answered) -> _Page:
+    """What stands on the page. Pure; for a thread, because pages may be large."""
+    parts = (answer.body, answer.final_url, answer.content_type, answer.headers.get("link"))
+    links = tuple(written_links(*parts, elements="link[rel][href]"))
+    named: dict[str, str] = {}
+    for link in links:
+        for rel in link.rels:
+            if rel in _RELS and rel not in named and (address := endpoint(link.target, link.base)) is not None:
+                named[rel] = address
+    feeds = None
+    if len(answer.body) <= _LARGEST_FOR_FEEDS:
+        feeds = tuple(feed.url for feed in discover(*parts)[:5])
+    return _Page(answer, links, named, page_of(answer.body, answer.content_type) is not None, feeds)

@@ -1,0 +1,116 @@
+"""What is found on somebody's page, line by line: what is there, what is missing, how to mend it, whom it concerns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Literal
+
+Level = Literal["ok", "advice", "problem"]
+
+TOGETHER = "Together"
+MONOCLE = "Monocle"
+ANDROID = "IndiePass Android"
+IOS = "IndiePass iOS"
+DESKTOP = "IndiePass desktop"
+EK = "ek"
+EKSTEREYE = "Ekstereye"
+NOTIFIER = "microsub-notifier"
+HERE = "this server"
+"""Its own sign-in, and its check of other providers' tokens."""
+
+OLDER = (TOGETHER, ANDROID, IOS, EK, EKSTEREYE, NOTIFIER)
+"""Apps that aren't known to look at `indieauth-metadata`."""
+
+ALL = (TOGETHER, MONOCLE, ANDROID, IOS, EK, EKSTEREYE, NOTIFIER)
+"""Apps that find everything by the page. IndiePass desktop is given endpoint and token by hand."""
+
+_WIDTH = 96
+_INDENT = " " * 9
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing. `about` is a name that stays the same from version to version; `text` says what is so, `mend` what to
+    do, where there is something; `clients` are the apps that it concerns, none for everybody.
+
+    A `problem` keeps apps, or more than one of them, from working; `advice` is about one app, or about a day to come.
+    """
+
+    level: Level
+    about: str
+    text: str
+    mend: str = ""
+    clients: tuple[str, ...] = ()
+
+    @property
+    def concerns(self) -> str:
+        """The `clients` in words; empty for everybody."""
+        rest = [client for client in self.clients if client not in ALL]
+        return ", ".join(["all apps", *rest] if set(ALL) <= set(self.clients) else self.clients)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All that was found at `url`, in the order in which apps come upon it."""
+
+    url: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing that is needed is missing."""
+        return not self.problems
+
+    @property
+    def problems(self) -> int:
+        """How many findings have to be mended."""
+        return sum(1 for one in self.findings if one.level == "problem")
+
+    @property
+    def verdict(self) -> str:
+        """It all in one sentence."""
+        if self.problems:
+            return f"{_counted(self.problems, 'problem')} to mend, then apps can sign you in."
+        advice = sum(1 for one in self.findings if one.level == "advice")
+        return "Nothing is missing." if not advice else f"Nothing is missing; {_counted(advice, 'piece')} of advice."
+
+    def as_dict(self) -> dict[str, object]:
+        """For programs."""
+        return {
+            "url": self.url,
+            "complete": self.is_complete,
+            "findings": [
+                {
+                    "level": one.level,
+                    "about": one.about,
+                    "text": one.text,
+                    **({"mend": one.mend} if one.mend else {}),
+                    **({"clients": list(one.clients)} if one.clients else {}),
+                }
+                for one in self.findings
+            ],
+        }
+
+    def as_text(self) -> str:
+        """For a terminal."""
+        return "\n".join([self.url, *(line for one in self.findings for line in _lines(one)), self.verdict])
+
+
+def _lines(one: Finding) -> Iterable[str]:
+    yield from _wrapped(f"{one.about}: {one.text}", f"{one.level:<9}")
+    if one.mend:
+        yield from _wrapped(f"-> {one.mend}")
+    if one.clients:
+        yield from _wrapped(f"concerns {one.concerns}")
+
+
+def _wrapped(text: str, begins: str = _INDENT) -> list[str]:
+    return wrap(
+        text, _WIDTH, initial_indent=begins, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,31 @@
+"""Looking at a profile page from the command line, with or without the data of a server."""
+
+from __future__ import annotations
+
+from microsub.config.settings import Settings
+from microsub.errors import NotFound
+from microsub.services.identity.doctor import Doctor
+from microsub.services.identity.findings import Report
+from microsub.services.identity.server_findings import Here
+from microsub.wiring.fetching import open_fetcher
+from microsub.wiring.stores import open_stores
+
+
+async def examine(settings: Settings, address: str) -> Report:
+    """What is found at `address`, compared with the users of the server whose data the settings name, if there are any.
+
+    Raises InvalidRequest, and what `open_stores` raises for data that can't be used.
+    """
+    here = await _here(settings)
+    async with open_fetcher(settings) as fetcher:
+        doctor = Doctor(fetcher, private=bool(settings.allow_private_networks), asks_itself=True)
+        return await doctor.examine(address, here)
+
+
+async def _here(settings: Settings) -> Here:
+    try:
+        async with open_stores(settings, existing=True) as stores:
+            users = await stores.accounts.users()
+    except NotFound:
+        return Here(settings.base_url)
+    return Here(settings.public_url, {user.name: user.me for user in users if user.disabled is None}, everybody=True)

@@ -1,0 +1,214 @@
+"""What the doctor says of pages: `tests/data/doctor` has them as files, each with how it is served and what is found.
+
+`MICROSUB_WRITE_CASES=1 pytest tests/services/identity/test_doctor.py` writes the expected side; read the difference
+before you keep it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from microsub.errors import InvalidRequest, TooManyRequests
+from microsub.fetch import Answered, FetchFailed, Hop, Sending
+from microsub.services.identity.doctor import AT_ONCE, EVERY, PER_ADDRESS, PER_SITE, Doctor
+from microsub.services.identity.findings import Report
+from microsub.services.identity.server_findings import Here, user_in
+
+CASES = sorted((Path(__file__).parents[2] / "data" / "doctor").glob("*.html"))
+BASE = "https://reader.example"
+DOCUMENT = "/.well-known/oauth-authorization-server"
+
+
+class Web:
+    """Answers by method and URL, without a network; `asked` is the log."""
+
+    def __init__(self, answers: Mapping[tuple[str, str], Answered | FetchFailed]) -> None:
+        self.answers = answers
+        self.asked: list[Sending] = []
+
+    async def send(self, sending: Sending) -> Answered | FetchFailed:
+        self.asked.append(sending)
+        found = self.answers.get((sending.method, sending.url))
+        return found or FetchFailed(sending.url, "dns", "the host has no address")
+
+
+class Silence:
+    """Nobody answers, until the test is over."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def send(self, sending: Sending) -> Answered | FetchFailed:
+        self.asked += 1
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+def metadata(at: str, **changes: Any) -> bytes:
+    document = {
+        "issuer": f"{at}/",
+        "authorization_endpoint": f"{at}/auth",
+        "token_endpoint": f"{at}/token",
+        "introspection_endpoint": f"{at}/introspect",
+        "code_challenge_methods_supported": ["S256"],
+        "authorization_response_iss_parameter_supported": True,
+        **changes,
+    }
+    return json.dumps({name: value for name, value in document.items() if value is not None}).encode()
+
+
+def web_of(served: Mapping[str, Any], body: bytes) -> Web:
+    """The page with its surroundings: a good provider, a feed, http that leads to https; and what the case changes."""
+    asked = served.get("asked", "https://alice.example/")
+    place, provider = served.get("url", asked), served.get("metadata_at", "https://provider.example")
+    hops = tuple(Hop(url, permanent) for url, permanent in served.get("hops", []))
+    headers = {"content-type": "text/html; charset=utf-8", **served.get("headers", {})}
+    page = Answered(served.get("status", 200), headers, body, place, hops)
+    head = served.get("head", {})
+    answers: dict[tuple[str, str], Answered | FetchFailed] = {
+        ("HEAD", "http://alice.example/"): Answered(200, {}, b"", asked, (Hop(asked, True),)),
+        ("GET", provider + DOCUMENT): Answered(
+            200, {}, metadata(provider, **served.get("metadata", {})), provider + DOCUMENT
+        ),
+        ("GET", f"{provider}/auth"): Answered(400, {}, b"", f"{provider}/auth"),
+        ("GET", f"{provider}/token"): Answered(401, {}, b"", f"{provider}/token"),
+        ("GET", "https://alice.example/feed"): Answered(200, {}, b"<rss/>", "https://alice.example/feed"),
+    }
+    if not served.get("unreachable"):
+        answers["GET", asked] = page
+        answers["HEAD", asked] = Answered(
+            head.get("status", page.status), head.get("headers", headers), b"", place, hops
+        )
+    for url, answer in served.get("web", {}).items():
+        for method in ("GET", "HEAD"):
+            answers[method, url] = Answered(answer["status"], answer.get("headers", {}), b"", url)
+    return Web(answers)
+
+
+async def examined(served: Mapping[str, Any], body: bytes) -> tuple[Report, Web]:
+    web = web_of(served, body)
+    here = Here(**{"base": BASE, **served.get("here", {})})
+    doctor = Doctor(web, private=served.get("private", False))
+    return await doctor.examine(served.get("asked", "https://alice.example/"), here), web
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
+async def test_what_is_found_on_a_page(case: Path) -> None:
+    """Each finding with its level, whom it concerns, and how to mend it; nothing secret is sent anywhere."""
+    expected = case.with_suffix(".json")
+    document = json.loads(expected.read_text("utf-8"))
+    report, web = await examined(document["served"], case.read_bytes())
+    found = {"served": document["served"], "report": report.as_dict()}
+    if "MICROSUB_WRITE_CASES" in os.environ:
+        expected.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        return
+    assert found == document
+    assert not any(sending.form or sending.bearer or sending.method == "POST" for sending in web.asked)
+    assert not any(sending.url.startswith(BASE) for sending in web.asked), "a server that runs doesn't ask itself"
+
+
+async def test_a_page_is_asked_as_apps_ask_it() -> None:
+    """HEAD and GET of the page, and each thing that it names once; without data of a server nothing is compared."""
+    case = next(path for path in CASES if path.stem == "complete")
+    _, web = await examined({}, case.read_bytes())
+    asked = sorted((sending.method, sending.url) for sending in web.asked)
+    assert asked == [
+        ("GET", "https://alice.example/"),
+        ("GET", "https://alice.example/feed"),
+        ("GET", "https://provider.example/.well-known/oauth-authorization-server"),
+        ("GET", "https://provider.example/auth"),
+        ("GET", "https://provider.example/token"),
+        ("HEAD", "http://alice.example/"),
+        ("HEAD", "https://alice.example/"),
+    ]
+
+
+async def test_from_the_command_line_this_server_is_asked_too() -> None:
+    """There it may not run, or not be reached."""
+    case = next(path for path in CASES if path.stem == "complete-with-own-provider")
+    web = web_of({}, case.read_bytes())
+    report = await Doctor(web, asks_itself=True).examine("https://alice.example/", Here(BASE))
+    assert [one.about for one in report.findings if one.level == "problem"] == [
+        "indieauth-metadata",
+        "authorization_endpoint",
+        "token_endpoint",
+        "microsub",
+    ]
+
+
+async def test_what_takes_too_long_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that never answers holds nobody up for longer than the limit."""
+    monkeypatch.setattr("microsub.services.identity.doctor.SECONDS", 0.01)
+    report = await Doctor(Silence()).examine("alice.example", Here())
+    assert [(one.level, one.about) for one in report.findings] == [("problem", "time")]
+
+
+async def test_an_address_that_is_nobodys() -> None:
+    """Nothing is asked for what can be no profile URL."""
+    web = Web({})
+    for address in ("", "ftp://alice.example/", "https://alice.example/#me", "https://10.0.0.1/", "two words"):
+        with pytest.raises(InvalidRequest):
+            await Doctor(web).examine(address, Here())
+    assert not web.asked
+
+
+async def test_nobody_checks_pages_all_the_time() -> None:
+    """One client has so many a minute, and so has one site; others go on, and so does everybody a minute later."""
+    now = 0.0
+    doctor = Doctor(Web({}), clock=lambda: now)
+    for number in range(PER_ADDRESS):
+        await doctor.examine_for("192.0.2.1", f"a{number}.example", Here())
+    with pytest.raises(TooManyRequests) as stopped:
+        await doctor.examine_for("192.0.2.1", "b.example", Here())
+    assert stopped.value.retry_after == EVERY
+    for number in range(PER_SITE):
+        await doctor.examine_for(f"198.51.100.{number}", "https://busy.example/", Here())
+    with pytest.raises(TooManyRequests, match=r"busy\.example"):
+        await doctor.examine_for("192.0.2.2", "http://www.busy.example/other", Here())
+    now = EVERY
+    await doctor.examine_for("192.0.2.1", "busy.example", Here())
+
+
+async def test_a_few_pages_are_checked_at_once() -> None:
+    """Whoever comes while all places are taken is told so, and takes none."""
+    silence = Silence()
+    doctor = Doctor(silence)
+    under_way = [
+        asyncio.create_task(doctor.examine_for(f"192.0.2.{number}", f"a{number}.example", Here()))
+        for number in range(AT_ONCE)
+    ]
+    while silence.asked < 3 * AT_ONCE:
+        await asyncio.sleep(0)
+    with pytest.raises(TooManyRequests, match="just now"):
+        await doctor.examine_for("198.51.100.1", "late.example", Here())
+    for task in under_way:
+        task.cancel()
+    await asyncio.gather(*under_way, return_exceptions=True)
+    task = asyncio.create_task(doctor.examine_for("198.51.100.1", "late.example", Here()))
+    while silence.asked < 3 * AT_ONCE + 3:
+        await asyncio.sleep(0)
+    task.cancel()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "user"),
+    [
+        ("https://reader.example/at/microsub/alice", "alice"),
+        ("https://reader.example/at/microsub/alice/", "alice"),
+        ("https://reader.example/at/microsub", ""),
+        ("https://reader.example/at/microsub/a/b", None),
+        ("https://reader.example/at/micropub", None),
+        ("https://reader.example/microsub/alice", None),
+        ("https://other.example/at/microsub/alice", None),
+    ],
+)
+def test_whose_endpoint_it_is(endpoint: str, user: str | None) -> None:
+    """Also where the server lives under a path."""
+    assert user_in(endpoint, "https://reader.example/at") == user
