@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
@@ -235,3 +236,46 @@ async def test_no_secret_is_logged_or_kept_in_addresses(world: World) -> None:
         for made in (world.own, world.other):
             assert secret not in made.log
             assert secret not in "".join(path.read_text() for path in made.folder.glob("*.out"))
+
+
+@pytest.mark.parametrize(
+    "accept",
+    [
+        *(
+            "application/json",
+            "*/*",
+            "",
+            "text/html,application/xhtml+xml,*/*;q=0.8",
+            "application/json;q=0.5, */*;q=0.1",
+        ),
+        *("application/json, application/x-www-form-urlencoded", "text/plain", "application/x-www-form-urlencoded"),
+    ],
+)
+async def test_whatever_an_app_accepts_tokens_come_as_json(world: World, accept: str) -> None:
+    """By exactly that type, and not to be kept, because apps differ in what they say and agree in what they read."""
+
+    class Choosy(Notifier):
+        async def redeem(self, endpoint: str, form: Mapping[str, str], profile: str) -> dict[str, Any]:
+            reply = await self.http.post(endpoint, data=dict(form), headers={"Accept": accept})
+            assert (reply.status_code, reply.headers["content-type"]) == (200, "application/json"), reply.text
+            assert reply.headers["cache-control"] == "no-store"
+            assert reply.headers["access-control-allow-origin"] == "*"
+            return dict(reply.json())
+
+    signed = await world.app(Choosy).sign_in(world.profile("ann"), person(world, "ann"))
+    assert signed.token
+
+
+async def test_the_ways_in_which_apps_show_a_token(world: World) -> None:
+    """In the header, whatever the case of its scheme, in the query, or in the form: for own and for foreign tokens."""
+    for user in ("ann", "beth"):
+        signed = await world.app(IndiePassAndroid).sign_in(world.profile(user), person(world, user))
+        asked = {"action": "channels"}
+        for scheme in ("Bearer", "bearer", "BEARER"):
+            headers = {"Authorization": f"{scheme} {signed.token}"}
+            assert (await world.http.get(signed.microsub, params=asked, headers=headers)).status_code == 200
+            assert (await world.http.get(f"{signed.microsub}/", params=asked, headers=headers)).status_code == 200
+        with_token = asked | {"access_token": signed.token}
+        assert (await world.http.get(signed.microsub, params=with_token)).status_code == 200
+        made = await world.http.post(signed.microsub, data=with_token | {"name": "Made"})
+        assert made.status_code == 200, made.text

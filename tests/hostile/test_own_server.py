@@ -159,6 +159,21 @@ async def test_codes_can_not_be_guessed_or_forged(world: World) -> None:
     assert (await world.redeem(code)).status_code == 200
 
 
+@pytest.mark.parametrize("name", ["code", "client_id", "redirect_uri", "code_verifier", "grant_type"])
+async def test_redemptions_say_everything_once(world: World, name: str) -> None:
+    """A field that stands twice isn't chosen from, so that no filter before us reads another request than we do."""
+    code = await world.code()
+    form = {"grant_type": "authorization_code", "code": code, "client_id": world.app}
+    form |= {"redirect_uri": f"{world.app}back", "code_verifier": VERIFIER}
+    other = {"client_id": world.evil}.get(name, "other")
+    for pairs in ([*form.items(), (name, other)], [(name, other), *form.items()]):
+        body = urlencode(pairs)
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        reply = await world.http.post(f"{world.url}/token", content=body, headers=headers)
+        assert reply.status_code == 400, reply.text
+        assert reply.json()["error"] in {"invalid_request", "invalid_grant", "unsupported_grant_type"}
+
+
 # --- tokens
 
 
@@ -400,6 +415,33 @@ async def test_passwords_are_guessed_slowly(world: World) -> None:
         assert int(mallory.reply.headers["retry-after"]) > 0
         await mallory.submit("/sign-in/local", who="guessed", password=PASSWORD)
         assert mallory.reply.status_code == 429
+
+
+async def test_guessing_at_once_or_from_made_up_addresses_is_no_faster(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Forty guesses at the same moment are counted as forty; a header that claims another address changes nothing."""
+    users = {name: {"me": f"https://{name}.example/"} for name in ("ann", *(f"user{number}" for number in range(40)))}
+    async with installation(tmp_path_factory.mktemp("guessing"), {"users": users}) as installed, Surfer() as mallory:
+        url = await installed.serve()
+        await enrolled(installed, url, "ann")
+        await mallory.goto(f"{url}/sign-in/local")
+        form = mallory.fields(next(form for form in mallory.forms if form.css_first("[name=password]")))
+
+        async def guess(number: int, who: str) -> int:
+            claimed = f"203.0.113.{number}"
+            headers = {
+                **{"Origin": url, "Sec-Fetch-Site": "same-origin", "X-Real-IP": claimed, "CF-Connecting-IP": claimed},
+                **{"X-Forwarded-For": claimed, "Forwarded": f"for={claimed}", "Client-IP": claimed},
+            }
+            data = {**form, "who": who, "password": f"guess {number}"}
+            return (await mallory.http.post(f"{url}/sign-in/local", data=data, headers=headers)).status_code
+
+        at_once = await asyncio.gather(*(guess(number, "ann") for number in range(40)))
+        assert set(at_once) == {403, 429}
+        assert at_once.count(403) <= 6
+        one_each = await asyncio.gather(*(guess(number, f"user{number}") for number in range(40)))
+        assert one_each.count(403) <= 12
 
 
 async def test_names_are_not_told(tmp_path_factory: pytest.TempPathFactory) -> None:
