@@ -47,10 +47,8 @@ class World:
 
     async def password(self, here: Tab) -> None:
         """Ann's password at home, from the page of the sign-in there on."""
-        assert here.page.url.startswith(f"{self.home}/sign-in")
-        await here.fill(me=self.me)
-        await here.press("Sign in")
-        await here.fill(password=PASSWORD)
+        assert here.page.url.startswith(f"{self.home}/sign-in/local")
+        await here.fill(who=self.me, password=PASSWORD)
         await here.press("Sign in")
 
 
