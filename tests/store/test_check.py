@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from microsub.store import keys
+from microsub.store import identitykeys, keys
 from microsub.store.connect import connect
+from microsub.store.identity.credentials import Credentials, Passkey
 from microsub.store.identity.foreign import ForeignTokens, Principal, Vouched
 from microsub.store.port import Command, Redis
 from tests.support.lived_in import LATER, LivedIn
@@ -63,6 +64,51 @@ async def test_a_feed_that_is_kept_has_no_end(lived_in: LivedIn) -> None:
     assert (await lived_in.check()).left == ()
     await lived_in.redis.command("EXPIRE", keys.feed(feed.id), 100)
     assert [one.subject for one in (await lived_in.check(mend=True)).mended] == [keys.feed(feed.id)]
+    assert (await lived_in.check()).left == ()
+
+
+async def credentials(lived_in: LivedIn) -> tuple[Credentials, str, Passkey]:
+    """Ann has a password, a handle and a passkey."""
+    store, passkey = Credentials(lived_in.redis), Passkey("aWQ", "Stick", b"key", 0, LATER)
+    await store.set_password("ann", "$argon2id$…", LATER)
+    await store.add_passkey("ann", passkey)
+    return store, await store.handle("ann"), passkey
+
+
+async def test_credentials_are_sound(lived_in: LivedIn) -> None:
+    """What somebody signs in by is no stray, and counted."""
+    store, _, _ = await credentials(lived_in)
+    await store.invite("ann")
+    await store.remember_device("ann", LATER)
+    await store.confirm("ann", "session", 60)
+    report = await lived_in.check(mend=True)
+    assert (report.left, report.mended) == ((), ())
+    assert report.examined["passkeys"] == 1
+
+
+async def test_a_passkey_that_cant_be_read_is_removed_alone(lived_in: LivedIn) -> None:
+    """And isn't shown before that."""
+    store, _, passkey = await credentials(lived_in)
+    for row in ("{}", "no JSON", '{"name":"x","key":"!","count":"1","created":1,"used":null,"transports":[]}', "[]"):
+        await lived_in.redis.command("HSET", identitykeys.passkeys("ann"), "YmFk", row)
+        assert (await store.overview("ann")).passkeys == (passkey,)
+        assert await store.passkey("ann", "YmFk") is None
+        (mended,) = (await lived_in.check(mend=True)).mended
+        assert mended.what == "a passkey that can't be read"
+        assert (await lived_in.check()).left == ()
+    assert (await store.overview("ann")).passkeys == (passkey,)
+
+
+async def test_a_handle_leads_to_its_user_again(lived_in: LivedIn) -> None:
+    """What a death between two writes left out is made good; what it left over goes."""
+    store, handle, _ = await credentials(lived_in)
+    await lived_in.redis.command("HDEL", identitykeys.handles(), handle)
+    await lived_in.redis.command("HSET", identitykeys.handles(), "00", "bob")
+    assert await store.user_of(handle) is None
+    mended = (await lived_in.check(mend=True)).mended
+    assert {one.what for one in mended} == {"a handle that doesn't lead to its user", "a handle of nobody"}
+    assert await store.user_of(handle) == "ann"
+    assert await lived_in.redis.command("HLEN", identitykeys.handles()) == 1
     assert (await lived_in.check()).left == ()
 
 

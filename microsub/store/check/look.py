@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from microsub.store.check import census, channels, feeds, people, schedule
+from microsub.store.check import census, channels, credentials, feeds, people, schedule
 from microsub.store.check.findings import Findings
 from microsub.store.check.seen import Reader, Seen
 from microsub.store.port import Redis
 
-PARTS = (census.examine, people.examine, feeds.examine, channels.examine, feeds.examine_items, schedule.examine)
+PARTS = (
+    census.examine,
+    people.examine,
+    credentials.examine,
+    feeds.examine,
+    channels.examine,
+    feeds.examine_items,
+    schedule.examine,
+)
 
 
 async def look(redis: Redis, now: float) -> Findings:

@@ -125,7 +125,8 @@ class Credentials:
                 ("HGETALL", identitykeys.passkeys(user)),
             ]
         )
-        found = (_passkey(one.decode(), row) for one, row in zip(rows[::2], rows[1::2], strict=True))
+        read = (read_passkey(one.decode(), row) for one, row in zip(rows[::2], rows[1::2], strict=True))
+        found = [passkey for passkey in read if passkey is not None]
         since = float(changed or 0) if password is not None else None
         return Overview(since, tuple(sorted(found, key=lambda passkey: (passkey.created, passkey.id))))
 
@@ -154,7 +155,7 @@ class Credentials:
         row, disabled = await self._redis.pipeline(
             [("HGET", identitykeys.passkeys(user), credential_id), ("HEXISTS", keys.user(user), "disabled")]
         )
-        return _passkey(credential_id, row) if row is not None and not disabled else None
+        return read_passkey(credential_id, row) if row is not None and not disabled else None
 
     async def add_passkey(self, user: str, passkey: Passkey, *, invitation: str | None = None) -> None:
         """Add a passkey; with `invitation`, a code that is used up by it.
@@ -292,14 +293,25 @@ def _row(passkey: Passkey) -> bytes:
     )
 
 
-def _passkey(credential_id: str, row: bytes) -> Passkey:
-    held = orjson.loads(row)
-    return Passkey(
-        credential_id,
-        held["name"],
-        urlsafe_b64decode(held["key"]),
-        held["count"],
-        held["created"],
-        held["used"],
-        tuple(held["transports"]),
-    )
+def read_passkey(credential_id: str, row: bytes | str) -> Passkey | None:
+    """A passkey as it is kept; None for a row that can't be read, which is nobody's passkey."""
+    try:
+        held = orjson.loads(row)
+        return Passkey(
+            credential_id,
+            held["name"],
+            urlsafe_b64decode(held["key"]),
+            # As they are: `change_passkey` compares the whole row with what was read.
+            _number(held["count"]),
+            _number(held["created"]),
+            held["used"],
+            tuple(held["transports"]),
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _number(value: Any) -> Any:
+    if not isinstance(value, int | float):
+        raise TypeError(value)
+    return value
