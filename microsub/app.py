@@ -1,4 +1,4 @@
-"""The web application: which address is answered by what, and the pages that need no token.
+"""The web application: which address is answered by what, and what needs no token.
 
 The Microsub endpoint is found before Starlette's own routing, because it is asked a thousand times more often than
 everything else and its two addresses need no pattern.
@@ -7,17 +7,16 @@ everything else and its two addresses need no pattern.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from html import escape
 
 import orjson
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from microsub import __version__, metrics
+from microsub import metrics
 from microsub.api.microsub import MicrosubEndpoint
 from microsub.api.oauth import PATHS as OAUTH_PATHS
 from microsub.api.oauth import OAuthEndpoint
@@ -33,26 +32,6 @@ ENDPOINT = "/microsub"
 
 Page = Callable[[Request], Awaitable[Response]]
 
-_PAGE = """<!doctype html>
-<html lang="en">
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width">
-<title>Microsub server</title>
-<style>body{{font:1rem/1.5 system-ui,sans-serif;max-width:42rem;margin:3rem auto;padding:0 1rem}}
-pre,code{{background:#8882;border-radius:.3rem;padding:.1rem .3rem;overflow-x:auto}}</style>
-<h1>This is a Microsub server</h1>
-<p>It follows feeds and keeps what its readers have read. You read with an app of your choice.</p>
-<p>The Microsub endpoint is <code>{endpoint}</code></p>
-<h2>Connect a reader app</h2>
-<p>An app that takes an endpoint and a token gets the address above and a token, which the admin makes with
-<code>microsub token create USER</code>. An app that asks for your own site finds
-the endpoint there, once the page names it:</p>
-<pre>&lt;link rel="microsub" href="{endpoint}"&gt;</pre>
-<p>To see whether it answers: <code>curl -H "Authorization: Bearer TOKEN" "{endpoint}?action=channels"</code></p>
-<p><a href="/health">Health</a> · <a href="/metrics">Metrics</a> · microsub-server {version}</p>
-</html>
-"""
-
 
 class Application(Starlette):
     """Starlette, with the shortest way to the Microsub endpoint."""
@@ -62,7 +41,6 @@ class Application(Starlette):
         site = make_site(services, base_url)
         oauth = OAuthEndpoint(services, site.address.base)
         routes = [
-            Route("/", _root_page(base_url)),
             Route("/health", _health(services)),
             Route("/metrics", _metrics),
             Route(f"{POST_STORE}/{{path:path}}", PostStoreEndpoint(services)),
@@ -93,14 +71,6 @@ def is_endpoint(path: str) -> bool:
         return False
     rest = path[len(ENDPOINT) + 1 :]
     return rest != "/" and "/" not in rest.removesuffix("/")
-
-
-def _root_page(base_url: str | None) -> Page:
-    async def root(request: Request) -> Response:
-        base = (base_url or str(request.base_url)).rstrip("/")
-        return HTMLResponse(_PAGE.format(endpoint=escape(base + ENDPOINT), version=__version__))
-
-    return root
 
 
 def _health(services: Services) -> Page:

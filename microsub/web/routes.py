@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from microsub.web import account, authorizing, credentials, enrolling, local_sign_in, signing_in, static_files
+from microsub.web import account, authorizing, credentials, enrolling, local_sign_in, signing_in, start, static_files
 from microsub.web.site import Site
 
 
 def page_routes(site: Site) -> list[Route]:
     """Every route for people's browsers."""
     return [
+        *start.routes(site),
         *static_files.routes(site),
         *signing_in.routes(site),
         *account.routes(site),

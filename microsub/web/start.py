@@ -1,0 +1,75 @@
+"""The first page: what this is, what belongs on a user's page, and a form that checks a page for it."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+from starlette.routing import Route
+
+from microsub.errors import InvalidRequest
+from microsub.services.identity.attempts import network_of
+from microsub.services.identity.findings import Report
+from microsub.services.identity.lines import microsub_line, provider_lines
+from microsub.services.identity.server_findings import ENDPOINT, Here
+from microsub.web.routing import form, page
+from microsub.web.session import Visit
+from microsub.web.site import Site
+
+CHECK_PATH = "/check"
+_NAME = "YOUR-NAME"
+
+
+def routes(site: Site) -> list[Route]:
+    """The routes of this module."""
+    return [page(site, "/", _start), page(site, CHECK_PATH, _ask), form(site, CHECK_PATH, _check)]
+
+
+async def _start(visit: Visit) -> Response:
+    base = _base(visit)
+    return visit.page(
+        "start.html",
+        endpoint=base + ENDPOINT,
+        own_line=microsub_line(base, visit.session.user if visit.session else _NAME).html,
+        provider_lines=[line.html for line in provider_lines(base)],
+        checks=_checks(visit),
+        address=await _me(visit),
+    )
+
+
+async def _ask(visit: Visit) -> Response:
+    return _checked(visit, await _me(visit))
+
+
+async def _check(visit: Visit) -> Response:
+    address = visit.form.text("address")
+    user = visit.session.user if visit.session else None
+    # Only to people themselves is said how their page compares with what is known of them here.
+    here = Here(_base(visit), {user: await _me(visit)} if user else {})
+    doctor = visit.site.identity.doctor
+    try:
+        report = await doctor.examine_for(network_of(visit.where.address), address, here)
+    except InvalidRequest as problem:
+        return _checked(visit, address, problem=problem.description)
+    return _checked(visit, address, report=report)
+
+
+def _checked(visit: Visit, address: str, *, report: Report | None = None, problem: str = "") -> Response:
+    status = 400 if problem else 200
+    return visit.page("check.html", status, address=address, report=report, problem=problem, checks=_checks(visit))
+
+
+async def _me(visit: Visit) -> str:
+    """The web address of who is signed in; empty for others."""
+    if visit.session is None:
+        return ""
+    user = await visit.site.services.accounts.user(visit.session.user)
+    return user.me if user is not None else ""
+
+
+def _base(visit: Visit) -> str:
+    """The server's address as it is shown; where the admin has set none, as the browser wrote it."""
+    return (visit.site.address.base_url or str(visit.request.base_url)).rstrip("/")
+
+
+def _checks(visit: Visit) -> bool:
+    """Whether forms work at the address by which the request came."""
+    return visit.site.address.base(visit.request.headers.get("host", "")) is not None
