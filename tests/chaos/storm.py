@@ -321,9 +321,14 @@ class Storm:
                 await killing
 
     async def _serve(self, installed: Installation) -> str:
-        await installed.start("web")
+        process = await installed.start("web")
         out = self.folder / f"{len(installed.processes) - 1}.out"
-        found: re.Match[str] = await wait_until(lambda: re.search(r"server on (\S+)", out.read_text()), timeout=30)
+
+        def address() -> re.Match[str] | None:
+            assert process.returncode is None, installed.log[-2000:]
+            return re.search(r"server on (\S+)", out.read_text())
+
+        found: re.Match[str] = await wait_until(address, timeout=60)
         return found[1]
 
     async def _kill_at(self, process: asyncio.subprocess.Process, until: float) -> None:

@@ -101,10 +101,12 @@ def removed_items_come_back() -> None:
 
 
 def main() -> None:
-    """Patch, then run the command as always."""
+    """Patch, then run the command as always, but with the worker inside: one beside it wouldn't be broken."""
     VARIANTS[sys.argv.pop(1)][0]()
     from microsub.cli import main as command
+    from microsub.cli import running, serving
 
+    serving.start = lambda settings, parts: running.start(settings, replace(parts, worker="inside"))
     command()
 
 
