@@ -74,7 +74,7 @@ class Installation:
 
         def address() -> str | None:
             assert process.returncode is None, self.log
-            found = re.search(r"Microsub server on (http://\S+)", out.read_text())
+            found = re.search(r"Microsub server on (https?://\S+)", out.read_text())
             return found[1] if found and "try " in out.read_text() else None
 
         url: str = await wait_until(address, timeout=30)

@@ -38,7 +38,7 @@ class Surfer(AbstractAsyncContextManager["Surfer"]):
         return await self._follow(await self.http.get(url, headers=headers))
 
     async def submit(self, action: str | None = None, *, without: Sequence[str] = (), **fields: Any) -> Surfer:
-        """Send the form that has all these fields, or leads to `action`, with them filled in; a list ticks boxes."""
+        """Send the form that has all these fields, and leads to a path that ends with `action`, filled in."""
         form = self._form(action, fields, without)
         target = urljoin(self.here, form.attributes.get("action") or self.here)
         values: dict[str, Any] = {**self.fields(form), **fields}
@@ -80,7 +80,7 @@ class Surfer(AbstractAsyncContextManager["Surfer"]):
         for form in self.forms:
             names = {node.attributes.get("name") for node in form.css("input, button, select, textarea")}
             leads = urlsplit(urljoin(self.here, form.attributes.get("action") or "")).path
-            if (action is None or leads == action) and {*fields, *without} <= names:
+            if (action is None or leads.endswith(action)) and {*fields, *without} <= names:
                 return form
         raise AssertionError(f"no form to {action} with {sorted(fields)} at {self.here}: {self.text[:500]}")
 

@@ -1,0 +1,141 @@
+"""Reader apps sign in at an instance as it is run in earnest: by https, behind a proxy, at a host or below its path."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from tests.support.app_site import AppSite, app_site
+from tests.support.https_proxy import behind, free_port
+from tests.support.own_server import PASSWORD, Visitor, links
+from tests.support.process import Installation, installation
+from tests.support.reader_apps import APPS, App, Monocle
+from tests.support.surfer import Surfer
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+
+@dataclass
+class World:
+    """`public` is where the outside sees the instance."""
+
+    public: str
+    inside: str
+    site: AppSite
+    installed: Installation
+
+    @property
+    def profile(self) -> str:
+        return f"{self.site.listening.base}/ann/"
+
+    def http(self) -> httpx.AsyncClient:
+        return behind(self.public, self.inside)
+
+
+@pytest_asyncio.fixture(
+    scope="module", loop_scope="module", params=["https://reader.example", "https://ann.example/reader"]
+)
+async def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        site = await enter(app_site())
+        users = {"users": {"ann": {"me": f"{site.listening.base}/ann/"}}}
+        public: str = request.param
+        port = str(free_port())
+        installed = await enter(
+            installation(tmp_path_factory.mktemp("reader"), users, MICROSUB_BASE_URL=public, MICROSUB_PORT=port)
+        )
+        assert await installed.serve() == public
+        made = World(public, f"http://127.0.0.1:{port}", site, installed)
+        site.profile("ann", **links(public))
+        code, out, err = await installed.run("user", "invite", "ann")
+        assert code == 0, err
+        link = next(word for word in out.split() if "#" in word)
+        assert link.startswith(f"{public}/enrol#")
+        async with Surfer(http=made.http()) as surfer:
+            await surfer.goto(link.partition("#")[0])
+            await surfer.submit(code=link.partition("#")[2], password=PASSWORD, again=PASSWORD)
+            assert surfer.title == "Your account", surfer.text
+        yield made
+
+
+@pytest.mark.parametrize("kind", APPS, ids=lambda kind: kind.name)
+async def test_apps_sign_in_and_read(world: World, kind: type[App]) -> None:
+    """Monocle too, which wants the issuer to be https."""
+    async with world.http() as http:
+        visitor = Visitor(world.site, "ann", surfer=Surfer(http=world.http()))
+        more = {"loopback": False} if kind is Monocle else {}
+        app = kind(http, world.site.home(kind.name), **more)
+        signed = await app.sign_in(world.profile, visitor)
+        assert signed.microsub == f"{world.public}/microsub"
+        assert await signed.read("notifications") == []
+
+
+async def test_metadata_and_pages_are_those_of_the_public_address(world: World) -> None:
+    """The issuer, every endpoint, our client's id, and the way after signing in."""
+    async with world.http() as http:
+        metadata = (await http.get(f"{world.public}/.well-known/oauth-authorization-server")).json()
+        assert metadata["issuer"] == world.public
+        assert all(url.startswith(f"{world.public}/") for name, url in metadata.items() if name.endswith("_endpoint"))
+        document = (await http.get(f"{world.public}/client", headers={"Accept": "application/json"})).json()
+        assert document["client_id"] == f"{world.public}/client"
+        assert document["redirect_uris"] == [f"{world.public}/sign-in/callback"]
+    async with Surfer(http=world.http()) as surfer:
+        await surfer.goto(f"{world.public}/account")
+        assert surfer.here.startswith(f"{world.public}/sign-in?")
+        await surfer.submit(me=world.profile)
+        await surfer.submit("/sign-in/local", who="ann", password=PASSWORD)
+        assert surfer.here == f"{world.public}/account"
+
+
+async def test_cookies_are_bound_to_host_and_https(world: World) -> None:
+    """Named so that no other host of the domain can plant them, secret to scripts, sent by https alone."""
+    async with Surfer(http=world.http()) as surfer:
+        set_cookies: list[str] = []
+
+        async def note(reply: httpx.Response) -> None:
+            set_cookies.extend(reply.headers.get_list("set-cookie"))
+
+        surfer.http.event_hooks["response"] = [note]
+        await surfer.goto(f"{world.public}/sign-in/local")
+        await surfer.submit(who="ann", password=PASSWORD)
+        assert surfer.here == f"{world.public}/account"
+        assert len(set_cookies) >= 2
+        for line in set_cookies:
+            attributes = {part.strip().lower() for part in line.split(";")[1:]}
+            assert line.startswith("__Host-"), line
+            assert {"secure", "httponly", "samesite=lax", "path=/"} <= attributes, line
+            assert not [part for part in attributes if part.startswith("domain")], line
+
+
+async def test_a_planted_cookie_of_the_plain_name_is_nothing(world: World) -> None:
+    """Cookie tossing: what a neighbour of the domain may set doesn't sign in, nor stand in the way."""
+    async with Surfer(http=world.http()) as surfer:
+        await surfer.goto(f"{world.public}/sign-in/local")
+        await surfer.submit(who="ann", password=PASSWORD)
+        cookie = next(v for n, v in surfer.http.cookies.items() if n.endswith("session"))
+    async with world.http() as http:
+        for name in ("microsub-session", "session", "__Secure-microsub-session"):
+            reply = await http.get(f"{world.public}/account", headers={"Cookie": f"{name}={cookie}"})
+            assert reply.status_code == 303, name
+        reply = await http.get(
+            f"{world.public}/account", headers={"Cookie": f"microsub-session=x; __Host-microsub-session={cookie}"}
+        )
+        assert reply.status_code == 200
+
+
+async def test_forms_from_http_or_a_neighbour_are_refused(world: World) -> None:
+    """The origin has to be the public one: not the plain one, and not another host of the domain."""
+    async with Surfer(http=world.http()) as surfer:
+        await surfer.goto(f"{world.public}/sign-in/local")
+        form = surfer.fields(next(form for form in surfer.forms if form.css_first("[name=password]")))
+        data = {**form, "who": "ann", "password": PASSWORD}
+        host = world.public.split("/")[2]
+        for origin in (f"http://{host}", f"https://evil.{host}", "https://example", world.inside, "null"):
+            reply = await surfer.http.post(f"{world.public}/sign-in/local", data=data, headers={"Origin": origin})
+            assert reply.status_code == 403, origin
