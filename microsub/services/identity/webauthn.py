@@ -41,6 +41,9 @@ ALGORITHMS = (-8, -7, -257)
 LONGEST_ID = 1023
 """Bytes of a credential's id, by the specification."""
 
+LONGEST_KEY = 4096
+"""Bytes of id and public key together: an RSA key of 16,384 bits, the largest that is ever checked, takes half."""
+
 _TIMEOUT = 300_000
 _TRANSPORTS = frozenset({"usb", "nfc", "ble", "smart-card", "hybrid", "internal"})
 # What the library raises for an answer that isn't one; it reads JSON, CBOR and keys that strangers made.
@@ -136,7 +139,8 @@ def made(party: RelyingParty, challenge: bytes, answer: Mapping[str, Any]) -> Ne
         held = data.credential_data
         if held is None or isinstance(held.public_key, UnsupportedKey) or held.public_key[3] not in ALGORITHMS:
             raise PasskeyRefused("the passkey has a key of a kind that isn't known here")
-        if response.raw_id != held.credential_id or not 0 < len(held.credential_id) <= LONGEST_ID:
+        sizes_fit = 0 < len(held.credential_id) <= LONGEST_ID and len(held) <= LONGEST_KEY
+        if response.raw_id != held.credential_id or not sizes_fit:
             raise PasskeyRefused("the passkey's answer doesn't hold")
         return NewPasskey(websafe_encode(held.credential_id), bytes(held), data.counter, _transports(answer))
     except _UNREADABLE:
