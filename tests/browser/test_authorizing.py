@@ -38,7 +38,8 @@ class World:
         return self.provider.people["ann"].me
 
     async def sign_in(self, here: Tab) -> None:
-        """Through the provider, from the page of the sign-in that is shown."""
+        """To this server's pages, through the provider."""
+        await here.page.goto(f"{self.url}/sign-in")
         await here.fill(me=self.me)
         await here.press("Sign in")
         await here.fill(name="ann", password=self.provider.people["ann"].password)
@@ -63,12 +64,14 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 
 
 async def test_an_app_is_let_in(browser: Browser, world: World) -> None:
-    """From the app over the sign-in to the page of consent and back; with what was left ticked, and no more."""
+    """From the app to the page of consent and back, with what was left ticked and no more; strangers sign in first."""
     app, verifier = world.apps.home("Reads well"), new_verifier()
     async with tab(browser) as here:
-        await here.page.goto(world.asks(app, code_challenge=challenge(verifier), code_challenge_method="S256"))
-        assert await here.title() == "Sign in"
+        asks = world.asks(app, code_challenge=challenge(verifier), code_challenge_method="S256")
+        await here.page.goto(asks)
+        assert await here.title() == "Sign in here"
         await world.sign_in(here)
+        await here.page.goto(asks)
         assert (await here.title()).startswith("Let 127.0.0.1")
         text = await here.text()
         for part in (app, world.me, "Follow feeds for you", "Whatever you decide"):
@@ -92,8 +95,8 @@ async def test_an_app_is_refused_and_told(browser: Browser, world: World) -> Non
     """By the other button."""
     app = world.apps.home("Refused")
     async with tab(browser) as here:
-        await here.page.goto(world.asks(app))
         await world.sign_in(here)
+        await here.page.goto(world.asks(app))
         await here.press("Cancel")
         told = dict(parse_qsl(urlsplit(here.page.url).query))
         assert told["error"] == "access_denied"
@@ -106,8 +109,8 @@ async def test_an_app_may_send_people_on(browser: Browser, world: World) -> None
     world.evil.pages["/further"] = html_reply("<title>Further</title><h1>Further</h1>")
     world.apps.pages[f"{urlsplit(app).path}back"] = Reply(b"", 302, [("Location", further)])
     async with tab(browser) as here:
-        await here.page.goto(world.asks(app))
         await world.sign_in(here)
+        await here.page.goto(world.asks(app))
         await here.press("Allow")
         assert await here.title() == "Further"
 
@@ -116,8 +119,8 @@ async def test_an_app_that_was_let_in_is_shut_out(browser: Browser, world: World
     """On the account's page, where it is listed once it has its token."""
     app = world.apps.home("Shut out")
     async with tab(browser) as here:
-        await here.page.goto(world.asks(app))
         await world.sign_in(here)
+        await here.page.goto(world.asks(app))
         await here.press("Allow")
         code = dict(parse_qsl(urlsplit(here.page.url).query))["code"]
         form = {"code": code, "client_id": app, "redirect_uri": f"{app}back"}
@@ -135,8 +138,8 @@ async def test_a_request_that_leads_elsewhere_leads_nowhere(browser: Browser, wo
     """The page says what is wrong, and has no way to that address."""
     app = world.apps.home("Leads astray")
     async with tab(browser) as here:
-        await here.page.goto(world.asks(app, redirect_uri=f"{world.evil.listening.base}/steal"))
         await world.sign_in(here)
+        await here.page.goto(world.asks(app, redirect_uri=f"{world.evil.listening.base}/steal"))
         assert await here.title() == "The app's request can't be used"
         assert here.page.url.startswith(world.url)
         assert await here.page.locator(f'[href*="{world.evil.listening.base}"]').count() == 0
@@ -158,7 +161,6 @@ async def test_another_site_can_neither_frame_the_page_nor_send_its_form(browser
         f'<title>x</title><form method="post" action="{world.url}/auth/consent">{inputs}<button>Win</button></form>'
     )
     async with tab(browser) as here:
-        await here.page.goto(f"{world.url}/sign-in")
         await world.sign_in(here)
         await here.page.goto(f"{world.evil.listening.base}/form")
         await here.press("Win")
