@@ -1,0 +1,105 @@
+"""The lines that the first page shows are enough: pages made of nothing else work with the reader apps."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+import httpx
+import pytest
+import pytest_asyncio
+from selectolax.lexbor import LexborHTMLParser
+
+from tests.support.app_site import AppSite, app_site
+from tests.support.own_server import Visitor, enrolled
+from tests.support.process import Installation, installation
+from tests.support.provider import Provider, Variant, provider
+from tests.support.raw_http import html_reply
+from tests.support.reader_apps import APPS, App, AppBreaks, IndiePassIos
+from tests.support.surfer import Surfer
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+
+@dataclass
+class World:
+    """Ann's provider is the instance; Far has one of their own. `lines` are what the first page shows, in order."""
+
+    http: httpx.AsyncClient
+    site: AppSite
+    far: Provider
+    installed: Installation
+    url: str
+    lines: list[str]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        http, site = await enter(httpx.AsyncClient(timeout=20)), await enter(app_site())
+        far = await enter(provider(Variant.lenient(twice=True)))
+        users = {name: {"me": f"{site.listening.base}/{name}/"} for name in ("ann", "far")}
+        installed = await enter(installation(tmp_path_factory.mktemp("reader"), {"users": users}))
+        url = await installed.serve()
+        await enrolled(installed, url, "ann")
+        async with Surfer() as surfer:
+            await surfer.goto(f"{url}/")
+            blocks = LexborHTMLParser(surfer.reply.text).css("pre code")
+        lines = [line for block in blocks for line in block.text().splitlines() if line.strip()]
+        site.pages["/ann/"] = html_reply("<!doctype html>" + "\n".join(lines).replace("YOUR-NAME", "ann"))
+        own = f'<link rel="authorization_endpoint" href="{far.url("/auth")}">'
+        own += f'<link rel="token_endpoint" href="{far.url("/token")}">'
+        far.person("far", me=users["far"]["me"])
+        site.pages["/far/"] = html_reply(f"<!doctype html>{own}{lines[0].replace('YOUR-NAME', 'far')}")
+        yield World(http, site, far, installed, url, lines)
+
+
+async def test_each_line_is_one_link_with_one_relation(world: World) -> None:
+    """As apps want it that match a relation exactly."""
+    rels = [LexborHTMLParser(line).css_first("link").attributes["rel"] for line in world.lines]
+    assert rels == ["microsub", "indieauth-metadata", "authorization_endpoint", "token_endpoint"]
+
+
+@pytest.mark.parametrize("kind", APPS, ids=lambda kind: kind.name)
+async def test_with_this_server_as_provider(world: World, kind: type[App]) -> None:
+    """All lines on a static page: every app gets in, but for the one that wants to post as well."""
+    app, profile = kind(world.http, world.site.home(kind.name)), f"{world.site.listening.base}/ann/"
+    if kind is IndiePassIos:
+        with pytest.raises(AppBreaks, match="finds no micropub"):
+            await app.sign_in(profile, Visitor(world.site, "ann"))
+        return
+    signed = await app.sign_in(profile, Visitor(world.site, "ann"))
+    assert signed.microsub == f"{world.url}/microsub/ann"
+    assert await signed.read("notifications") == []
+
+
+@pytest.mark.parametrize("kind", [kind for kind in APPS if kind is not IndiePassIos], ids=lambda kind: kind.name)
+async def test_with_a_provider_of_ones_own(world: World, kind: type[App]) -> None:
+    """The first line beside those of the own provider, which needs to know nothing of us."""
+
+    async def person(url: str) -> str:
+        return (await world.http.get(url)).headers["location"]
+
+    signed = await kind(world.http, world.site.home(kind.name)).sign_in(f"{world.site.listening.base}/far/", person)
+    assert signed.microsub == f"{world.url}/microsub/far"
+    assert await signed.read("notifications") == []
+
+
+async def test_the_check_finds_nothing_that_is_missing(world: World) -> None:
+    """On the first page and on the command line, for both pages; and it finds it when one line is taken out."""
+    for name in ("ann", "far"):
+        page = f"{world.site.listening.base}/{name}/"
+        _, out, _ = await world.installed.run("doctor", page)
+        async with Surfer() as surfer:
+            await surfer.goto(f"{world.url}/")
+            await surfer.submit("/check", address=page)
+            assert surfer.reply.status_code == 200
+            for text in (out, surfer.text):
+                assert "Nothing is missing" in text, text
+    ann = world.site.pages["/ann/"]
+    world.site.pages["/ann-less/"] = html_reply(ann.body.decode().replace("token_endpoint", "x-token-endpoint"))
+    _, out, _ = await world.installed.run("doctor", f"{world.site.listening.base}/ann-less/")
+    assert "Nothing is missing" not in out
+    assert "token_endpoint" in out
