@@ -9,7 +9,8 @@
     │   ├── Unauthorized          401 unauthorized
     │   │   └── UserDisabled      the token may be good, but not its user
     │   ├── Forbidden             403 forbidden
-    │   │   └── InsufficientScope 403 insufficient_scope
+    │   │   ├── InsufficientScope 403 insufficient_scope
+    │   │   └── QuotaReached      403 forbidden: the user has as much as they may
     │   ├── NotFound              404 not_found
     │   ├── MethodNotAllowed      405 invalid_request
     │   ├── SignInFailed          somebody can't be signed in; told to people
@@ -103,6 +104,16 @@ class InsufficientScope(Forbidden):
     def __init__(self, scope: str) -> None:
         super().__init__(f"this needs the scope '{scope}', which the token was not granted")
         self.scope = scope
+
+
+class QuotaReached(Forbidden):
+    """The user has `count` of `what` already and may have `limit`."""
+
+    def __init__(self, what: str, count: int, limit: int) -> None:
+        super().__init__(f"the limit for {what} is reached: you have {count}, and this server allows you {limit}")
+        self.what = what
+        self.count = count
+        self.limit = limit
 
 
 class NotFound(RequestError):

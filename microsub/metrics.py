@@ -106,6 +106,8 @@ GRANTS = Counter("microsub_grants", "What our own IndieAuth server gave apps, re
 refresh token was used twice, and what came of it was taken back); revoked.
 """
 
+REGISTRATIONS = Counter("microsub_registrations", "Accounts that people made themselves by signing in")
+
 REQUESTS = Counter("microsub_requests", "Requests of readers by action and status", ["action", "status"])
 REQUEST_SECONDS = Histogram(
     "microsub_request_seconds",

@@ -62,7 +62,8 @@ async def write(call: Call) -> Reply:
     """Rename the channel in `channel`, or create one."""
     name = arguments.name(call.params)
     if call.params.text("channel") is None:
-        channel = await call.services.curating.create(call.user, name, call.now)
+        most = await call.services.identity.quotas.channels(call.user)
+        channel = await call.services.curating.create(call.user, name, call.now, most=most)
     else:
         uid = arguments.channel(call.params, allow_global=False)
         channel = await call.services.curating.rename(call.user, uid, name, call.now)

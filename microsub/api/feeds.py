@@ -28,7 +28,8 @@ async def follow(call: Call) -> Reply:
     """Follow a feed in a channel."""
     uid = arguments.channel(call.params, allow_global=False)
     url = arguments.url(call.params)
-    return feed_to_wire(await call.services.following.follow(call.user, uid, url, call.now))
+    most = await call.services.identity.quotas.feeds(call.user)
+    return feed_to_wire(await call.services.following.follow(call.user, uid, url, call.now, most=most))
 
 
 async def update(call: Call) -> Reply:

@@ -33,6 +33,7 @@ from microsub.errors import (
     MethodNotAllowed,
     NotImplementedHere,
     RequestError,
+    TooManyRequests,
     Unauthorized,
 )
 from microsub.model.reader import Credential, Grant
@@ -125,6 +126,7 @@ class MicrosubEndpoint:
             if isinstance(entry, FusedAction):
                 return await self._fused(entry, params, presented, now)
             grant = await self._credentials.checked(presented, now)
+        await services.identity.quotas.count(grant.user, now)
         if not isinstance(entry, Action):
             _reject(verb, action, params)
         _require(grant, entry.scope)
@@ -134,14 +136,24 @@ class MicrosubEndpoint:
         return reply
 
     async def _fused(self, entry: FusedAction, params: Params, presented: Presented, now: float) -> Reply:
-        credential = presented.credential
+        credential, quotas = presented.credential, self._services.identity.quotas
         try:
-            return await self._tried(entry, params, credential, now)
+            await quotas.refuse_exhausted(credential.user, now)
+        except TooManyRequests:
+            # Only those who may ask at all shall learn that.
+            await self._credentials.checked(presented, now)
+            raise
+        try:
+            grant, reply = await self._tried(entry, params, credential, now)
         except Unauthorized as error:
             grant = await self._credentials.asked(presented, error, now)
-        return await self._tried(entry, params, Credential(grant.user, credential.digest), now)
+            grant, reply = await self._tried(entry, params, Credential(grant.user, credential.digest), now)
+        await quotas.count(grant.user, now)
+        return reply
 
-    async def _tried(self, entry: FusedAction, params: Params, credential: Credential, now: float) -> Reply:
+    async def _tried(
+        self, entry: FusedAction, params: Params, credential: Credential, now: float
+    ) -> tuple[Grant, Reply]:
         services = self._services
         try:
             grant, reply = await entry.run(services, params, credential, now)
@@ -149,9 +161,10 @@ class MicrosubEndpoint:
             # Who may not ask shall not learn what is wrong with the question.
             if not isinstance(error, Unauthorized):
                 _require(await services.accounts.verify(credential, now), entry.scope)
+                await services.identity.quotas.count(credential.user, now)
             raise
         _require(grant, entry.scope)
-        return reply
+        return grant, reply
 
     def _owner(self, path: str) -> str | None:
         if len(path) <= len(self._path) + 1:

@@ -8,6 +8,7 @@ import click
 
 from microsub import wiring
 from microsub.cli.options import STORE_FLAGS, counted, fail, print_json, run, settings_flags
+from microsub.config.joining import comparable_person
 from microsub.config.settings import Settings, mask_password
 from microsub.config.urls import usable
 from microsub.model.reader import NOTIFICATIONS
@@ -16,7 +17,7 @@ from microsub.model.scopes import ALL_SCOPES, read_scopes
 
 @click.group()
 def user() -> None:
-    """List and add users. Users declared in backend.json need no command."""
+    """List, add and remove users. Users declared in backend.json need no command."""
 
 
 @user.command("list")
@@ -25,7 +26,8 @@ def user() -> None:
 def user_list(settings: Settings, as_json: bool) -> None:
     """List all users with their identity and number of channels.
 
-    The channel `notifications`, which everybody has, isn't counted.
+    The channel `notifications`, which everybody has, isn't counted. Who made their account themselves, by signing in,
+    is marked as registered, with the day.
     """
 
     async def work() -> list[dict[str, object]]:
@@ -35,6 +37,7 @@ def user_list(settings: Settings, as_json: bool) -> None:
                     "name": found.name,
                     "me": found.me,
                     "disabled": found.disabled,
+                    "registered": found.created if found.registered else None,
                     "channels": sum(each.uid != NOTIFICATIONS for each in await stores.channels.list(found.name)),
                 }
                 for found in await stores.accounts.users()
@@ -45,7 +48,8 @@ def user_list(settings: Settings, as_json: bool) -> None:
         print_json(rows)
         return
     for row in rows:
-        state = "  (disabled)" if row["disabled"] else ""
+        state = f"  (registered {_day(row['registered'])})" if row["registered"] else ""
+        state += "  (disabled)" if row["disabled"] else ""
         channels = counted(int(str(row["channels"])), "channel")
         click.echo(f"{row['name']}  {row['me'] or '-'}  {channels}{state}")
 
@@ -67,11 +71,85 @@ def user_add(settings: Settings, name: str, me: str) -> None:
         async with wiring.open_stores(settings) as stores:
             if await stores.accounts.user(name) is not None:
                 fail(f"there is already a user '{name}'")
+            await _require_nobody_else(stores, name, me)
             await stores.accounts.add_user(name, me, time.time())
             await wiring.configuration(settings, stores).write_back()
 
     run(work())
     click.echo(f"added {name}; now make a token: microsub token create {name}")
+
+
+@user.command("me")
+@click.argument("name")
+@click.argument("url")
+@settings_flags(*STORE_FLAGS)
+def user_me(settings: Settings, name: str, url: str) -> None:
+    """Change the URL that identifies the user NAME, whose site has moved.
+
+    Whoever has that site has the account from then on. What the former provider said of tokens is forgotten, and all
+    browsers are signed out.
+    """
+
+    if not usable(url):
+        fail(f"URL: found '{mask_password(url)}', expected an http or https URL, such as https://alice.example/")
+
+    async def work() -> None:
+        async with wiring.open_stores(settings, existing=True) as stores:
+            await wiring.require_user(settings, stores, name)
+            await _require_nobody_else(stores, name, url)
+            await stores.accounts.set_me(name, url)
+            await wiring.end_sessions(stores, name)
+            await wiring.configuration(settings, stores).write_back()
+
+    run(work())
+    click.echo(f"{name} is {url} now")
+
+
+@user.command("remove")
+@click.argument("name")
+@settings_flags(*STORE_FLAGS)
+def user_remove(settings: Settings, name: str) -> None:
+    """Disable the user NAME at once, and delete the account after 30 days.
+
+    For users who registered themselves or were added by a command; those declared in backend.json are removed there.
+    While the account is disabled, nobody can register with its address.
+    """
+
+    async def work() -> None:
+        async with wiring.open_stores(settings, existing=True) as stores:
+            await wiring.require_user(settings, stores, name)
+            if await wiring.is_declared(stores, name):
+                fail(f"'{name}' is declared in backend.json: take the user out of that file instead")
+            await wiring.remove_user(stores, name, time.time())
+
+    run(work())
+    click.echo(f"removed {name}; within 30 days they can be brought back: microsub user restore {name}")
+
+
+@user.command("restore")
+@click.argument("name")
+@settings_flags(*STORE_FLAGS)
+def user_restore(settings: Settings, name: str) -> None:
+    """Bring back the user NAME, who was removed less than 30 days ago, with all that they had."""
+
+    async def work() -> None:
+        async with wiring.open_stores(settings, existing=True) as stores:
+            await wiring.require_user(settings, stores, name)
+            await wiring.restore_user(stores, name, time.time())
+
+    run(work())
+    click.echo(f"restored {name}")
+
+
+async def _require_nobody_else(stores: wiring.Stores, name: str, me: str) -> None:
+    """Make sure that no other user has that address, in whatever spelling."""
+    for found in await stores.accounts.users() if me else []:
+        if found.name != name and found.me and comparable_person(found.me) == comparable_person(me):
+            fail(f"'{mask_password(me)}' is the user '{found.name}' already, written as '{found.me}'")
+
+
+def _day(seconds: object) -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime(float(str(seconds))))
 
 
 @click.group()
@@ -139,8 +217,8 @@ def token_list(settings: Settings, user_name: str, as_json: bool) -> None:
         print_json(rows)
         return
     for row in rows:
-        made = time.strftime("%Y-%m-%d", time.gmtime(float(str(row["created"]))))
-        until = row["expires"] and time.strftime("%Y-%m-%d", time.gmtime(float(str(row["expires"]))))
+        made = _day(row["created"])
+        until = row["expires"] and _day(row["expires"])
         click.echo(f"{row['id']}  {made}  {until or 'never expires'}  {row['client']}  [{row['scope']}]")
 
 

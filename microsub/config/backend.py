@@ -11,6 +11,15 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Literal
 
+from microsub.config.joining import (
+    Quotas,
+    Registration,
+    quotas_from,
+    quotas_part,
+    registration_from,
+    registration_part,
+)
+
 UnreadStyle = Literal["count", "boolean", "none"]
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -67,7 +76,7 @@ class ChannelConfig:
 
 @dataclass(frozen=True, slots=True)
 class UserConfig:
-    """A user as declared; `me` is empty where none is given."""
+    """A user as declared; `me` is empty where none is given, `quotas` holds only what is declared."""
 
     name: str
     me: str = ""
@@ -76,6 +85,7 @@ class UserConfig:
     mute: tuple[str, ...] = ()
     block: tuple[str, ...] = ()
     token_endpoint: str | None = None
+    quotas: Quotas = field(default_factory=Quotas)
 
     def channel(self, uid: str) -> ChannelConfig | None:
         """The channel of that uid, None where there is none."""
@@ -140,7 +150,8 @@ class InstanceSettings:
     """What holds for everybody. `limits` holds only what is declared: use `Limits.over(DEFAULT_LIMITS)`.
 
     `keep_per_feed` is how many of a feed's newest posts stay in the store in any case, 0 for all. `hosts` is keyed by
-    lower-case host name, `feeds` by URL as declared; `public_feeds` are found by words.
+    lower-case host name, `feeds` by URL as declared; `public_feeds` are found by words. `quotas` hold for all but those
+    who registered themselves, who have those of `registration`.
     """
 
     limits: Limits = Limits()
@@ -151,6 +162,8 @@ class InstanceSettings:
     feeds: Mapping[str, FeedPolicy] = field(default_factory=dict)
     public_feeds: tuple[FeedConfig, ...] = ()
     identity: Identity = Identity()
+    registration: Registration = field(default_factory=Registration)
+    quotas: Quotas = field(default_factory=Quotas)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +199,8 @@ def instance_from(part: Mapping[str, Any]) -> InstanceSettings:
         hosts={name.lower(): HostPolicy(**_known(HostPolicy, entry)) for name, entry in part.get("hosts", {}).items()},
         feeds={url: FeedPolicy(**_known(FeedPolicy, entry)) for url, entry in part.get("feeds", {}).items()},
         public_feeds=_feeds(part.get("public_feeds", ())),
+        registration=registration_from(part.get("registration", _NOTHING)),
+        quotas=quotas_from(part.get("quotas", _NOTHING)),
     )
 
 
@@ -206,6 +221,7 @@ def _user(name: str, part: Mapping[str, Any]) -> UserConfig:
         mute=tuple(part.get("mute", ())),
         block=tuple(part.get("block", ())),
         token_endpoint=part.get("token_endpoint"),
+        quotas=quotas_from(part.get("settings", _NOTHING).get("quotas", _NOTHING)),
     )
 
 
@@ -262,6 +278,11 @@ def limits_part(limits: Limits) -> dict[str, Any]:
     return _values(limits)
 
 
+def user_settings_part(limits: Limits, quotas: Quotas) -> dict[str, Any]:
+    """The settings object of a user."""
+    return limits_part(limits) | _filled(quotas=quotas_part(quotas))
+
+
 def _values(entry: Any) -> dict[str, Any]:
     return {part.name: value for part in fields(entry) if (value := getattr(entry, part.name)) is not None}
 
@@ -276,6 +297,8 @@ def instance_part(settings: InstanceSettings) -> dict[str, Any]:
         hosts={name: _values(entry) for name, entry in settings.hosts.items()},
         feeds={url: _values(entry) for url, entry in settings.feeds.items()},
         public_feeds=[feed_part(feed) for feed in settings.public_feeds],
+        registration=registration_part(settings.registration),
+        quotas=quotas_part(settings.quotas),
     )
 
 
@@ -289,7 +312,7 @@ def _user_part(user: UserConfig) -> dict[str, Any]:
         me=user.me,
         token_endpoint=user.token_endpoint,
         channels=[channel_part(channel) for channel in user.channels],
-        settings=limits_part(user.settings),
+        settings=user_settings_part(user.settings, user.quotas),
         mute=list(user.mute),
         block=list(user.block),
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from microsub.config.backend import InstanceSettings, Limits, UserConfig
+from microsub.config.joining import Quotas
 from microsub.config.settings import mask_password
 
 RuleKind = Literal["mute", "block"]
@@ -70,6 +71,17 @@ class UserSettingsChanged:
 
     def __str__(self) -> str:
         return f"user {self.user}: settings changed"
+
+
+@dataclass(frozen=True, slots=True)
+class UserQuotasChanged:
+    """How much the user may have; what is absent falls back to what holds for others."""
+
+    user: str
+    quotas: Quotas
+
+    def __str__(self) -> str:
+        return f"user {self.user}: quotas changed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +224,7 @@ Change = (
     | TokenEndpointChanged
     | UserRemoved
     | UserSettingsChanged
+    | UserQuotasChanged
     | ChannelAdded
     | ChannelRenamed
     | ChannelRemoved
@@ -246,7 +259,8 @@ class Current:
 
     `users` has every user that isn't disabled, with the channels that aren't removed, in order. `changed` gives, by
     (user, uid), Unix time of the API's last change of a channel, and by (user, '') of their order, where it is known.
-    `disabled` users and `removed` channels can be restored. `settings` are the instance's.
+    `disabled` users and `removed` channels can be restored. `settings` are the instance's. Users who `registered` made
+    their accounts themselves: the file may say something of them, but they don't depend on it.
     """
 
     users: Mapping[str, UserConfig] = field(default_factory=dict)
@@ -254,3 +268,4 @@ class Current:
     disabled: frozenset[str] = frozenset()
     removed: frozenset[tuple[str, str]] = frozenset()
     changed: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    registered: frozenset[str] = frozenset()

@@ -38,9 +38,11 @@ from microsub.config.changes import (
     TokenEndpointChanged,
     UserAdded,
     UserChanged,
+    UserQuotasChanged,
     UserRemoved,
     UserSettingsChanged,
 )
+from microsub.config.joining import Quotas
 from microsub.config.order import inserted, permuted
 from microsub.config.settings import mask_password
 from microsub.config.urls import comparable, comparable_profile
@@ -57,6 +59,7 @@ _RANKS: Mapping[type, int] = {
             UserChanged,
             TokenEndpointChanged,
             UserSettingsChanged,
+            UserQuotasChanged,
             ChannelRemoved,  # before names are taken anew
             ChannelRenamed,
             ChannelAdded,
@@ -102,7 +105,7 @@ def merge(
         merger.user(base.users.get(name), user)
     for name in base.users:
         if name not in file.users and name in current.users:
-            merger.changes.append(UserRemoved(name))
+            merger.removed_user(name)
     merger.changes.sort(key=lambda change: _RANKS[type(change)])
     return Merge(tuple(merger.changes), tuple(merger.conflicts))
 
@@ -132,8 +135,23 @@ class _Merger:
             self.changes.append(TokenEndpointChanged(file.name, file.token_endpoint))
         if file.settings not in (old.settings, now.settings):
             self.changes.append(UserSettingsChanged(file.name, file.settings))
+        if file.quotas != now.quotas:  # nothing else sets them
+            self.changes.append(UserQuotasChanged(file.name, file.quotas))
         self.rules(file.name, "global", old, file, now)
         self.channels(old, file, now)
+
+    def removed_user(self, name: str) -> None:
+        """A user that the file no longer has. Who registered themselves stays, without what the file said of them."""
+        if name not in self.current.registered:
+            self.changes.append(UserRemoved(name))
+            return
+        now = self.current.users[name]
+        if now.token_endpoint is not None:
+            self.changes.append(TokenEndpointChanged(name, None))
+        if now.settings != Limits():
+            self.changes.append(UserSettingsChanged(name, Limits()))
+        if now.quotas != Quotas():
+            self.changes.append(UserQuotasChanged(name, Quotas()))
 
     def channels(self, base: UserConfig, file: UserConfig, now: UserConfig) -> None:
         added = [channel.uid for channel in file.channels if self.channel(file.name, base, channel, now)]

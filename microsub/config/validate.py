@@ -20,6 +20,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
 from microsub.config.backend import POST_TYPES
+from microsub.config.joining import comparable_person, domain
 from microsub.config.jsontext import JsonText, Path, show
 from microsub.config.patterns import PatternError, compiled
 from microsub.config.settings import mask_password
@@ -205,8 +206,16 @@ def _check_users(document: Mapping[str, Any], findings: Findings) -> None:
         if user.get("token_endpoint") and not user.get("me"):
             findings.warn((*path, "token_endpoint"), ENDPOINT_UNUSED)
         site = user.get("me")
-        if isinstance(site, str) and sites.setdefault(comparable(site), name) != name:
-            findings.warn((*path, "me"), f"the same site as that of {sites[comparable(site)]}")
+        if isinstance(site, str) and site:
+            first = sites.setdefault(comparable_person(site), name)
+            if first != name:
+                written = findings.written((*path, "me"), site)
+                theirs = findings.written(("users", first, "me"), document["users"][first]["me"])
+                findings.wrong(
+                    (*path, "me"),
+                    f"{written}, the same person as user '{first}' with {theirs}",
+                    "a site of their own for each user, since signing in with it leads to one account",
+                )
         _check_rules(user, path, findings)
         _check_channels(user.get("channels"), (*path, "channels"), findings)
 
@@ -282,6 +291,7 @@ def _check_instance(document: Mapping[str, Any], findings: Findings) -> None:
     for url, _ in _members(settings.get("feeds")):
         if not usable(url):
             findings.wrong(("settings", "feeds", url), f"the key {describe(url)}", _URL)
+    _check_registration(settings.get("registration"), ("settings", "registration"), findings)
     polling = settings.get("polling")
     if isinstance(polling, Mapping):
         low, high = polling.get("min_interval", 300), polling.get("max_interval", 86_400)
@@ -292,6 +302,24 @@ def _check_instance(document: Mapping[str, Any], findings: Findings) -> None:
                 describe(polling[key]),
                 f"min_interval ({low}) not above max_interval ({high})",
             )
+
+
+def _check_registration(part: Any, path: Path, findings: Findings) -> None:
+    if not isinstance(part, Mapping):
+        return
+    for key, urls_too in (("domains", False), ("refuse", True)):
+        entries = part.get(key)
+        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
+            if not isinstance(entry, str) or (urls_too and usable(entry)) or domain(entry):
+                continue
+            expected = "a domain of two parts or more, such as example.org; those below it count too"
+            if urls_too:
+                expected += ", or a profile URL"
+            findings.wrong((*path, key, index), findings.written((*path, key, index), entry), expected)
+    if part.get("open") == "domains" and not part.get("domains"):
+        findings.wrong((*path, "domains"), "none" if "domains" not in part else "an empty list", "at least one domain")
+    if part.get("domains") and part.get("open", "nobody") != "domains":
+        findings.warn((*path, "domains"), "has no effect unless 'open' is 'domains'")
 
 
 def _check_url(url: Any, path: Path, findings: Findings) -> None:

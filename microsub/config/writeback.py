@@ -1,6 +1,7 @@
 """The other direction: backend.json as it should be, so that it says what the stores hold.
 
 Pure. Only what differs is touched: the order of keys, unknown keys and `${…}` stay, and so do users that are disabled.
+Users who registered themselves come into the file by nobody but its owner: an older copy of it would disable them.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ def edited(
     editor = _Editor(same_feed, same_profile)
     for name, user in current.users.items():
         declared = document.backend.users.get(name)
+        if declared is None and name in current.registered:
+            continue
         users = raw.setdefault("users", {})
         if declared is None:
             users[name] = {"me": escape(user.me)} if user.me else {}

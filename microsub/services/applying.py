@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 from microsub.config.backend import ChannelConfig, FeedConfig, InstanceSettings, Limits, UserConfig
@@ -27,9 +28,11 @@ from microsub.config.changes import (
     TokenEndpointChanged,
     UserAdded,
     UserChanged,
+    UserQuotasChanged,
     UserRemoved,
     UserSettingsChanged,
 )
+from microsub.config.joining import Quotas
 from microsub.formats.identity import canonical_feed_url
 from microsub.model.reader import GLOBAL, Channel, ChannelSettings, Subscription
 from microsub.store.accounts import User
@@ -102,6 +105,7 @@ class SettingsPort(Protocol):
     async def in_force(self) -> InForce: ...  # noqa: D102
     async def set_instance(self, settings: InstanceSettings) -> None: ...  # noqa: D102
     async def set_user(self, user: str, limits: Limits) -> None: ...  # noqa: D102
+    async def set_quotas(self, user: str, quotas: Quotas) -> None: ...  # noqa: D102
 
 
 class Applier:
@@ -134,15 +138,21 @@ class Applier:
         changed: dict[tuple[str, str], float] = {}
 
         async def look(user: User) -> UserConfig:
-            limits = in_force.users.get(user.name, Limits())
+            bare = UserConfig(
+                user.name,
+                user.me,
+                settings=in_force.users.get(user.name, Limits()),
+                token_endpoint=user.token_endpoint,
+                quotas=in_force.quotas.get(user.name, Quotas()),
+            )
             if only is not None and user.name not in only:
-                return UserConfig(user.name, user.me, settings=limits, token_endpoint=user.token_endpoint)
+                return bare
             async with gate:
                 channels, times = await self._channels_of(user.name)
                 removed.update((user.name, uid) for uid in await self._channels.removed(user.name))
                 changed.update(times)
                 mute, block = await self._rules_of(user.name, GLOBAL)
-            return UserConfig(user.name, user.me, channels, limits, mute, block, user.token_endpoint)
+            return replace(bare, channels=channels, mute=mute, block=block)
 
         found = await asyncio.gather(*(look(user) for user in active))
         return Current(
@@ -151,6 +161,7 @@ class Applier:
             disabled=frozenset(user.name for user in users if user.disabled is not None),
             removed=frozenset(removed),
             changed=changed,
+            registered=frozenset(user.name for user in active if user.registered),
         )
 
     async def _channels_of(self, user: str) -> tuple[tuple[ChannelConfig, ...], dict[tuple[str, str], float]]:
@@ -200,6 +211,8 @@ class Applier:
                 await self._settings.set_instance(settings)
             case UserSettingsChanged(user, limits):
                 await self._settings.set_user(user, limits)
+            case UserQuotasChanged(user, quotas):
+                await self._settings.set_quotas(user, quotas)
             case UserAdded(user, me, restored):
                 await self._add_user(user, me, restored, now)
             case UserChanged(user, me):

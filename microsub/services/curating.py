@@ -17,9 +17,9 @@ class Curating:
         self._channels = channels
         self._feeds = feeds
 
-    async def create(self, user: str, name: str, now: float) -> Channel:
-        """Make a channel, or find the one of that name."""
-        return await self._channels.create(user, name, now)
+    async def create(self, user: str, name: str, now: float, *, most: int = 0) -> Channel:
+        """Make a channel, or find the one of that name. Raises QuotaReached where there are `most` already (0: any)."""
+        return await self._channels.create(user, name, now, most=most)
 
     async def rename(self, user: str, uid: str, name: str, now: float) -> Channel:
         """Give a channel another name; its uid stays."""

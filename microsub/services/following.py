@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from microsub.errors import NotFound
+from microsub.errors import NotFound, QuotaReached
 from microsub.formats.identity import canonical_feed_url, host_of, mask_credentials
 from microsub.model.reader import GLOBAL, Cursor, Subscription
 from microsub.services.filling import LimitsOf
@@ -68,15 +68,19 @@ class Following:
         records = await self._feeds.get_many(sub.feed for sub in subscriptions)
         return [_followed(sub, records.get(sub.feed)) for sub in subscriptions]
 
-    async def follow(self, user: str, uid: str, url: str, now: float, name: str | None = None) -> FollowedFeed:
+    async def follow(
+        self, user: str, uid: str, url: str, now: float, name: str | None = None, *, most: int = 0
+    ) -> FollowedFeed:
         """Follow a feed in a channel, and fill the timeline with what the store has of it.
 
         Doesn't wait for the network: a feed that the store has nothing of is due at once. To follow what is followed
-        already changes nothing.
+        already changes nothing. Raises QuotaReached where the user follows `most` feeds (0: any number).
         """
         await self._channels.get(user, uid)
+        if most:
+            await self._check_room(user, uid, url, most)
         record = await self._feeds.ensure(url, now)
-        await self._channels.follow(user, uid, record.id, url, now, name)
+        await self._channels.follow(user, uid, record.id, url, now, name, most=most)
         stocked = record.last_success is not None
         if stocked:
             await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
@@ -87,6 +91,13 @@ class Following:
         if not record.gone:
             await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
         return await self._one(user, uid, record)
+
+    async def _check_room(self, user: str, uid: str, url: str, most: int) -> None:
+        """Refuse what the store would refuse too, before there is a record of a feed that nobody follows."""
+        everywhere = await self._channels.all_subscriptions(user)
+        count = sum(len(subscriptions) for subscriptions in everywhere.values())
+        if count >= most and _named(everywhere.get(uid, []), url, await self._feeds.find(url)) is None:
+            raise QuotaReached("feeds", count, most)
 
     async def unfollow(self, user: str, uid: str, url: str, now: float) -> None:
         """Stop following. Unread items of the feed leave, read ones stay until retention takes them.

@@ -47,6 +47,10 @@ class SettingsInForce:
         """The instance's settings."""
         return (await self._current()).instance
 
+    async def everything(self) -> InForce:
+        """All settings, those of users included."""
+        return await self._current()
+
     def instance_now(self) -> InstanceSettings:
         """The instance's settings as they were last seen; the defaults before the first question.
 

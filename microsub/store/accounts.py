@@ -25,13 +25,14 @@ LONGEST_TOKEN = 512
 NOTIFICATIONS_NAME = "Notifications"
 _FEW = 10
 """Users of an instance that may be all but one disabled ones; of more nobody is taken for the only one."""
-_OWN_FIELDS = frozenset({"me", "token_endpoint", "created", "disabled", "shape"})
+_OWN_FIELDS = frozenset({"me", "token_endpoint", "created", "disabled", "registered", "shape"})
 
 
 @dataclass(frozen=True, slots=True)
 class User:
     """A user. `me` is the profile URL or empty; `token_endpoint` is where tokens are checked instead of where the
-    profile says; times are Unix seconds; `settings` is what else was saved, as text.
+    profile says; times are Unix seconds; `settings` is what else was saved, as text. Who `registered` made the account
+    by signing in.
     """
 
     name: str
@@ -40,6 +41,7 @@ class User:
     disabled: float | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     token_endpoint: str | None = None
+    registered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +68,28 @@ class Accounts:
         """
         if not NAME.match(name):
             raise InvalidRequest(f"'{name[:80]}' can't be a user name: expected 1 to 64 of A-Z a-z 0-9 _ -")
+        await self._create(name, me, now)
+        return await self.user(name) or User(name, me)
+
+    async def register(self, name: str, me: str, now: float) -> User:
+        """As `add_user`, for somebody who makes their account by signing in: where there is a user of that name, that
+        one is returned, whoever it is.
+        """
+        await self._create(name, me, now, "registered")
+        return await self.user(name) or User(name, me)
+
+    async def is_registered(self, name: str) -> bool:
+        """Whether the user made the account by signing in; False for one that doesn't exist."""
+        return bool(await self._redis.command("HEXISTS", keys.user(name), "registered"))
+
+    async def _create(self, name: str, me: str, now: float, how: str = "") -> None:
         await self._redis.script(
             load("user_create"),
             [keys.user(name), keys.channels(name), keys.channel(name, NOTIFICATIONS)],
-            [me, now, NOTIFICATIONS_NAME],
+            [me, now, NOTIFICATIONS_NAME, how],
         )
         # Another slot, so not in the script; a user that a crash leaves unlisted is listed when made again.
         await self._redis.command("SADD", keys.users(), name)
-        return await self.user(name) or User(name, me)
 
     async def user(self, name: str) -> User | None:
         """The user of that name, disabled or not."""
@@ -234,4 +250,4 @@ def _user(name: str, reply: list[bytes]) -> User | None:
     disabled = float(fields["disabled"]) if "disabled" in fields else None
     settings = {key: value for key, value in fields.items() if key not in _OWN_FIELDS}
     created, endpoint = float(fields.get("created", 0)), fields.get("token_endpoint")
-    return User(name, fields.get("me", ""), created, disabled, settings, endpoint)
+    return User(name, fields.get("me", ""), created, disabled, settings, endpoint, "registered" in fields)

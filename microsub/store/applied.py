@@ -22,12 +22,14 @@ from microsub.config.backend import (
     limits_part,
     to_document,
 )
+from microsub.config.joining import Quotas, quotas_from, quotas_part
 from microsub.store import keys
 from microsub.store.port import Redis
 from microsub.store.scripts import load
 
 _INSTANCE = "instance"
 _USER = "user:"
+_QUOTAS = "quotas:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +47,11 @@ class AppliedFile:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """Settings of the instance, and the limits that hold for all channels of a user, by user name."""
+    """Settings of the instance, and by user name the limits that hold for all channels of a user, and quotas."""
 
     instance: InstanceSettings = field(default_factory=InstanceSettings)
     users: Mapping[str, Limits] = field(default_factory=dict)
+    quotas: Mapping[str, Quotas] = field(default_factory=dict)
 
 
 class Applied:
@@ -117,8 +120,13 @@ class Applied:
             for name, value in fields.items()
             if name.startswith(_USER)
         }
+        quotas = {
+            name.removeprefix(_QUOTAS): quotas_from(orjson.loads(value))
+            for name, value in fields.items()
+            if name.startswith(_QUOTAS)
+        }
         instance = fields.get(_INSTANCE)
-        return InForce(instance_from(orjson.loads(instance)) if instance else InstanceSettings(), users)
+        return InForce(instance_from(orjson.loads(instance)) if instance else InstanceSettings(), users, quotas)
 
     async def set_instance(self, settings: InstanceSettings) -> None:
         """Put the instance's settings in force."""
@@ -130,6 +138,13 @@ class Applied:
             await self._redis.command("HDEL", keys.settings(), _USER + user)
         else:
             await self._redis.command("HSET", keys.settings(), _USER + user, orjson.dumps(limits_part(limits)))
+
+    async def set_quotas(self, user: str, quotas: Quotas) -> None:
+        """Put the quotas of a user in force."""
+        if quotas == Quotas():
+            await self._redis.command("HDEL", keys.settings(), _QUOTAS + user)
+        else:
+            await self._redis.command("HSET", keys.settings(), _QUOTAS + user, orjson.dumps(quotas_part(quotas)))
 
 
 def _fields(reply: list[Any]) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from microsub.errors import InvalidRequest
+from microsub.errors import InvalidRequest, QuotaReached
 from microsub.model.reader import (
     NAME,
     NOTIFICATIONS,
@@ -115,11 +115,12 @@ class Channels:
         """When the channel's name or settings last changed, in Unix seconds; 0 when they never did."""
         return float(await self._redis.command("HGET", keys.channel(user, uid), "changed") or 0)
 
-    async def create(self, user: str, name: str, now: float, uid: str | None = None) -> Channel:
+    async def create(self, user: str, name: str, now: float, uid: str | None = None, *, most: int = 0) -> Channel:
         """Make a channel, or find the one of that name (of that uid, where one is given).
 
         A uid that is made from the name never changes afterwards. Raises InvalidRequest for a bad name, and for a uid
-        that is reserved, malformed, or taken by a removed channel.
+        that is reserved, malformed, or taken by a removed channel; QuotaReached where there are `most` channels already
+        (0: any number; `notifications` doesn't count).
         """
         name = _checked(name)
         if uid is None:
@@ -135,8 +136,10 @@ class Channels:
         reply = await self._redis.script(
             load("channel_create"),
             [keys.user(user), keys.channels(user), keys.removed_channels(user)],
-            [name, now, keys.pattern(keys.channel, user), "name" if uid is None else "uid", *candidates],
+            [name, now, keys.pattern(keys.channel, user), "name" if uid is None else "uid", most, *candidates],
         )
+        if reply[0] == b"" and len(reply) > 1:
+            raise QuotaReached("channels", reply[1], most)
         if reply[0] == b"":
             raise await absent(self._redis, user)
         if len(reply) == 1:
@@ -220,13 +223,16 @@ class Channels:
         reply = await self._redis.command("ZRANGE", keys.removed_channels(user), 0, -1, "WITHSCORES")
         return {uid.decode(): float(at) for uid, at in zip(reply[0::2], reply[1::2], strict=True)}
 
-    async def follow(self, user: str, uid: str, feed_id: str, url: str, now: float, name: str | None = None) -> bool:
-        """Subscribe the channel to a feed; False when it is already, which changes nothing.
+    async def follow(
+        self, user: str, uid: str, feed_id: str, url: str, now: float, name: str | None = None, *, most: int = 0
+    ) -> bool:
+        """Subscribe the channel to a feed; False when it is already, which changes nothing. Raises QuotaReached where
+        the user's channels follow `most` feeds already (0: any number).
 
         The order that leaves no gap: this; `Timelines.add` of what the store has, in one call; `Feeds.subscribe`, by
         which fan-out begins to deliver; `Timelines.add` of what the store has, once more.
         """
-        return await self._subscriptions.follow(user, uid, Subscription(feed_id, url, now, name))
+        return await self._subscriptions.follow(user, uid, Subscription(feed_id, url, now, name), most)
 
     async def unfollow(self, user: str, uid: str, feed_id: str) -> bool:
         """End a subscription; False when there was none. `Timelines.unfollow` then takes the unread items out."""

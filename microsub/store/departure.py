@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from microsub.config.backend import Limits
+from microsub.config.joining import Quotas
 from microsub.model.reader import GLOBAL
 from microsub.store import identitykeys, keys
 from microsub.store.applied import Applied
@@ -41,6 +42,7 @@ async def delete_disabled(redis: Redis, name: str, disabled: float) -> bool:
                 return False
     # Before the end, since a user made anew may be given limits of their own.
     await Applied(redis).set_user(name, Limits())
+    await Applied(redis).set_quotas(name, Quotas())
     rest = [keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL), *(key(name) for key in USER_KEYS)]
     if not await step("", *rest):
         return False

@@ -149,6 +149,16 @@ def grants(name: str) -> str:
     return f"user:{{{name}}}:grants"
 
 
+# --- how much is asked -------------------------------------------------------------------------------------------
+
+
+def requests(name: str, minute: str) -> str:
+    """String: how many requests of the user were let through in that minute (Unix time divided by 60), as far as the
+    processes have told. Lifetime: two minutes. `store.identity.rates`.
+    """
+    return f"user:{{{name}}}:requests:{minute}"
+
+
 USER_KEYS: tuple[Callable[[str], str], ...] = (
     *(credentials, passkeys, invitation, devices),
     *(foreign, foreign_checks),
@@ -157,7 +167,7 @@ USER_KEYS: tuple[Callable[[str], str], ...] = (
 )
 """The keys that belong to a user, for the user's deletion."""
 
-ENDING: tuple[Callable[[str, str], str], ...] = (foreign_refused, foreign_lease, code, confirmed)
+ENDING: tuple[Callable[[str, str], str], ...] = (foreign_refused, foreign_lease, code, confirmed, requests)
 """Further keys of a user, which end by themselves so soon that a deletion needn't look for them."""
 
 USER_LISTS: tuple[tuple[Callable[[str], str], Callable[[str, str], str]], ...] = (

@@ -87,8 +87,8 @@ def upkeep(part: str) -> str:
 
 
 def settings() -> str:
-    """Hash: settings in force as JSON: `instance`, and `user:<name>` for the limits of all of a user's channels.
-    Permanent. `store.applied`; read by services.
+    """Hash: settings in force as JSON: `instance`, `user:<name>` for the limits of all of a user's channels, and
+    `quotas:<name>`. Permanent. `store.applied`; read by services.
     """
     return "config:settings"
 
@@ -280,9 +280,9 @@ def host(host_name: str) -> str:
 
 
 def user(name: str) -> str:
-    """Hash: `me`, `token_endpoint`, settings, `created` and `disabled` (Unix time), `shape` (grows when a channel's
-    name or settings change). Lifetime: permanent, or until 30 days after the user was disabled. `store.accounts`,
-    `store.channels`.
+    """Hash: `me`, `token_endpoint`, settings, `created` and `disabled` (Unix time), `registered` (1: by signing in),
+    `shape` (grows when a channel's name or settings change). Lifetime: permanent, or until 30 days after the user was
+    disabled. `store.accounts`, `store.channels`.
     """
     return f"user:{{{name}}}"
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from microsub.errors import QuotaReached
 from microsub.model.reader import Subscription
 from microsub.store import keys
 from microsub.store.absent import absent
@@ -20,10 +21,14 @@ class Subscriptions:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
-    async def follow(self, user: str, uid: str, subscription: Subscription) -> bool:
+    async def follow(self, user: str, uid: str, subscription: Subscription, most: int = 0) -> bool:
         """See `Channels.follow`."""
         value, now = _encode(subscription), subscription.followed_at
-        return bool(await self._write(user, uid, subscription.feed, "follow", value, now))
+        limit: tuple[Arg, ...] = ("", most, keys.pattern(keys.channel_feeds, user)) if most else ()
+        changed = await self._write(user, uid, subscription.feed, "follow", value, now, *limit)
+        if changed > 1:
+            raise QuotaReached("feeds", changed - 2, most)
+        return bool(changed)
 
     async def unfollow(self, user: str, uid: str, feed_id: str) -> bool:
         """See `Channels.unfollow`."""

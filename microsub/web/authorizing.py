@@ -51,6 +51,7 @@ async def _ask(visit: Visit) -> Response:
     # Whose page sends apps here has this server for a provider, so it is here that they sign in.
     hint = query.get("me", [""])[0]
     session = visit.require_session(LOCAL_PATH, **({"me": hint} if hint else {}))
+    await visit.site.identity.asking.app(session.user, visit.now)
     app = await visit.site.identity.granting.clients.find(target.client)
     if not allowed_redirect(app.info, target.redirect):
         return _not_served(visit, _wrong_target(app, target.redirect))

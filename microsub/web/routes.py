@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from starlette.routing import Route
 
-from microsub.web import account, authorizing, credentials, enrolling, local_sign_in, signing_in, start, static_files
+from microsub.web import (
+    account,
+    authorizing,
+    credentials,
+    enrolling,
+    local_sign_in,
+    signing_in,
+    start,
+    static_files,
+    welcome,
+)
 from microsub.web.site import Site
 
 
@@ -19,4 +29,5 @@ def page_routes(site: Site) -> list[Route]:
         *credentials.routes(site),
         *local_sign_in.routes(site),
         *enrolling.routes(site),
+        *welcome.routes(site),
     ]

@@ -16,6 +16,7 @@ from microsub.web.local_sign_in import PATH as LOCAL_PATH
 from microsub.web.routing import form, page, public
 from microsub.web.session import Visit
 from microsub.web.site import Site
+from microsub.web.welcome import PATH as WELCOME_PATH
 
 NAME = "Microsub server"
 
@@ -58,6 +59,8 @@ async def _finish(visit: Visit) -> Response:
         response.headers["referrer-policy"] = "no-referrer"
         return response
     await visit.sign_in(arrived.user, arrived.me, arrived.how)
+    if arrived.new:
+        return visit.go(WELCOME_PATH, **({"next": arrived.next} if arrived.next else {}))
     return visit.go(arrived.next or "/account")
 
 
@@ -75,13 +78,19 @@ async def _client(visit: Visit) -> Response:
     return response
 
 
+_LATER = {429: 60, 503: 10}
+"""Seconds after which a sign-in that failed so may be tried again."""
+
+
 def _page(visit: Visit, me: str, next_: str, problem: SignInFailed | None = None) -> Response:
     base = visit.base
     # The form leads to whichever provider somebody's page names.
     form_to = ["https:"] if base.startswith("https:") else ["https:", "http:"]
-    return visit.page(
-        "sign-in.html", problem.status if problem else 200, form_to=form_to, me=me, next=next_, problem=problem
-    )
+    status = problem.status if problem else 200
+    response = visit.page("sign-in.html", status, form_to=form_to, me=me, next=next_, problem=problem)
+    if status in _LATER:
+        response.headers["retry-after"] = str(_LATER[status])
+    return response
 
 
 def _next(values: Mapping[str, str]) -> str:

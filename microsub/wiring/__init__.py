@@ -10,7 +10,15 @@ from microsub.wiring.configuration import configuration, open_configuration
 from microsub.wiring.examining import examine
 from microsub.wiring.fetching import COPIES_KEPT, open_caching_fetcher, open_completing, open_feed_cache, open_fetcher
 from microsub.wiring.local import make_local
-from microsub.wiring.people import GREETING, greeting_token, require_user
+from microsub.wiring.people import (
+    GREETING,
+    end_sessions,
+    greeting_token,
+    is_declared,
+    remove_user,
+    require_user,
+    restore_user,
+)
 from microsub.wiring.stores import Stores, fan_out, following, open_stores, warn_of_losses
 from microsub.wiring.upkeep import checking, import_ekster, rebuilding, retention, sweeping
 from microsub.wiring.web import open_app
@@ -22,11 +30,13 @@ __all__ = [
     "Stores",
     "checking",
     "configuration",
+    "end_sessions",
     "examine",
     "fan_out",
     "following",
     "greeting_token",
     "import_ekster",
+    "is_declared",
     "make_local",
     "open_app",
     "open_caching_fetcher",
@@ -38,7 +48,9 @@ __all__ = [
     "open_worker",
     "poll_now",
     "rebuilding",
+    "remove_user",
     "require_user",
+    "restore_user",
     "retention",
     "running_worker",
     "sweeping",

@@ -13,13 +13,17 @@ from microsub.wiring.stores import Stores, following
 from microsub.wiring.tasks import tell_failure
 
 
+def applier(stores: Stores) -> Applier:
+    """What carries out changes to users and all that is theirs."""
+    return Applier(stores.accounts, stores.channels, stores.feeds, stores.rules, following(stores), stores.applied)
+
+
 def configuration(settings: Settings, stores: Stores) -> Configuration:
     """The service that keeps backend.json and the stores in step."""
-    applier = Applier(stores.accounts, stores.channels, stores.feeds, stores.rules, following(stores), stores.applied)
     return Configuration(
         settings.backend,
         stores.applied,
-        applier,
+        applier(stores),
         write_back=settings.writes_back,
         on_applied=stores.in_force.forget,
     )

@@ -3,47 +3,78 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 from microsub.config.backend import InstanceSettings
+from microsub.config.joining import Registration
 from microsub.config.settings import Settings
 from microsub.fetch import Fetcher
 from microsub.services.identity.admission import KnownAddresses, UsersOnly
+from microsub.services.identity.asking import Asking
 from microsub.services.identity.bundle import Identity
 from microsub.services.identity.clients import Clients
 from microsub.services.identity.doctor import Doctor
 from microsub.services.identity.granting import Granting
+from microsub.services.identity.limiting import Limiting
 from microsub.services.identity.profiles import Profiles
+from microsub.services.identity.quotas import InForcePort, UserQuotas
+from microsub.services.identity.registration import OpenAdmission
 from microsub.services.identity.sessions import Sessions
 from microsub.services.identity.signing_in import SigningIn
 from microsub.services.identity.turnstile import Turnstile
 from microsub.services.identity.verification import Verification
 from microsub.services.identity.vouching import Vouching
 from microsub.store.accounts import Accounts
+from microsub.store.applied import InForce
+from microsub.store.identity.attempts import AttemptCounts
 from microsub.store.identity.codes import Codes
 from microsub.store.identity.foreign import ForeignTokens
 from microsub.store.identity.grants import Grants
 from microsub.store.identity.own_tokens import OwnTokens
 from microsub.store.identity.pending import PendingStore
+from microsub.store.identity.rates import Rates
 from microsub.store.identity.sessions import SessionStore
 from microsub.store.port import Redis
 from microsub.store.servicetokens import ServiceTokens
 from microsub.wiring.local import make_local
 
-InForce = Callable[[], InstanceSettings]
+InstanceNow = Callable[[], InstanceSettings]
 
 
-def make_identity(settings: Settings, redis: Redis, fetcher: Fetcher, in_force: InForce = InstanceSettings) -> Identity:
-    """The bundle. `fetcher` is the plain door to the web: what has to do with identity is never taken from a cache."""
+class _OfInstance:
+    """The settings in force where users have none of their own."""
+
+    def __init__(self, instance: InstanceNow) -> None:
+        self._instance = instance
+
+    async def everything(self) -> InForce:
+        """See `SettingsInForce`."""
+        return InForce(self._instance())
+
+
+def make_identity(
+    settings: Settings,
+    redis: Redis,
+    fetcher: Fetcher,
+    in_force: InstanceNow = InstanceSettings,
+    current: InForcePort | None = None,
+) -> Identity:
+    """The bundle. `fetcher` is the plain door to the web: what has to do with identity is never taken from a cache.
+
+    `in_force` tells the instance's settings without waiting, `current` all settings, as fresh as they are needed for
+    what can't be taken back.
+    """
+    current = current or _OfInstance(in_force)
     private = bool(settings.allow_private_networks)
     profiles = Profiles(fetcher, private=private, own=settings.public_url)
     vouching = Vouching(fetcher, profiles, own=settings.public_url, private=private)
     accounts = Accounts(redis)
-    admission = UsersOnly(accounts, profiles)
+    quotas = UserQuotas(current, accounts, Limiting(Rates(redis)))
+    admission = OpenAdmission(accounts, UsersOnly(accounts, profiles), _registration(current), private=private)
     sessions = Sessions(SessionStore(redis))
     return Identity(
         profiles=profiles,
-        granting=_granting(redis, fetcher),
+        granting=_granting(redis, fetcher, quotas),
         sessions=sessions,
         local=make_local(redis, sessions),
         signing_in=SigningIn(
@@ -51,22 +82,36 @@ def make_identity(settings: Settings, redis: Redis, fetcher: Fetcher, in_force: 
         ),
         verification=Verification(ForeignTokens(redis), vouching, lambda: in_force().identity),
         doctor=Doctor(fetcher, private=private),
+        quotas=quotas,
+        asking=Asking(AttemptCounts(redis)),
     )
 
 
-def _granting(redis: Redis, fetcher: Fetcher) -> Granting:
+def _registration(current: InForcePort) -> Callable[[], Awaitable[Registration]]:
+    async def registration() -> Registration:
+        return (await current.everything()).instance.registration
+
+    return registration
+
+
+def _granting(redis: Redis, fetcher: Fetcher, quotas: UserQuotas) -> Granting:
     """Our own IndieAuth server."""
+    clients, tokens = Clients(fetcher), OwnTokens(redis)
     return Granting(
-        Accounts(redis), Codes(redis), Grants(redis), OwnTokens(redis), ServiceTokens(redis), Clients(fetcher)
+        Accounts(redis), Codes(redis), Grants(redis), tokens, ServiceTokens(redis), clients, most=quotas.tokens
     )
 
 
 @contextlib.asynccontextmanager
 async def open_identity(
-    settings: Settings, redis: Redis, fetcher: Fetcher, in_force: InForce = InstanceSettings
+    settings: Settings,
+    redis: Redis,
+    fetcher: Fetcher,
+    in_force: InstanceNow = InstanceSettings,
+    current: InForcePort | None = None,
 ) -> AsyncIterator[Identity]:
     """The bundle for the block, with whatever has to be taken down at its end."""
-    identity = make_identity(settings, redis, fetcher, in_force)
+    identity = make_identity(settings, redis, fetcher, in_force, current)
     try:
         yield identity
     finally:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from microsub.config.changes import UserAdded, UserRemoved
 from microsub.config.settings import Settings
 from microsub.errors import NotFound
 from microsub.model.scopes import ALL_SCOPES
-from microsub.wiring.configuration import configuration
+from microsub.services.identity.sessions import Sessions
+from microsub.store.identity.sessions import SessionStore
+from microsub.wiring.configuration import applier, configuration
 from microsub.wiring.stores import Stores
 
 
@@ -19,6 +22,31 @@ async def require_user(settings: Settings, stores: Stores, name: str) -> None:
     if await stores.accounts.user(name) is None:
         known = ", ".join(user.name for user in await stores.accounts.users()) or "none"
         raise NotFound(f"there is no user '{name}'; users: {known}")
+
+
+async def is_declared(stores: Stores, name: str) -> bool:
+    """Whether backend.json, as it was applied last, says something of the user."""
+    last = await stores.applied.last()
+    return last is not None and name in last.backend.users
+
+
+async def remove_user(stores: Stores, name: str, now: float) -> None:
+    """Disable a user: tokens and sessions end at once, and nobody polls for them; restorable for 30 days."""
+    await applier(stores).apply(UserRemoved(name), now)
+    await end_sessions(stores, name)
+
+
+async def restore_user(stores: Stores, name: str, now: float) -> None:
+    """Undo `remove_user`. Raises NotFound."""
+    found = await stores.accounts.user(name)
+    if found is None or found.disabled is None:
+        raise NotFound(f"'{name}' is no user who was removed")
+    await applier(stores).apply(UserAdded(name, found.me, restored=True), now)
+
+
+async def end_sessions(stores: Stores, name: str) -> None:
+    """Sign a user out of all browsers."""
+    await Sessions(SessionStore(stores.redis)).end_all(name)
 
 
 GREETING = "shown at start"

@@ -43,7 +43,7 @@ async def open_app(settings: Settings, stores: Stores, config: Configuration) ->
     async with (
         open_caching_fetcher(settings, stores) as fetcher,
         open_fetcher(settings) as plain,
-        open_identity(settings, stores.redis, plain, stores.in_force.instance_now) as identity,
+        open_identity(settings, stores.redis, plain, stores.in_force.instance_now, stores.in_force) as identity,
     ):
         parser = ParsePool(seconds=PARSE_SECONDS)
         reading = _reading(stores, cache)

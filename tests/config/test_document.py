@@ -26,6 +26,7 @@ from microsub.config.backend import (
     to_document,
 )
 from microsub.config.document import Report, check, examine, load
+from microsub.config.joining import OF_REGISTERED, QUOTA_NAMES, Quotas, Registration
 from microsub.config.validate import UNUSABLE_UIDS, schema
 from microsub.demo.backend import backend_document
 from microsub.errors import ConfigError
@@ -276,10 +277,6 @@ def test_variables_are_expanded_in_values_alone() -> None:
             "b.json: colour (line 2): an unknown key, which has no effect (names beginning with 'x-' are for notes)",
         ),
         (
-            {"users": {"a": {"me": "https://a.example"}, "b": {"me": "https://A.example/"}}},
-            "b.json: users.b.me (line 7): the same site as that of a",
-        ),
-        (
             channels({"uid": "a", "name": "X"}, {"uid": "b", "name": "X"}),
             "b.json: users.alice.channels[1].name (line 11): a second channel with the name 'X'",
         ),
@@ -290,6 +287,91 @@ def test_what_hardly_was_meant_is_a_warning(document: Any, warning: str) -> None
     report = look(document)
     assert report.ok
     assert report.warnings == (warning,)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        *("https://a.example", "https://A.example/", "http://a.example/", "https://a.example:443/"),
+        *("https://a.example./", "HTTPS://a.EXAMPLE"),
+    ],
+)
+def test_one_site_for_two_users_is_an_error_that_names_both(other: str) -> None:
+    """However it is written: signing in with it couldn't tell whose account is meant."""
+    report = look({"users": {"ann": {"me": "https://a.example/"}, "bob": {"me": other}}})
+    [problem] = report.problems
+    assert "users.bob.me" in str(problem)
+    assert "'ann'" in str(problem)
+
+
+def test_sites_that_differ_are_no_error() -> None:
+    """In path, in host, or since there is none."""
+    sites = [
+        "https://a.example/",
+        "https://a.example/bob",
+        "https://b.a.example/",
+        "https://a.example/?bob",
+        None,
+        None,
+    ]
+    users = {f"u{number}": {"me": site} if site else {} for number, site in enumerate(sites)}
+    assert look({"users": users}).ok
+
+
+def test_one_site_in_two_scripts() -> None:
+    """International names are the same as their punycode."""
+    users = {"ann": {"me": "https://bücher.example/"}, "bob": {"me": "https://xn--bcher-kva.example"}}
+    assert len(look({"users": users}).problems) == 1
+
+
+@pytest.mark.parametrize(
+    ("registration", "place"),
+    [
+        ({"open": "some"}, "registration.open"),
+        ({"open": "domains"}, "registration.domains"),
+        ({"open": "domains", "domains": []}, "registration.domains"),
+        *(
+            ({"open": "domains", "domains": [bad]}, "registration.domains[0]")
+            for bad in (
+                "com",
+                "*.example.org",
+                "https://example.org/",
+                "example.org/x",
+                "192.0.2.1",
+                "localhost",
+                "a..b",
+            )
+        ),
+        ({"refuse": ["com"]}, "registration.refuse[0]"),
+        ({"most": -1}, "registration.most"),
+        ({"quotas": {"channels": "many"}}, "registration.quotas.channels"),
+    ],
+)
+def test_registration_that_cant_be_meant_so(registration: Any, place: str) -> None:
+    """Above all no domain that means everybody."""
+    [problem] = look({"settings": {"registration": registration}}).problems
+    assert f"settings.{place}" in str(problem)
+
+
+def test_registration_and_quotas_are_read_and_written() -> None:
+    """At the instance and for a user; what is left out stays at its default."""
+    registration = {
+        "open": "domains",
+        "domains": ["Example.org"],
+        "refuse": ["https://x.example/"],
+        "quotas": {"feeds": 9},
+    }
+    users = {"ann": {"settings": {"quotas": {"requests": 60}}}}
+    report = look({"users": users, "settings": {"registration": registration, "quotas": {"channels": 3}}})
+    assert report.document
+    assert report.warnings == ()
+    backend = report.document.backend
+    assert backend.settings.registration == Registration(
+        "domains", ("Example.org",), ("https://x.example/",), quotas=Quotas(feeds=9)
+    )
+    assert backend.settings.quotas == Quotas(channels=3)
+    assert backend.users["ann"].quotas == Quotas(requests=60)
+    assert from_document(to_document(backend)) == backend
 
 
 def test_the_schema_is_a_schema_and_agrees_with_the_model() -> None:
@@ -315,6 +397,14 @@ def test_the_schema_declares_the_defaults() -> None:
         assert rule["default"] == getattr(Delivery(), name)
     for name, rule in shipped["identity"]["properties"].items():
         assert rule["default"] == getattr(Identity(), name)
+    registration = shipped["registration"]["properties"]
+    assert registration["open"]["default"] == Registration().open
+    assert registration["most"]["default"] == Registration().most
+    assert tuple(shipped["quotas"]["properties"]) == QUOTA_NAMES
+    for name in QUOTA_NAMES:
+        assert str(getattr(OF_REGISTERED, name)) in registration["quotas"]["description"]
+    for name in LIMIT_NAMES:
+        assert shipped["userSettings"]["properties"][name]["$ref"].endswith(name)
 
 
 def test_the_example_and_the_demo_are_valid() -> None:

@@ -33,10 +33,14 @@ from microsub.config.changes import (
     TokenEndpointChanged,
     UserAdded,
     UserChanged,
+    UserQuotasChanged,
     UserRemoved,
     UserSettingsChanged,
 )
+from microsub.config.document import parse
+from microsub.config.joining import Quotas
 from microsub.config.merge import Merge, merge
+from microsub.config.writeback import edited
 
 A, B, C = "https://a.example/", "https://b.example/", "https://c.example/"
 EDITED = 1000.0
@@ -87,6 +91,8 @@ HOME = al(ch("home", A))
                      [TokenEndpointChanged("al", None)], id="where the user's tokens were checked"),
         pytest.param(HOME, al(ch("home", A), settings={"max_items": 1}), HOME,
                      [UserSettingsChanged("al", Limits(max_items=1))], id="the user's settings"),
+        pytest.param(HOME, al(ch("home", A), settings={"quotas": {"feeds": 2}}), HOME,
+                     [UserQuotasChanged("al", Quotas(feeds=2))], id="the user's quotas"),
         pytest.param(HOME, al(ch("home", A, B)), HOME, [FeedAdded("al", "home", B)], id="a feed added"),
         pytest.param(HOME, al(ch("home", A, B)), al(ch("home", A, B)), [], id="a feed added that is there"),
         pytest.param(HOME, al(ch("home")), HOME, [FeedRemoved("al", "home", A)], id="a feed removed"),
@@ -252,3 +258,28 @@ def test_users_are_merged_apart() -> None:
     file = Backend({**base.users, "bo": UserConfig("bo", channels=(ChannelConfig("h", "h", (FeedConfig(A),)),))})
     current = Backend({"al": UserConfig("al"), "bo": base.users["bo"]})
     assert run(base, file, current).changes == (FeedAdded("bo", "h", A),)
+
+
+SPECIAL = al(ch("home", A), settings={"max_items": 1, "quotas": {"feeds": 2}}, token_endpoint=B)
+
+
+def test_who_registered_stays_when_the_file_says_no_more_of_them() -> None:
+    """An entry for them, taken out again, takes with it what it said and nothing else."""
+    merged = merge(SPECIAL, NOTHING, now(SPECIAL, registered=frozenset({"al"})), edited_at=EDITED)
+    assert merged.changes == (
+        TokenEndpointChanged("al", None),
+        UserSettingsChanged("al", Limits()),
+        UserQuotasChanged("al", Quotas()),
+    )
+
+
+def test_who_registered_comes_into_the_file_by_its_owner_alone() -> None:
+    """Nothing is written back of them before; afterwards as of everybody."""
+    text = b'{"users": {"bo": {}}}'
+    everybody = Backend({"bo": UserConfig("bo"), **HOME.users})
+    current = now(everybody, registered=frozenset({"al"}))
+    assert edited(parse(text, "b.json", {}), current) is None
+    written = edited(parse(b'{"users": {"bo": {}, "al": {}}}', "b.json", {}), current)
+    assert written is not None
+    assert written["users"]["al"]["channels"][0]["feeds"] == [A]
+    assert edited(parse(text, "b.json", {}), now(everybody)) is not None

@@ -47,7 +47,7 @@ _channels = st.lists(st.sampled_from(UIDS), unique=True).flatmap(lambda uids: st
 
 
 def _user(name: str) -> st.SearchStrategy[UserConfig]:
-    me = st.sampled_from(["", "https://one.example/", "https://two.example/"])
+    me = st.sampled_from(["", f"https://{name}.one.example/", f"https://{name}.two.example/"])
     return st.builds(UserConfig, st.just(name), me, _channels, _limits, _urls, _urls)
 
 

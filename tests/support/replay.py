@@ -24,6 +24,7 @@ from microsub.config.changes import (
     TokenEndpointChanged,
     UserAdded,
     UserChanged,
+    UserQuotasChanged,
     UserRemoved,
     UserSettingsChanged,
 )
@@ -69,6 +70,8 @@ def _user(user: UserConfig, change: Change) -> UserConfig:
             return replace(user, token_endpoint=url)
         case UserSettingsChanged(settings=settings):
             return replace(user, settings=settings)
+        case UserQuotasChanged(quotas=quotas):
+            return replace(user, quotas=quotas)
         case RuleAdded(uid="global") | RuleRemoved(uid="global"):
             return _rule(user, change)
         case ChannelAdded(uid=uid, name=name):

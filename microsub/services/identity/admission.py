@@ -41,19 +41,23 @@ class Person:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The user that somebody is. `me` is the profile URL as the account has it."""
+    """The user that somebody is. `me` is the profile URL as the account has it; `new`: it was made just now."""
 
     user: str
     me: str
+    new: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why somebody doesn't get in, as a title and sentences for a page; the status is that of the page."""
+    """Why somebody doesn't get in, as a title and sentences for a page; the status is that of the page. A `stranger` is
+    none of the users, nor likely to be one whose address was written or has led elsewhere.
+    """
 
     title: str
     text: str
     status: int = 403
+    stranger: bool = False
 
 
 class Admission(Protocol):
@@ -81,13 +85,16 @@ class UsersOnly:
 
     async def admit(self, person: Person) -> Admitted | Refusal:
         """See `Admission`."""
-        users = await self._accounts.users()
+        return await self.among(await self._accounts.users(), person)
+
+    async def among(self, users: list[User], person: Person) -> Admitted | Refusal:
+        """The same, where the users are known."""
         found = [user for user in users if is_named(user, person.names)] or await self._by_their_pages(users, person)
         match [user for user in found if user.disabled is None]:
             case [user]:
                 return Admitted(user.name, user.me)
             case []:
-                return disabled(person.me) if found else unknown(person.me)
+                return disabled(person.me) if found else _none_of(users, person)
             case several:
                 names = " and ".join(f"“{user.name}”" for user in several)
                 return Refusal(
@@ -131,7 +138,7 @@ class KnownAddresses:
 
 def proven(entered: str, returned: str, profile: Profile, claims: ProfileClaims) -> Person:
     """The person that a provider means by `returned` (canonical), whose page leads to `profile`."""
-    others = {name for name in profile.names if _bare(name) == _bare(returned)}
+    others = {name for name in profile.names if bare(name) == bare(returned)}
     if returned.startswith("https:"):
         others = {name for name in others if name.startswith("https:")}
     return Person(returned, frozenset({returned, *others}), entered, profile, claims)
@@ -151,12 +158,41 @@ def canonical(me: str) -> str | None:
         return None
 
 
+def _none_of(users: list[User], person: Person) -> Refusal:
+    """Why somebody is none of the users: one of them may have moved, or be written in a way that isn't proven."""
+    known = {me: user for user in users if (me := canonical(user.me)) is not None}
+    if person.entered != person.me and person.entered in known:
+        return moved(person.entered, person.me)
+    alike = next((me for me in known if bare(me) == bare(person.me)), None)
+    return unproven(alike, person.me) if alike is not None else unknown(person.me)
+
+
+def moved(account: str, me: str) -> Refusal:
+    """The refusal of somebody whose account has an address that leads to another one now."""
+    return Refusal(
+        "Your address is another one now",
+        f"There is an account for {account}, but your provider says that you are {me}. Whoever has that page hasn't "
+        "shown to have the account, so it isn't handed over. If both are yours, ask the admin to write the new address "
+        f"into the account. To sign in as {me}, begin with that address.",
+    )
+
+
+def unproven(account: str, me: str) -> Refusal:
+    """The refusal of somebody whose address is nearly that of an account."""
+    return Refusal(
+        "That is nearly the address of an account",
+        f"You have shown that you are {me}. There is an account for {account}, which is another address unless one of "
+        "them redirects to the other for good. Sign in with the address of the account, or ask the admin.",
+    )
+
+
 def unknown(me: str) -> Refusal:
     """The refusal of somebody who isn't a user."""
     return Refusal(
         "You have no account here",
         f"You have shown that you are {me}, but this server has no account for that address. If you should have one, "
         "ask the admin to add it, written exactly like that.",
+        stranger=True,
     )
 
 
@@ -165,5 +201,6 @@ def disabled(me: str) -> Refusal:
     return Refusal("Your account is disabled", f"The account of {me} was disabled. Ask the admin of this server.")
 
 
-def _bare(me: str) -> str:
+def bare(me: str) -> str:
+    """A canonical address without what spellings of it differ in: scheme, `www.` and the slash at the end."""
     return re.sub(r"\Ahttps?://(www\.)?", "", me).rstrip("/")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from microsub.services.identity.asking import Asking
 from microsub.services.identity.doctor import Doctor
 from microsub.services.identity.granting import Granting
 from microsub.services.identity.local import Local
 from microsub.services.identity.profiles import Profiles
+from microsub.services.identity.quotas import UserQuotas
 from microsub.services.identity.sessions import Sessions
 from microsub.services.identity.signing_in import SigningIn
 from microsub.services.identity.verification import Verification
@@ -22,5 +24,7 @@ class Identity:
     sessions: Sessions
     signing_in: SigningIn
     local: Local
+    quotas: UserQuotas
+    asking: Asking
     verification: Verification
     doctor: Doctor

@@ -7,14 +7,22 @@ Requests arrive here as values, and refusals leave as OAuthRefused with the code
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 
 import structlog
 
 from microsub import metrics
-from microsub.errors import Forbidden, InsufficientScope, InvalidRequest, NotFound, OAuthRefused, Unauthorized
+from microsub.errors import (
+    Forbidden,
+    InsufficientScope,
+    InvalidRequest,
+    NotFound,
+    OAuthRefused,
+    QuotaReached,
+    Unauthorized,
+)
 from microsub.formats.indieauth import pkce
 from microsub.formats.indieauth.clients import canonical_client_id
 from microsub.formats.indieauth.me import canonical_me
@@ -82,8 +90,11 @@ class Granting:
         tokens: OwnTokens,
         service_tokens: ServiceTokens,
         clients: Clients,
+        most: Callable[[str], Awaitable[int]] | None = None,
     ) -> None:
+        """`most` tells how many tokens a user may have, 0 for any number."""
         self.clients = clients
+        self._most = most
         self._accounts = accounts
         self._codes = codes
         self._grants = grants
@@ -95,11 +106,15 @@ class Granting:
     async def agree(self, user: str, asked: Asked, app: App, chosen: Iterable[str], now: float) -> str:
         """The code for what the user has agreed to: `chosen`, as far as it was asked for, and what that means here.
 
-        Raises Forbidden where the account has no profile URL, or is disabled: there is nobody to vouch for.
+        Raises Forbidden where the account has no profile URL, or is disabled: there is nobody to vouch for; and
+        QuotaReached.
         """
         if await self._me(user) is None:
             raise Forbidden("Your account has no profile URL, so this server can't tell any app who you are.")
         scopes = understood(frozenset(asked.scopes).intersection(chosen))
+        most = await self._most_of(user)
+        if scopes and most and (held := await self._grants.held(user)) >= most:
+            raise QuotaReached("tokens and apps that were let in", held, most)
         consent = Consent(user, asked.client, app.title, asked.redirect, scopes, asked.challenge)
         try:
             code = await self._codes.create(consent, now)
@@ -139,7 +154,7 @@ class Granting:
     # --- apps ------------------------------------------------------------------------------------------------------
 
     async def redeem(self, shown: Redemption, now: float) -> Given:
-        """Tokens for a code. Raises OAuthRefused."""
+        """Tokens for a code. Raises OAuthRefused, and QuotaReached; then the code stays good."""
         consent = await self._codes.find(shown.code)
         if consent is None:
             raise _bad_code(Spent.UNKNOWN)
@@ -149,10 +164,13 @@ class Granting:
             raise OAuthRefused("invalid_grant", text)
         person = await self._person(consent.user, consent.scopes)
         client = canonical_client_id(shown.client)
+        most = await self._most_of(consent.user)
         spent, issued = await self._codes.redeem(
-            shown.code, shown.verifier, lambda found: _fits(found, client, shown), now
+            shown.code, shown.verifier, lambda found: _fits(found, client, shown), now, most
         )
         self._note(spent, "tokens", consent)
+        if spent is Spent.FULL:
+            raise QuotaReached("tokens and apps that were let in", await self._grants.held(consent.user), most)
         if issued is None:
             raise _bad_code(spent)
         return Given(person, issued)
@@ -228,6 +246,9 @@ class Granting:
         return _profile(found.user, canonical(found.me))
 
     # --- both ------------------------------------------------------------------------------------------------------
+
+    async def _most_of(self, user: str) -> int:
+        return await self._most(user) if self._most is not None else 0
 
     async def _me(self, user: str) -> str | None:
         found = await self._accounts.user(user)

@@ -58,12 +58,15 @@ class Local:
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """Somebody has signed in as a user of ours. `how` is the way in words; `next` a path of ours, or empty."""
+    """Somebody has signed in as a user of ours. `how` is the way in words; `next` a path of ours, or empty; `new`: the
+    account was made by that.
+    """
 
     user: str
     me: str
     how: str
     next: str
+    new: bool = False
 
 
 class SigningIn:
@@ -142,7 +145,7 @@ class SigningIn:
             raise SignInFailed(verdict.title, verdict.text, verdict.status)
         metrics.SIGN_INS.labels("arrived").inc()
         log.info("signed in", user=verdict.user, provider=who)
-        return Arrived(verdict.user, verdict.me, f"with {who}", next_)
+        return Arrived(verdict.user, verdict.me, f"with {who}", next_, verdict.new)
 
     async def _arrive(
         self, answer: Iterable[tuple[str, str]], browser: str, now: float

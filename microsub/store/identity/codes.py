@@ -17,7 +17,7 @@ from microsub.model.reader import NAME
 from microsub.store import identitykeys, keys
 from microsub.store.absent import absent
 from microsub.store.identity.derived import LONGEST, derive, digest, new_seed
-from microsub.store.identity.grants import GRANT_SECONDS, TOKEN_SECONDS, Issued, pattern
+from microsub.store.identity.grants import GRANT_SECONDS, TOKEN_SECONDS, Issued, grant_pattern, pattern
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
 
@@ -42,7 +42,8 @@ class Consent:
 
 class Spent(Enum):
     """What became of a code that was shown. AGAIN: the same was given a moment ago. REFUSED: the request doesn't fit
-    the code, which is used up by that. REUSED: it was used before, and what was given for it has been taken back.
+    the code, which is used up by that. REUSED: it was used before, and what was given for it has been taken back. FULL:
+    the user may have no more tokens; the code stays good.
     """
 
     GIVEN = "given"
@@ -52,6 +53,7 @@ class Spent(Enum):
     DISABLED = "disabled"
     REFUSED = "refused"
     REUSED = "reused"
+    FULL = "full"
 
     @property
     def good(self) -> bool:
@@ -96,13 +98,14 @@ class Codes:
         )
 
     async def redeem(
-        self, code: str, verifier: str, fits: Callable[[Consent], bool], now: float
+        self, code: str, verifier: str, fits: Callable[[Consent], bool], now: float, most: int = 0
     ) -> tuple[Spent, Issued | None]:
         """Use the code up for a grant; its tokens where `Spent.good`. That it has a scope is for the caller to
         see.
 
         `fits` says whether client, redirect and `verifier` (which may be empty) are those of the code. Where they
-        aren't, the code is in wrong hands, and nobody gets anything for it any more.
+        aren't, the code is in wrong hands, and nobody gets anything for it any more. `most` is how many grants and
+        tokens the user may have, 0 for any number.
         """
         found = await self._read(code)
         if found is None:
@@ -120,6 +123,7 @@ class Codes:
             [
                 *(grant, digest(access), now + TOKEN_SECONDS),
                 *(digest(refresh), new_seed(), now + GRANT_SECONDS),
+                *(most, grant_pattern(user)),
             ],
         )
         issued = Issued(user, consent.client, access, refresh, consent.scopes, TOKEN_SECONDS)

@@ -132,6 +132,11 @@ class Grants:
         """End a grant with all its tokens, from the next request on; whether there was one."""
         return await end_grant(self._redis, user, grant)
 
+    async def held(self, user: str) -> int:
+        """How many times the user has let apps in that still are, and how many tokens the admin has made."""
+        where = [identitykeys.grants(user), keys.tokens(user)]
+        return int(await self._redis.script(load("grants_held"), where, [grant_pattern(user), pattern(user)]))
+
     async def _fields(self, user: str, grant: str) -> Mapping[str, str]:
         return _text(await self._redis.command("HGETALL", identitykeys.grant(user, grant)))
 
@@ -147,6 +152,11 @@ async def end_grant(redis: Redis, user: str, grant: str) -> bool:
 def pattern(user: str) -> str:
     """The key of a user's token with `*` in place of its digest, for scripts."""
     return keys.token(user, "*")
+
+
+def grant_pattern(user: str) -> str:
+    """The key of a user's grant with `*` in place of its id, for scripts."""
+    return identitykeys.grant(user, "*")
 
 
 def is_refresh(text: str) -> bool:

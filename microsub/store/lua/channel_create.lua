@@ -1,12 +1,13 @@
 -- Makes a channel, or finds the one that is meant.
 --
--- Atomic: looking for the name (or the uid), choosing a free uid and writing, so that two requests for one name make one
--- channel. The uids of removed channels aren't free: these can come back.
+-- Atomic: looking for the name (or the uid), counting, choosing a free uid and writing, so that two requests for one name
+-- make one channel, and no two requests together make more channels than there may be. The uids of removed channels aren't free: these can come back.
 --
 -- KEYS  1 user  2 channels  3 removed channels
 -- ARGV  1 name  2 now  3 pattern: channel  4 'name': one with that name is meant; 'uid': one with that uid
---       5.. uids to try
--- reply {''}: no such user; {'removed'}: a removed channel has that uid; {uid, 1 when made}; {'taken'}: no uid is free
+--       5 how many channels there may be besides notifications, 0 for any number  6.. uids to try
+-- reply {''}: no such user; {'removed'}: a removed channel has that uid; {uid, 1 when made}; {'taken'}: no uid is free;
+--       {'', count}: there are as many as there may be
 if redis.call('EXISTS', KEYS[1]) == 0 then return { '' } end
 local function key(uid) return (string.gsub(ARGV[3], '%*', uid)) end
 if ARGV[4] == 'name' then
@@ -14,7 +15,14 @@ if ARGV[4] == 'name' then
     if redis.call('HGET', key(uid), 'name') == ARGV[1] then return { uid, 0 } end
   end
 end
-for i = 5, #ARGV do
+local most = tonumber(ARGV[5])
+local function full()
+  if most == 0 then return nil end
+  local count = redis.call('ZCARD', KEYS[2])
+  if redis.call('ZSCORE', KEYS[2], 'notifications') then count = count - 1 end
+  return count >= most and count or nil
+end
+for i = 6, #ARGV do
   local uid = ARGV[i]
   local known = redis.call('ZSCORE', KEYS[2], uid)
   local removed = redis.call('ZSCORE', KEYS[3], uid)
@@ -23,6 +31,8 @@ for i = 5, #ARGV do
     if removed then return { 'removed' } end
   end
   if not known and not removed then
+    local count = full()
+    if count then return { '', count } end
     local last = redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')
     redis.call('ZADD', KEYS[2], math.floor(tonumber(last[2] or 0)) + 1, uid)
     redis.call('HSET', key(uid), 'name', ARGV[1], 'created', ARGV[2], 'changed', ARGV[2])

@@ -8,9 +8,11 @@
 -- ARGV  1 now  2 '1' when the request fits the code  3 use: 'token' or 'profile'  4 seconds in which the same request
 --       gets the same answer  5 pattern of token keys
 --       for 'token': 6 id of the grant  7 digest of the access token  8 its expiry  9 digest of the refresh token
---       10 seed of the next one  11 expiry of the grant
+--       10 seed of the next one  11 expiry of the grant  12 how many grants and tokens the user may have, 0 for any number
+--       13 pattern of grant keys
 -- reply 'unknown'; 'disabled'; 'expired'; 'refused': it didn't fit, and the code is used up; 'reused': it was used before,
---       and what was given for it is taken back; 'given'; 'again': given a moment ago
+--       and what was given for it is taken back; 'given'; 'again': given a moment ago; 'full': no more may be granted, and
+--       the code stays as it was
 -- include: grants
 local code = redis.call('HMGET', KEYS[2], 'expires', 'used', 'use', 'grant', 'client', 'scope', 'title')
 if not code[1] then return 'unknown' end
@@ -24,6 +26,8 @@ if code[2] then
   return 'reused'
 end
 if tonumber(code[1]) <= now then return 'expired' end
+if fits and ARGV[3] == 'token' and tonumber(ARGV[12]) > 0
+  and held(KEYS[4], KEYS[6], ARGV[13], ARGV[5]) >= tonumber(ARGV[12]) then return 'full' end
 redis.call('HSET', KEYS[2], 'used', ARGV[1], 'use', fits and ARGV[3] or 'refused')
 if not fits then return 'refused' end
 if ARGV[3] == 'profile' then return 'given' end

@@ -1,15 +1,24 @@
 -- Writes or deletes one subscription of a channel.
 --
--- Atomic: the channel's existence, the subscription and its mark as not filled yet; and a change is written only over the
--- value that it was made from, so that of two changes at the same time neither is lost.
+-- Atomic: the channel's existence, the count of all feeds, the subscription and its mark as not filled yet; and a change
+-- is written only over the value that it was made from, so that of two changes at the same time neither is lost.
 --
 -- KEYS  1 channels  2 feeds  3 unfilled
 -- ARGV  1 uid  2 feed  3 'follow', 'unfollow' or 'change'  4 value  5 time of following ('follow'), old value ('change')
---       6 the feed whose place this one takes, or '' ('change')
--- reply -1: no such channel; 1 done; 0 nothing to do ('follow': is followed; 'unfollow': isn't; 'change': other value)
+--       6 the feed whose place this one takes, or '' ('change')  7 how many feeds all channels together may
+--       follow, where that is limited  8 pattern: feeds of a channel (with 7)
+-- reply -1: no such channel; 1 done; 0 nothing to do ('follow': is followed; 'unfollow': isn't; 'change': other value);
+--       2 + count: that many feeds are followed, and no more may be
 if not redis.call('ZSCORE', KEYS[1], ARGV[1]) then return -1 end
 local feed, action, value = ARGV[2], ARGV[3], ARGV[4]
 if action == 'follow' then
+  if ARGV[7] and redis.call('HEXISTS', KEYS[2], feed) == 0 then
+    local count = 0
+    for _, uid in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+      count = count + redis.call('HLEN', (string.gsub(ARGV[8], '%*', uid)))
+    end
+    if count >= tonumber(ARGV[7]) then return 2 + count end
+  end
   if redis.call('HSETNX', KEYS[2], feed, value) == 0 then return 0 end
   redis.call('HSET', KEYS[3], feed, ARGV[5])
   return 1

@@ -22,3 +22,16 @@ local function give_token(token, tokens, digest, scope, client, now, expires, id
   redis.call('EXPIREAT', token, math.ceil(tonumber(expires)))
   redis.call('SADD', tokens, digest)
 end
+
+-- How many times apps were let in and still are, and how many tokens there are beside those: the admin's own.
+local function held(grants, tokens, grant_pattern, token_pattern)
+  local count = 0
+  for _, id in ipairs(redis.call('SMEMBERS', grants)) do
+    count = count + redis.call('EXISTS', (string.gsub(grant_pattern, '%*', id)))
+  end
+  for _, digest in ipairs(redis.call('SMEMBERS', tokens)) do
+    local token = redis.call('HMGET', token_key(token_pattern, digest), 'scope', 'grant')
+    if token[1] and not token[2] then count = count + 1 end
+  end
+  return count
+end

@@ -1,0 +1,70 @@
+"""Domains, as far as they say who may come in."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from microsub.config.joining import Quotas, comparable_person, domain, within
+
+
+@pytest.mark.parametrize(
+    ("written", "host", "is_within"),
+    [
+        ("example.org", "example.org", True),
+        ("example.org", "ann.example.org", True),
+        ("Example.ORG.", "deep.ann.example.org", True),
+        ("example.org", "notexample.org", False),
+        ("example.org", "example.org.evil.example", False),
+        ("example.org", "org", False),
+        ("ann.example.org", "example.org", False),
+        ("bücher.example", "xn--bcher-kva.example", True),
+        ("xn--bcher-kva.example", "ann.xn--bcher-kva.example", True),
+        ("straße.example", "strasse.example", False),
+    ],
+)
+def test_what_lies_within_a_domain(written: str, host: str, is_within: bool) -> None:
+    """It and what is below it, whole labels alone."""
+    name = domain(written)
+    assert name is not None
+    assert within(host, name) is is_within
+
+
+@pytest.mark.parametrize(
+    "written", ["com", "", ".", "*.example.org", "a b.example", "192.0.2.1", "[::1]", "x/y.z", "a..b"]
+)
+def test_what_is_no_domain(written: str) -> None:
+    """Nor a single label, which would let in everybody there."""
+    assert domain(written) is None
+
+
+LABEL = st.from_regex(r"[a-z][a-z0-9]{0,8}", fullmatch=True)
+
+
+@given(st.lists(LABEL, min_size=2, max_size=4), st.lists(LABEL, max_size=3), LABEL)
+def test_nobody_gets_within_by_a_longer_label(base: list[str], below: list[str], stuck: str) -> None:
+    """Only a dot leads below a domain."""
+    name = domain(".".join(base))
+    assert name is not None
+    assert within(".".join([*below, *base]), name)
+    assert not within(".".join([*below, stuck + name]), name)
+
+
+def test_a_person_is_one_however_their_address_is_written() -> None:
+    """Other paths and hosts are other people."""
+    spellings = [
+        "https://ann.example",
+        "http://Ann.example/",
+        "ann.example",
+        "https://ann.example:443/",
+        "ann.example.",
+    ]
+    assert len({comparable_person(one) for one in spellings}) == 1
+    others = ["https://ann.example/x", "https://x.ann.example", "https://ann.example:8443/", "https://ann.example/?x"]
+    assert len({comparable_person(one) for one in [*spellings, *others]}) == 5
+
+
+def test_quotas_of_one_level_go_over_those_above() -> None:
+    """0 is an answer: without limit."""
+    assert Quotas(channels=0, feeds=1).over(Quotas(5, 5, 5)) == Quotas(0, 1, 5)
