@@ -161,7 +161,7 @@ def canonical(me: str) -> str | None:
 def _none_of(users: list[User], person: Person) -> Refusal:
     """Why somebody is none of the users: one of them may have moved, or be written in a way that isn't proven."""
     known = {me: user for user in users if (me := canonical(user.me)) is not None}
-    if person.entered != person.me and person.entered in known:
+    if person.entered in known and site_of_me(person.entered) != site_of_me(person.me):
         return moved(person.entered, person.me)
     alike = next((me for me in known if bare(me) == bare(person.me)), None)
     return unproven(alike, person.me) if alike is not None else unknown(person.me)
