@@ -82,6 +82,7 @@ async def test_a_process_is_ended_when_it_takes_too_long() -> None:
     with pytest.raises(ParseError, match="could not be parsed in"):
         await pool.parse(document(b"<rss><channel><title>t</title>" + b"<" * 5_000_000))
     assert not pool.processes
+    pool._seconds = 60  # this machine may have other things to do
     assert (await pool.parse(document(LARGE))).name == "t"
     pool.close()
 
