@@ -1,0 +1,140 @@
+"""How much a user may have and ask, as readers meet it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from microsub.config.backend import InstanceSettings
+from microsub.config.joining import Quotas, Registration
+from microsub.services.identity.limiting import Limiting
+from microsub.services.identity.quotas import UserQuotas, resolved
+from microsub.store.applied import InForce
+from microsub.store.identity.rates import Rates
+from tests.support.readers import Instance, Reader
+
+FEED = "https://f{}.example/feed"
+
+
+def allow(server: Instance, **quotas: int) -> None:
+    """Set these limits for everybody."""
+    server.settings = InstanceSettings(quotas=Quotas(**quotas))
+
+
+def test_whose_quotas_hold() -> None:
+    """One's own, else those of one's kind: declared users have no limit by default, those who registered have some."""
+    instance = InstanceSettings(quotas=Quotas(feeds=7), registration=Registration(quotas=Quotas(feeds=3, requests=0)))
+    everywhere = InForce(instance, quotas={"ann": Quotas(channels=1), "bob": Quotas(feeds=0)})
+    assert resolved(everywhere, "ann", registered=False) == Quotas(1, 7, 0, 0)
+    assert resolved(everywhere, "bob", registered=True) == Quotas(50, 0, 50, 0)
+    assert resolved(InForce(), "ann", registered=False) == Quotas(0, 0, 0, 0)
+    assert resolved(InForce(), "ann", registered=True) == Quotas(50, 500, 50, 600)
+
+
+async def test_channels(server: Instance, alice: Reader) -> None:
+    """The error names limit and count; a name that exists is no new channel, and one that goes makes room."""
+    allow(server, channels=3)
+    await alice.post(action="channels", name="Third")
+    reply = await alice.post(403, action="channels", name="Fourth")
+    assert reply["error"] == "forbidden"
+    assert "you have 3" in reply["error_description"]
+    assert "allows you 3" in reply["error_description"]
+    assert (await alice.post(action="channels", name="Third"))["name"] == "Third"
+    await alice.post(action="channels", method="delete", channel="later")
+    await alice.post(action="channels", name="Fourth")
+
+
+async def test_feeds(server: Instance, alice: Reader) -> None:
+    """In all channels together; what is followed already, or moves, is nothing more."""
+    allow(server, feeds=2)
+    await alice.post(action="follow", channel="home", url=FEED.format(1))
+    await alice.post(action="follow", channel="later", url=FEED.format(2))
+    reply = await alice.post(403, action="follow", channel="home", url=FEED.format(3))
+    assert (reply["error"], "feeds" in reply["error_description"]) == ("forbidden", True)
+    assert await server.feeds.find(FEED.format(3)) is None, "nobody follows it, so there is no record of it"
+    await alice.post(action="follow", channel="home", url=FEED.format(1))
+    await alice.post(action="follow", method="update", channel="later", url=FEED.format(1))
+    await alice.post(action="unfollow", channel="later", url=FEED.format(1))
+    await alice.post(action="follow", channel="home", url=FEED.format(3))
+
+
+async def test_the_admin_isnt_limited(server: Instance, alice: Reader) -> None:
+    """What backend.json, an import or a command does, is done."""
+    allow(server, channels=1, feeds=1, tokens=1)
+    await server.channels.create("alice", "More", server.now)
+    await server.services.following.follow("alice", "home", FEED.format(1), server.now)
+    await server.services.following.follow("alice", "home", FEED.format(2), server.now)
+    await server.accounts.create_token("alice", ["read"], "tests", server.now)
+    await alice.get(action="channels")
+
+
+@pytest.mark.parametrize("what", ["channels", "feeds"])
+async def test_limits_hold_for_many_at_once(server: Instance, alice: Reader, what: str) -> None:
+    """Exactly as many get in as there was room."""
+    allow(server, **{what: 5})
+
+    async def try_one(number: int) -> int:
+        body: dict[str, Any] = {"action": "channels", "name": f"N {number}"}
+        if what == "feeds":
+            body = {"action": "follow", "channel": "home", "url": FEED.format(number)}
+        response = await server.client.post("/microsub", data=body, headers=alice.headers)
+        return response.status_code
+
+    statuses = await asyncio.gather(*(try_one(number) for number in range(20)))
+    room = 3 if what == "channels" else 5  # two channels were there
+    assert sorted(statuses) == [200] * room + [403] * (20 - room)
+
+
+async def test_requests(server: Instance, alice: Reader, bob: Reader) -> None:
+    """429 with the seconds to wait, for all that a good token can ask; nobody else pays for it."""
+    allow(server, requests=10)
+    server.now -= server.now % 60
+    for _ in range(5):
+        await alice.get(action="channels")
+        await alice.post(400, action="timeline", method="mark_read")
+    for ask in (alice.get(429, action="channels"), alice.post(429, action="channels", name="New")):
+        assert (await ask)["error"] == "too_many_requests"
+    response = await server.client.get("/microsub", params={"action": "channels"}, headers=alice.headers)
+    assert response.headers["retry-after"] == "60"
+    assert (await server.client.get("/microsub/alice", params={"action": "channels"})).status_code == 401
+    wrong = {"Authorization": "Bearer alice.wrong"}
+    stranger = await server.client.get("/microsub/alice", params={"action": "channels"}, headers=wrong)
+    assert stranger.status_code == 401, "only who may ask learns of the limit"
+    await bob.get(action="channels")
+    server.now += 60
+    await alice.get(action="channels")
+
+
+async def test_strangers_use_up_nothing(server: Instance, alice: Reader) -> None:
+    """Requests without a good token count for nobody."""
+    allow(server, requests=3)
+    wrong = {"Authorization": "Bearer alice.wrong"}
+    for _ in range(20):
+        await server.client.get("/microsub/alice", params={"action": "channels"}, headers=wrong)
+    for _ in range(3):
+        await alice.get(action="channels")
+    await alice.get(429, action="channels")
+
+
+async def test_who_has_no_limit_is_asked_of_the_store_once(server: Instance, alice: Reader) -> None:
+    """A minute, and no more often."""
+
+    class Everything:
+        async def everything(self) -> InForce:
+            return InForce()
+
+    class Asked:
+        times = 0
+
+        async def is_registered(self, name: str) -> bool:
+            self.times += 1
+            return await server.accounts.is_registered(name)
+
+    asked, now = Asked(), [0.0]
+    quotas = UserQuotas(Everything(), asked, Limiting(Rates(server.redis)), lambda: now[0])
+    for second in range(120):
+        now[0] = float(second)
+        await quotas.count(alice.name, server.now + second)
+    assert asked.times == 2
