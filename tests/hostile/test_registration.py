@@ -1,0 +1,196 @@
+"""Open registration, and people who want more than one account, or another person's: over HTTP, at a real instance."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from tests.support.process import Installation, installation
+from tests.support.provider import Fault, Provider, Variant, provider
+from tests.support.surfer import Surfer
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+
+QUOTAS = {"channels": 2, "feeds": 2, "tokens": 5, "requests": 8}
+REGISTRATION = {"open": "everybody", "refuse": ["http://127.0.0.1:1/refused/"], "most": 9, "quotas": QUOTAS}
+
+
+@dataclass
+class World:
+    """An instance that lets everybody in, with Ann, who was there before; two providers, one of them Mallory's."""
+
+    http: httpx.AsyncClient
+    honest: Provider
+    evil: Provider
+    installed: Installation
+    url: str
+
+    async def sign_in(self, me: str, made: Provider, name: str) -> Surfer:
+        """Somebody's browser after they tried to sign in as `me`, being `name` at that provider."""
+        made.at_browser = name
+        surfer = Surfer()
+        await surfer.goto(f"{self.url}/sign-in")
+        return await surfer.submit(me=me)
+
+    async def user_of(self, surfer: Surfer) -> str | None:
+        await surfer.goto(f"{self.url}/account")
+        found = re.search(r"signed in as ([\w-]+)", surfer.text)
+        await surfer.http.aclose()
+        return found[1] if found and surfer.title == "Your account" else None
+
+    async def users(self) -> dict[str, str]:
+        """All users with their addresses."""
+        _, out, err = await self.installed.run("user", "list", "--json")
+        found: list[dict[str, Any]] = json.loads(out)
+        assert not err
+        return {user["name"]: user["me"] for user in found}
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        http = await enter(httpx.AsyncClient(timeout=20))
+        honest, evil = await enter(provider(Variant.lenient())), await enter(provider(Variant.lenient()))
+        evil.person("mallory")
+        backend = {"users": {"ann": {"me": honest.person("ann").me}}, "settings": {"registration": REGISTRATION}}
+        installed = await enter(installation(tmp_path_factory.mktemp("open"), backend))
+        yield World(http, honest, evil, installed, await installed.serve())
+
+
+async def test_one_person_is_one_account(world: World) -> None:
+    """However the address is written or reached, one after the other and at once."""
+    me = world.honest.person("new").me
+    alias = world.honest.redirect("/new-alias", me, 301)
+    for_now = world.honest.redirect("/new-for-now", me, 302)
+    users = set()
+    for entered in (me, me.upper().replace("/NEW/", "/new/"), alias, for_now, me):
+        users.add(await world.user_of(await world.sign_in(entered, world.honest, "new")))
+    surfers = await asyncio.gather(*(world.sign_in(me, world.honest, "new") for _ in range(8)))
+    users |= {await world.user_of(surfer) for surfer in surfers}
+    assert len(users) == 1
+    assert None not in users
+    assert len(await world.users()) == 2
+
+
+async def test_many_at_once_who_are_new_make_one_account(world: World) -> None:
+    """Eight browsers of a person whom nobody knows yet."""
+    me = world.honest.person("fresh").me
+    surfers = await asyncio.gather(*(world.sign_in(me, world.honest, "fresh") for _ in range(8)))
+    users = {await world.user_of(surfer) for surfer in surfers}
+    assert len(users) == 1
+    assert sorted((await world.users()).values()) == sorted([world.honest.people["ann"].me, me])
+
+
+async def test_nobody_comes_into_anns_account(world: World) -> None:
+    """By claims, redirects, rel=me and names Mallory gets an account of her own at most."""
+    ann = world.honest.people["ann"].me
+    evil = world.evil
+    leads = evil.redirect("/to-ann", ann, 301)
+    related = evil.page(
+        "/related",
+        f'<link rel="authorization_endpoint" href="{evil.url("/auth")}"><link rel="token_endpoint" '
+        f'href="{evil.url("/token")}"><a rel="me" href="{ann}">me</a><link rel="canonical" href="{ann}">'
+        f'<a class="h-card u-url u-uid" href="{ann}">Ann</a>',
+    )
+    evil.person("ann", me=ann)
+    evil.person("related", me=related)
+    world.honest.at_browser = "ann"
+    attempts = [
+        (evil.people["mallory"].me, "ann"),  # her provider says that she is Ann
+        (evil.url("/ann/"), "ann"),  # a page of the same path that names her provider
+        (ann, "mallory"),  # Ann's own page, which isn't hers to answer for
+        (related, "related"),  # a page that calls itself Ann's
+    ]
+    for entered, name in attempts:
+        if entered == ann:
+            continue
+        user = await world.user_of(await world.sign_in(entered, evil, name))
+        assert user != "ann", entered
+    # A page that leads to Ann's ends at Ann's provider: whoever passes there is Ann.
+    world.honest.at_browser = "ann"
+    surfer = await world.sign_in(leads, evil, "mallory")
+    assert [hop for hop in surfer.hops if hop.startswith(world.honest.url("/auth"))]
+    assert (await world.users())["ann"] == ann
+
+
+async def test_a_taken_name_is_not_given_twice(world: World) -> None:
+    """Two people whose addresses read alike, and those who would be called as the protocol calls things."""
+    seen: dict[str, str] = {"ann": world.honest.people["ann"].me}
+    for made in (world.honest, world.evil):
+        for name in ("same", "global"):
+            me = made.person(name).me
+            user = await world.user_of(await world.sign_in(me, made, name))
+            assert user is not None
+            assert user not in seen
+            assert re.fullmatch(r"[A-Za-z0-9_-]{1,64}", user)
+            assert user not in {"global", "notifications", "saved", "admin", "root"}
+            seen[user] = me
+    assert await world.users() == seen
+
+
+async def test_there_is_an_end_to_accounts(world: World) -> None:
+    """One who has many addresses fills the places that there are, and no more; who is in stays in."""
+    users = []
+    for number in range(12):
+        me = world.evil.person(f"sock{number}").me
+        users.append(await world.user_of(await world.sign_in(me, world.evil, f"sock{number}")))
+    assert len([user for user in users if user]) == REGISTRATION["most"]
+    assert users[9:] == [None] * 3
+    me = world.evil.people["sock0"].me
+    assert await world.user_of(await world.sign_in(me, world.evil, "sock0")) == users[0]
+    ann = await world.sign_in(world.honest.people["ann"].me, world.honest, "ann")
+    assert await world.user_of(ann) == "ann"
+
+
+async def test_what_a_registered_user_may_have(world: World) -> None:
+    """Channels, feeds and requests end where the quotas say: with errors that fit, and for that user alone."""
+    me = world.evil.person("greedy").me
+    user = await world.user_of(await world.sign_in(me, world.evil, "greedy"))
+    scopes = ("read", "follow", "channels")
+    greedy = world.evil.grant("greedy", *scopes)
+    ann = world.honest.grant("ann", *scopes)
+
+    async def post(who: str | None, token: str, **form: str) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {token}"}
+        return await world.http.post(f"{world.url}/microsub/{who}", data=form, headers=headers)
+
+    made = [await post(user, greedy, action="channels", name=f"Channel {number}") for number in range(4)]
+    assert [reply.status_code for reply in made[:2]] == [200, 200]
+    assert made[2].status_code in {400, 403, 429}
+    assert made[2].json()["error"]
+    assert made[3].status_code == made[2].status_code
+    rest = [await post(user, greedy, action="channels", name="More") for _ in range(10)]
+    assert rest[-1].status_code == 429
+    assert 0 < int(rest[-1].headers["retry-after"]) <= 60
+    assert rest[-1].json()["error"]
+    for number in range(12):
+        assert (await post("ann", ann, action="channels", name=f"Channel {number}")).status_code == 200
+
+
+async def test_who_lies_registers_nobody(world: World) -> None:
+    """A provider that answers wrongly leaves no account behind, and an instance that is closed makes none."""
+    mallory = world.evil.people["mallory"].me
+    lies = [
+        ("redeemed", Fault(change={"me": world.evil.url("/nobody/")})),
+        ("redeemed", Fault(change={"me": "https://unreachable.example/"})),
+        ("redeemed", Fault(change={"me": "http://10.0.0.1/"})),
+        ("redeemed", Fault(change={"me": mallory + "#x"})),
+        ("redirect", Fault(change={"iss": "https://other.example/"})),
+        ("redeemed", Fault(status=500)),
+    ]
+    for where, fault in lies:
+        world.evil.fault(where, fault)
+        surfer = await world.sign_in(mallory, world.evil, "mallory")
+        world.evil.mend()
+        assert await world.user_of(surfer) is None, fault
+    assert set(await world.users()) == {"ann"}
