@@ -88,8 +88,6 @@ class Human:
     async def __call__(self, url: str) -> str:
         await self.here.page.goto(url)
         if "/sign-in" in self.here.page.url:
-            await self.here.fill(me=self.me)
-            await self.here.press("Sign in")
             await self.here.fill(who=self.user, password=PASSWORD)
             await self.here.press("Sign in")
         self.seen.append(await self.here.text())
@@ -198,8 +196,6 @@ async def test_a_passkey_from_the_invitation_to_an_app(browser: Browser, world: 
 
         async def person(url: str) -> str:
             await here.page.goto(url)
-            await here.fill(me=world.profile("dora"))
-            await here.press("Sign in")
             await here.press("Sign in with a passkey")
             await here.press("Allow")
             return here.page.url
