@@ -1,0 +1,44 @@
+"""What the pages on identity say is so: the tests that they name exist, and the lines for people's pages are ours."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from microsub.services.identity.lines import microsub_line, provider_lines
+
+ROOT = Path(__file__).parents[2]
+SECURITY = ROOT / "docs" / "explanation" / "security.md"
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+BASES = ("https://reader.example", "http://127.0.0.1:8080")
+LINE = re.compile(r'<link rel="([a-z_-]+)" href="((?:https://reader\.example|http://127\.0\.0\.1:8080)[^"]*)">')
+TEST = re.compile(r"`(tests/[\w/]+\.py)(?:::(test_\w+))?`")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_tests_that_a_page_names_exist(page: Path) -> None:
+    """Each file, and in it each test."""
+    for path, name in TEST.findall(page.read_text("utf-8")):
+        file = ROOT / path
+        assert file.exists(), path
+        assert not name or re.search(rf"^ *(?:async )?def {name}\(", file.read_text("utf-8"), re.MULTILINE), name
+
+
+def test_every_attack_has_a_counter_and_a_test() -> None:
+    """No row of the tables of attacks is without."""
+    tables = re.findall(r"\| attack \|.*\n\|[-|]+\n((?:\|.*\n)+)", SECURITY.read_text("utf-8"))
+    rows = [row for table in tables for row in table.splitlines()]
+    assert len(rows) > 40
+    assert not [row for row in rows if row.count("|") != 4 or "::test_" not in row]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_lines_for_peoples_pages_are_those_of_the_server(page: Path) -> None:
+    """Whoever copies one from any page gets what `/` shows."""
+    own = {line.html for base in BASES for line in (*provider_lines(base), microsub_line(base, "alice"))}
+    own |= {microsub_line(BASES[1], "YOUR-NAME").html, '<link rel="microsub" href="https://reader.example/microsub">'}
+    found = [match[0] for match in LINE.finditer(unescape(page.read_text("utf-8")))]
+    assert set(found) <= own, page
