@@ -73,3 +73,20 @@ async def test_a_session_ends_when_the_name_is_given_to_another_site(server: Ins
     await signed_in(ann)
     await server.accounts.set_me("ann", "https://elsewhere.example/")
     assert (await ann.get("/account")).status == 303
+
+
+async def test_a_browser_gets_a_new_secret_every_day(server: Instance, ann: Visitor, signed_in) -> None:
+    """And stays signed in; a form that was opened before is still good."""
+    await signed_in(ann)
+    page = await ann.get("/account")
+    first = ann.cookies["__Host-microsub-session"]
+    server.now += 2 * 86_400
+    assert (await ann.get("/account")).status == 200
+    second = ann.cookies["__Host-microsub-session"]
+    assert second != first
+    assert (await ann.get("/account")).status == 200
+    assert ann.cookies["__Host-microsub-session"] == second
+    assert (await ann.submit(page, "/sign-out")).title == "You are signed out"
+    for old in (first, second):
+        ann.client.cookies.set("__Host-microsub-session", old, domain="reader.example", path="/")
+        assert (await ann.get("/account")).status == 303
