@@ -139,6 +139,22 @@ async def test_an_answer_is_good_once(world: World, ann: Surfer) -> None:
     assert await world.signed_in_as(ann) is None
 
 
+async def test_a_forged_answer_leaves_nothing_to_try_again(world: World, ann: Surfer) -> None:
+    """One answer for each sign-in: after a wrong one in the same browser the right one is refused too."""
+    world.honest.at_browser = "ann"
+    for wrong in ("iss=http%3A%2F%2Fevil.example%2F", "error=access_denied", "code=guessed"):
+        ann.stops_at = f"{world.url}/sign-in/callback"
+        await world.ask(ann, world.honest.people["ann"].me)
+        ann.stops_at = "\n"
+        right = ann.away
+        name = wrong.partition("=")[0]
+        forged = re.sub(rf"([?&]){name}=[^&]*", "", right).replace("callback&", "callback?")
+        await ann.goto(f"{forged}&{wrong}")
+        assert ann.reply.status_code >= 400
+        await ann.goto(right)
+        assert await world.signed_in_as(ann) is None, wrong
+
+
 async def test_doubled_parameters_are_not_chosen_from(world: World, ann: Surfer) -> None:
     """An answer that says code, state or iss twice has been tampered with."""
     world.honest.at_browser = "ann"
@@ -370,6 +386,25 @@ async def test_guessing_sessions_and_states(world: World, mallory: Surfer) -> No
     for state in ("x", "*", "A" * 43, "../..", "ann"):
         reply = await mallory.http.get(f"{world.url}/sign-in/callback", params={"state": state, "code": "x"})
         assert reply.status_code in {400, 403}
+
+
+async def test_a_session_that_was_there_before_a_sign_in_ends_with_it(world: World, ann: Surfer) -> None:
+    """Fixation: Mallory plants her own session in Ann's browser, and has nothing of it once Ann has signed in."""
+    async with Surfer() as mallory:
+        await world.ask(mallory, world.evil.people["mallory"].me)
+        planted = mallory.http.cookies["microsub-session"]
+        browser = mallory.http.cookies["microsub-browser"]
+        ann.http.cookies.set("microsub-session", planted, domain="127.0.0.1")
+        ann.http.cookies.set("microsub-browser", browser, domain="127.0.0.1")
+        assert await world.signed_in_as(ann) == "mallory"
+        world.honest.at_browser = "ann"
+        await world.ask(ann, world.honest.people["ann"].me)
+        assert await world.signed_in_as(ann) == "ann"
+        assert await world.signed_in_as(mallory) is None
+        assert browser not in ann.http.cookies.values()
+        # What she knows of the browser signs no form of Ann's either.
+        form = next(form for form in ann.forms if form.attributes["action"] == "/sign-out")
+        assert browser not in str(ann.fields(form))
 
 
 async def test_pages_say_what_browsers_must_not_do(world: World, ann: Surfer) -> None:
