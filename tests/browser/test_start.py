@@ -1,4 +1,4 @@
-"""The tutorial `docs/tutorial/your-own-domain.md` in Chromium: from an empty page to reading in every app, on loopback."""
+"""The tutorial `docs/tutorial/your-own-domain.md` in Chromium, on loopback: from an empty page to every app."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_from_an_empty_page_to_reading(browser: Browser, world: World) -> 
 
 @pytest.mark.parametrize("width", [320, 1200])
 async def test_pages_fit_narrow_and_wide_screens(browser: Browser, world: World, width: int) -> None:
-    """The first page and a report with long addresses make nobody scroll sideways, but for the lines to copy."""
+    """The first page and a report with long addresses make nobody scroll sideways."""
     world.write(f'<link rel="token_endpoint" href="https://provider.example/{"long" * 60}">')
     async with tab(browser) as here:
         await here.page.set_viewport_size({"width": width, "height": 800})

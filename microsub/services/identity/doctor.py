@@ -144,7 +144,7 @@ class Doctor:
             notes.add(
                 Finding("problem", "time", f"not everything answered within {SECONDS:g} seconds", "Try again later.")
             )
-        return Report(me, tuple(notes.findings))
+        return Report(me, tuple(dict.fromkeys(notes.findings)))
 
     async def _examine(self, me: str, here: Here, notes: _Notes) -> None:
         got, head, other = await asyncio.gather(

@@ -118,15 +118,7 @@ def _account(user: str, here: Here, trail: Trail) -> Iterable[Finding]:
 def metadata_findings(metadata: ServerMetadata, url: str) -> Iterable[Finding]:
     """What a provider says of itself that can be read."""
     yield Finding("ok", "indieauth-metadata", f"{url} can be read; the issuer is {metadata.issuer}")
-    if not metadata.issuer.lower().startswith("https:"):
-        yield Finding(
-            "advice",
-            "issuer",
-            f"the issuer {metadata.issuer} isn't https, which the app refuses; this server lets it pass, since it may "
-            "reach private networks",
-            "Give the provider an https address.",
-            (MONOCLE,),
-        )
+    yield from _issuer_findings(metadata.issuer)
     if "S256" not in metadata.code_challenge_methods_supported:
         yield Finding(
             "advice",
@@ -150,6 +142,17 @@ def metadata_findings(metadata: ServerMetadata, url: str) -> Iterable[Finding]:
             "the provider has no introspection endpoint; tokens are checked the older way, at its token endpoint",
             "",
             (HERE,),
+        )
+
+
+def _issuer_findings(issuer: str) -> Iterable[Finding]:
+    if not issuer.lower().startswith("https:"):
+        yield Finding(
+            "advice",
+            "issuer",
+            f"the issuer {issuer} isn't https, which the app refuses",
+            "Give the provider an https address.",
+            (MONOCLE,),
         )
 
 
@@ -188,6 +191,8 @@ def own_provider_findings(named: Mapping[str, str], base: str) -> Iterable[Findi
             continue
         if found.partition("?")[0] == line.href:
             yield Finding("ok", line.rel, f"{found}, which is this server's")
+            if line.rel == "indieauth-metadata":
+                yield from _issuer_findings(base)
         else:
             yield Finding(
                 "problem", line.rel, f"{found} is on this server, but isn't what it has for that", f"Write {line.html}"
