@@ -51,8 +51,10 @@ async def _ask(visit: Visit) -> Response:
     # Whose page sends apps here has this server for a provider, so it is here that they sign in.
     hint = query.get("me", [""])[0]
     session = visit.require_session(LOCAL_PATH, **({"me": hint} if hint else {}))
-    await visit.site.identity.asking.app(session.user, visit.now)
-    app = await visit.site.identity.granting.clients.find(target.client)
+    clients = visit.site.identity.granting.clients
+    if clients.would_ask(target.client):
+        await visit.site.identity.asking.app(session.user, visit.now)
+    app = await clients.find(target.client)
     if not allowed_redirect(app.info, target.redirect):
         return _not_served(visit, _wrong_target(app, target.redirect))
     try:
@@ -82,6 +84,8 @@ async def _answer(visit: Visit) -> Response:
         asked = read_asked(query)
     except OAuthRefused as problem:
         raise InvalidRequest(problem.description) from None
+    if granting.clients.would_ask(asked.client):
+        await visit.site.identity.asking.app(session.user, visit.now)
     app = await granting.clients.find(asked.client)
     if not allowed_redirect(app.info, asked.redirect):
         return _not_served(visit, _wrong_target(app, asked.redirect))

@@ -118,6 +118,47 @@ async def _goes(installed: Installation, name: str, me: str, url: str) -> None:
     assert title == "Welcome", "the address is free again, and leads to an account of its own"
 
 
+async def test_one_person_at_many_doors_at_once_gets_one_account(tmp_path: Path) -> None:
+    """In two processes, in browsers of their own, before there is an account; and everybody else gets theirs."""
+    backend = {"users": {}, "settings": {"registration": {"open": "everybody"}}}
+    async with provider() as site, installation(tmp_path, backend) as installed:
+        me = site.person("ann").me
+        urls = [await installed.serve("web"), await installed.serve("web")]
+        ended = await asyncio.gather(*(sign_in(url, me) for url in urls * 4))
+        assert {title for title, _, _ in ended} <= {"Welcome", "Your account"}
+        assert len(await listing(installed)) == 1
+        site.at_browser = "bob"
+        assert (await sign_in(urls[1], site.person("bob").me))[0] == "Welcome"
+        assert len(await listing(installed)) == 2
+
+
+async def test_whoever_has_the_new_host_gets_no_account(tmp_path: Path) -> None:
+    """The old page redirects for good, or links with `rel=me`: the account stays whose it is, and isn't doubled."""
+    async with provider() as site, provider() as elsewhere:
+        new = elsewhere.person("ann").me
+        linked = f'<link rel="me" href="{site.url("/linked/")}">'
+        users = {
+            "moved": {"me": site.redirect("/moved/", new)},
+            "linked": {"me": site.person("linked").me},
+        }
+        backend = {"users": users, "settings": {"registration": {"open": "everybody"}}}
+        async with installation(tmp_path, backend) as installed:
+            url = await installed.serve("web")
+            title, status, text = await sign_in(url, users["moved"]["me"])
+            assert (title, status) == ("Your address is another one now", 403), text
+            assert set(await listing(installed)) == {"moved", "linked"}
+            claims = elsewhere.page(
+                "/claims/",
+                f'<link rel="authorization_endpoint" href="{elsewhere.url("/auth")}">{linked}'
+                f'<a rel="me" href="{users["linked"]["me"]}">me</a>',
+            )
+            elsewhere.person("claims")
+            elsewhere.at_browser = "claims"
+            title, _, text = await sign_in(url, claims)
+            assert (title, "It belongs" in text or claims in text) == ("Welcome", True), text
+            assert len(await listing(installed)) == 3, "links make nobody another person"
+
+
 async def test_nobody_comes_where_nothing_is_said(tmp_path: Path) -> None:
     """Registration is closed by default, and closed again at once when the file says so."""
     async with provider() as site, installation(tmp_path, {"users": {}}) as installed:

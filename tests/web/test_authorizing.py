@@ -506,3 +506,20 @@ class TestTheAccount:
         await other.submit(await other.get("/account"), "/account/apps/end")
         assert len(await server.identity.granting.apps("ann")) == 1
         assert len(await server.identity.granting.apps("bob")) == 0
+
+
+async def test_nobody_lets_the_server_ask_apps_all_the_time(
+    server: Instance, ann: Visitor, other: Visitor, apps: Apps, signed_in
+) -> None:
+    """Whoever is signed in is sent here by so many unknown apps at once, and then by one in two seconds."""
+    await signed_in(ann)
+    await server.accounts.add_user("bob", "https://bob.example/", server.now)
+    await signed_in(other, "bob")
+    shown = [await ann.get(address(client_id=f"https://app{number}.example/")) for number in range(62)]
+    assert [page.status == 429 for page in shown] == [False] * 61 + [True]
+    assert shown[-1].response.headers["retry-after"] == "2"
+    assert not any("app61." in url for url in apps.asked)
+    assert (await ann.get(address(client_id="https://app1.example/"))).status != 429, "known still"
+    assert (await other.get(address())).status == 200
+    server.now += 2
+    assert (await ann.get(address())).status == 200

@@ -537,5 +537,7 @@ async def test_no_site_is_asked_too_often(ann: Visitor, running: Running, monkey
         page = await ann.get("/sign-in")
         statuses = [(await ann.submit(page, "/sign-in", me=site.url(f"/{n}/"))).status for n in range(32)]
         assert statuses == [400] * 30 + [429] * 2
+        refused = await ann.submit(page, "/sign-in", me=site.url("/more/"))
+        assert refused.response.headers["retry-after"] == "60"
         assert len(site.asked) == 30
         assert (await through(ann, site.people["ann"].me)).location == "/account"

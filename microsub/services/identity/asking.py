@@ -8,7 +8,7 @@ from microsub.errors import TooManyRequests
 from microsub.services.identity.attempts import Allowance
 from microsub.store.identity.attempts import AttemptCounts
 
-OF_APPS = Allowance(free=30, first=2, longest=2)
+OF_APPS = Allowance(free=60, first=2, longest=2)
 """The first ones at once, then one in so many seconds, until a day has passed without any."""
 
 

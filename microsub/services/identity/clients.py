@@ -74,6 +74,10 @@ class Clients:
         self._sender = sender
         self._known: Remembering[App] = Remembering(lifetime=LIFETIME, failures=FAILURES, most=MOST, at_once=10)
 
+    def would_ask(self, client: str) -> bool:
+        """Whether `find` would send a request for the app of this canonical identifier."""
+        return may_be_asked(client) and not self._known.has(client)
+
     async def find(self, client: str) -> App:
         """What the app of this canonical identifier says of itself; nothing but the identifier where it can't be asked.
 

@@ -64,6 +64,11 @@ class Remembering(Generic[T]):
             flight.add_done_callback(lambda done: self._landed(key, done))
         return (await asyncio.shield(flight)).told()
 
+    def has(self, key: str) -> bool:
+        """Whether there is an outcome that is good still."""
+        known = self._known.get(key)
+        return known is not None and self._is_good(known, None)
+
     def forget(self, key: str) -> None:
         """Let go of one outcome, so that the next one who wants it searches."""
         self._known.pop(key, None)
