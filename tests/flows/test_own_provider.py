@@ -21,7 +21,7 @@ from tests.support.reader_apps import APPS, IndiePassIos, Monocle, Together
 from tests.support.readers import Instance, instance, posts
 from tests.support.visitor import Visitor
 
-ADDRESS, HOME = "https://reader.example.com", "https://ann.example/"
+ADDRESS, HOME = "https://reader.example", "https://ann.example/"
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "be-your-own-provider.md"
 
 
@@ -59,7 +59,7 @@ async def person(server: Instance) -> AsyncIterator[Person]:
     """Ann at her browser, signed in here: she allows what is asked for."""
     visitor = Visitor(server.app, ADDRESS)
     cookie = await server.identity.sessions.begin("ann", HOME, "by password", "", server.now)
-    visitor.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example.com", path="/")
+    visitor.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example", path="/")
 
     async def allows(url: str) -> str:
         assert url.startswith(f"{ADDRESS}/auth?")
