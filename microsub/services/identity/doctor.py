@@ -25,6 +25,7 @@ from microsub.services.identity.findings import Finding, Report
 from microsub.services.identity.own import is_own
 from microsub.services.identity.pacing import Pacing
 from microsub.services.identity.page_findings import (
+    RELS,
     address_findings,
     caching_findings,
     head_findings,
@@ -57,7 +58,6 @@ PER_SITE = 12
 EVERY = 60.0
 """How many examinations one client's address may ask for, and one site may be the subject of, in so many seconds."""
 
-_RELS = ("microsub", "indieauth-metadata", "authorization_endpoint", "token_endpoint", "micropub")
 _LARGEST_FOR_FEEDS = 256 * 1024
 _PAGE = SendLimits(total=5.0, body=MAX_PAGE)
 _FEED = SendLimits(total=5.0, body=1024 * 1024)
@@ -171,10 +171,10 @@ class Doctor:
         notes.add(*scheme_findings(me, other), *head_findings(got, head), *caching_findings(got))
         named, base = page.named, here.base
         if "microsub" in named:
-            own = any(is_own(named.get(rel), base) for rel in _RELS[1:3]) if base else False
+            own = any(is_own(named.get(rel), base) for rel in RELS[1:3]) if base else False
             notes.add(*endpoint_findings(named["microsub"], here, trail, own_provider=own))
             notes.add(*query_finding(named["microsub"]))
-        for rel in _RELS:
+        for rel in RELS:
             notes.add(*link_findings(rel, page.links, got))
         notes.add(*missing_findings(frozenset(named), base))
         await self._servers(page, base, notes)
@@ -284,7 +284,7 @@ def _read(answer: Answered) -> _Page:
     named: dict[str, str] = {}
     for link in links:
         for rel in link.rels:
-            if rel in _RELS and rel not in named and (address := endpoint(link.target, link.base)) is not None:
+            if rel in RELS and rel not in named and (address := endpoint(link.target, link.base)) is not None:
                 named[rel] = address
     feeds = None
     if len(answer.body) <= _LARGEST_FOR_FEEDS:

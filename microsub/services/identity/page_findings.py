@@ -12,13 +12,16 @@ from itertools import pairwise
 from microsub.fetch import Answered, FetchFailed, Hop
 from microsub.formats.indieauth.asandroid import found_on_android
 from microsub.formats.indieauth.identifiers import endpoint, shown
-from microsub.formats.indieauth.rels import Written
+from microsub.formats.indieauth.rels import Written, written_links
 from microsub.services.identity.findings import ALL, ANDROID, DESKTOP, HERE, IOS, MONOCLE, OLDER, TOGETHER, Finding
 from microsub.services.identity.lines import microsub_line, provider_lines
 from microsub.services.identity.profiles import Trail
 
 LONG = 3600
 """Seconds for which a page may be kept before that counts as long."""
+
+RELS = ("microsub", "indieauth-metadata", "authorization_endpoint", "token_endpoint", "micropub")
+"""The relations that are looked for."""
 
 _AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?([0-9]{1,12})")
 _NOT_KEPT = re.compile(r"(?:^|[\s,])no-(?:store|cache)\b")
@@ -93,8 +96,8 @@ def head_findings(page: Answered, head: Answered | FetchFailed) -> Iterable[Find
         text = f"HEAD {found}, GET answers {page.status}; the app asks with HEAD first"
     elif head.final_url != page.final_url:
         text = f"HEAD leads to {head.final_url}, GET to {page.final_url}; the app asks with HEAD first"
-    elif (head.headers.get("link") or "") != (page.headers.get("link") or ""):
-        text = "HEAD and GET have different Link headers; the app believes those of HEAD"
+    elif _in_header(head) != _in_header(page):
+        text = "the Link headers of HEAD and GET name different endpoints; the app believes those of HEAD"
     else:
         yield Finding("ok", "HEAD", "HEAD says what GET says")
         return
@@ -201,6 +204,12 @@ def query_finding(microsub: str) -> Iterable[Finding]:
             "Name an endpoint without a query.",
             (DESKTOP,),
         )
+
+
+def _in_header(answer: Answered) -> list[tuple[str, str]]:
+    """The relations of ours that an answer's headers name, with their addresses as written."""
+    links = written_links(b"", answer.final_url, None, answer.headers.get("link"))
+    return [(rel, link.target) for link in links for rel in link.rels if rel in RELS]
 
 
 def _not_on_android(name: str, first: Written, seen: str | None) -> Finding:
