@@ -26,8 +26,9 @@ HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "be-your-own-provider.m
 
 
 def page(more: str = "") -> HTMLResponse:
-    """A static page with the lines that the how-to tells to put there."""
+    """A static page with the lines that the how-to tells to put there, with ann's name."""
     (lines,) = re.findall(r"```html\n(.*?)```", HOW_TO.read_text(encoding="utf-8"), re.DOTALL)
+    lines = lines.replace("/microsub/alice", "/microsub/ann")
     return HTMLResponse(f"<!doctype html><html><head><title>Ann</title>{lines}{more}</head><body>Ann</body></html>")
 
 
