@@ -262,7 +262,7 @@ async def test_whatever_an_app_accepts_tokens_come_as_json(world: World, accept:
             assert reply.headers["access-control-allow-origin"] == "*"
             return dict(reply.json())
 
-    signed = await world.app(Choosy).sign_in(world.profile("ann"), person(world, "ann"))
+    signed = await world.app(Choosy).sign_in(world.profile("beth"), person(world, "beth"))
     assert signed.token
 
 

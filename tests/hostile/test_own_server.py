@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import itertools
 import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -26,11 +27,16 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)
 
 VERIFIER = "v" * 64
 CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).rstrip(b"=").decode()
+ANNS = [f"ann{number}" for number in range(12)]
+_next = itertools.cycle(ANNS)
 
 
 @dataclass
 class World:
-    """An instance with Ann and Bob, who sign in there; `app` is an honest app's address, `evil` another one's."""
+    """An instance with Ann and Bob, who sign in there; `app` is an honest app's address, `evil` another one's.
+
+    `ann` is another user in each test, because apps may not send anybody there all the time.
+    """
 
     http: httpx.AsyncClient
     site: AppSite
@@ -38,6 +44,7 @@ class World:
     url: str
     app: str
     evil: str
+    ann: str = ANNS[0]
 
     def profile(self, user: str) -> str:
         return f"{self.site.listening.base}/{user}/"
@@ -48,9 +55,9 @@ class World:
         asked |= {"scope": "read", "code_challenge": CHALLENGE, "code_challenge_method": "S256"} | changes
         return f"{self.url}/auth?{urlencode({name: value for name, value in asked.items() if value != 'NONE'})}"
 
-    async def code(self, user: str = "ann", **changes: str) -> str:
-        """A code that the user has agreed to."""
-        back = await Visitor(self.site, user)(self.address(**changes))
+    async def code(self, user: str = "", **changes: str) -> str:
+        """A code that Ann, or that user, has agreed to."""
+        back = await Visitor(self.site, user or self.ann)(self.address(**changes))
         return parse_qs(urlsplit(back).query)["code"][0]
 
     async def redeem(self, code: str, path: str = "/token", **changes: str) -> httpx.Response:
@@ -60,8 +67,9 @@ class World:
         sent = {name: value for name, value in form.items() if value != "NONE"}
         return await self.http.post(f"{self.url}{path}", data=sent)
 
-    async def reads(self, token: str, user: str = "ann") -> int:
-        """The status with which a token reads."""
+    async def reads(self, token: str, user: str = "") -> int:
+        """The status with which a token reads Ann's channels, or that user's."""
+        user = user or self.ann
         headers = {"Authorization": f"Bearer {token}"}
         reply = await self.http.get(f"{self.url}/microsub/{user}", params={"action": "channels"}, headers=headers)
         return reply.status_code
@@ -72,15 +80,19 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         http, site = await enter(httpx.AsyncClient(timeout=20)), await enter(app_site())
-        users = {name: {"me": f"{site.listening.base}/{name}/"} for name in ("ann", "bob", "guessed", "unset")}
+        users = {name: {"me": f"{site.listening.base}/{name}/"} for name in (*ANNS, "bob", "guessed", "unset")}
         installed = await enter(installation(tmp_path_factory.mktemp("own"), {"users": users}))
         url = await installed.serve()
         for name in users:
             site.profile(name, **links(url))
-        for name in ("ann", "bob", "guessed"):
-            await enrolled(installed, url, name)
+        await asyncio.gather(*(enrolled(installed, url, name) for name in (*ANNS, "bob", "guessed")))
         async with app_site() as elsewhere:
             yield World(http, site, installed, url, site.home("App"), elsewhere.home("Evil"))
+
+
+@pytest.fixture(autouse=True)
+def other_ann(world: World) -> None:
+    world.ann = next(_next)
 
 
 # --- codes
@@ -108,7 +120,7 @@ async def test_a_code_in_the_wrong_hands(world: World, case: str, path: str) -> 
     reply = await world.redeem(code, path, **changes)
     assert (reply.status_code, reply.json()["error"]) == (400, "invalid_grant"), reply.text
     assert "access_token" not in reply.text
-    assert world.profile("ann") not in reply.text
+    assert world.profile(world.ann) not in reply.text
     again = await world.redeem(code)
     assert again.status_code == 400
 
@@ -151,7 +163,7 @@ async def test_codes_can_not_be_guessed_or_forged(world: World) -> None:
     code = await world.code()
     user, secret = code.split(".", 1)
     made_up = [f"bob.{secret}", secret, user, f"{user}.", f"{user}.{secret[:-1]}", f"{user}.{secret}x", "", ".", "*"]
-    made_up += [f"{user}.{secret[::-1]}", f"{user}.{'A' * 5000}", "ann.*", f"{{{user}}}.{secret}", f"{code}\x00"]
+    made_up += [f"{user}.{secret[::-1]}", f"{user}.{'A' * 5000}", f"{user}.*", f"{{{user}}}.{secret}", f"{code}\x00"]
     for guess in made_up:
         reply = await world.redeem(guess)
         assert reply.status_code == 400, guess
@@ -184,7 +196,7 @@ async def test_tokens_and_codes_are_no_other_things(world: World) -> None:
     access, refresh = given["access_token"], given["refresh_token"]
     surfer = Surfer()
     await surfer.goto(f"{world.url}/account")
-    await sign_in(surfer, "ann")
+    await sign_in(surfer, world.ann)
     cookie = surfer.http.cookies["microsub-session"]
     await surfer.http.aclose()
     for secret in (refresh, code, cookie):
@@ -213,11 +225,11 @@ async def test_introspection_tells_strangers_nothing(world: World) -> None:
         return await world.http.post(f"{world.url}/introspect", data={"token": token}, headers=headers)
 
     assert (await ask(mine, mine)).json()["active"] is True
-    for bearer in (None, hers, "x", "ann.x"):
+    for bearer in (None, hers, "x", f"{world.ann}.x"):
         reply = await ask(mine, bearer)
         assert reply.status_code in {401, 403}, (bearer, reply.text)
-        assert world.profile("ann") not in reply.text
-    assert (await ask("ann.unknown", "ann.unknown")).json() == {"active": False}
+        assert world.profile(world.ann) not in reply.text
+    assert (await ask(f"{world.ann}.unknown", f"{world.ann}.unknown")).json() == {"active": False}
     in_query = await world.http.post(f"{world.url}/introspect?token={mine}&access_token={mine}")
     assert in_query.status_code in {400, 401}
 
@@ -273,7 +285,7 @@ async def test_answers_go_to_the_app_alone(world: World, redirect: str) -> None:
     there = redirect.replace("EVIL", world.evil).replace("APP", world.app).replace("HOST", host)
     async with Surfer("http://never/") as surfer:
         await surfer.goto(f"{world.url}/account")
-        await sign_in(surfer, "ann")
+        await sign_in(surfer, world.ann)
         reply = await surfer.http.get(world.address(redirect_uri=there))
         published = reply.status_code == 200
         if not published:
@@ -291,7 +303,7 @@ async def test_consent_is_given_on_the_page_and_nowhere_else(world: World) -> No
     """CSRF and forging: without the page's token there is no code, nor for an address that wasn't on the page."""
     async with Surfer(world.app) as surfer:
         await surfer.goto(world.address())
-        await sign_in(surfer, "ann")
+        await sign_in(surfer, world.ann)
         form = surfer.fields(next(f for f in surfer.forms if f.attributes["action"] == "/auth/consent"))
         own = {"Origin": world.url, "Sec-Fetch-Site": "same-origin"}
         token = next(name for name in form if "token" in name)
@@ -342,7 +354,7 @@ async def test_state_comes_back_as_it_was(world: World, state: str) -> None:
     """Header injection: whatever the app's state holds, it arrives as one value, or the request is refused."""
     async with Surfer(world.app) as surfer:
         await surfer.goto(world.address(state=state))
-        await sign_in(surfer, "ann")
+        await sign_in(surfer, world.ann)
         if surfer.reply.status_code == 400:
             return
         await surfer.submit("/auth/consent", decision="allow")
@@ -376,7 +388,7 @@ async def test_requests_that_are_none(world: World, changes: dict[str, str]) -> 
     """Each is told to the person, with no redirect before they have pressed a button."""
     async with Surfer(world.app) as surfer:
         await surfer.goto(f"{world.url}/account")
-        await sign_in(surfer, "ann")
+        await sign_in(surfer, world.ann)
         reply = await surfer.http.get(world.address(**changes))
         assert reply.status_code in {400, 414}, reply.status_code
         assert "location" not in reply.headers
@@ -388,7 +400,7 @@ async def test_parameters_are_said_once(world: World, name: str) -> None:
     """Two values for one parameter are two readings: neither is chosen."""
     async with Surfer(world.app) as surfer:
         await surfer.goto(f"{world.url}/account")
-        await sign_in(surfer, "ann")
+        await sign_in(surfer, world.ann)
         for address in (
             f"{world.address()}&{name}=evil",
             f"{world.url}/auth?{name}=evil&{urlsplit(world.address()).query}",
@@ -463,7 +475,7 @@ async def test_every_app_is_shown_by_its_address(world: World) -> None:
     """No app can pass for another: what stands on the page of consent is the address that is bound to the code."""
     for kind in (Together, Monocle, IndiePassAndroid):
         assert kind in APPS
-        visitor = Visitor(world.site, "ann")
+        visitor = Visitor(world.site, world.ann)
         home = world.site.home(f"{kind.name} by Mallory")
-        await kind(world.http, home).sign_in(world.profile("ann"), visitor)
+        await kind(world.http, home).sign_in(world.profile(world.ann), visitor)
         assert home in visitor.seen[0]
