@@ -129,8 +129,10 @@ class Applier:
 
     # --- what is there
 
-    async def current(self, only: Collection[str] | None = None) -> Current:
-        """What the stores hold; of users that aren't in `only` no more than that they exist."""
+    async def current(self, only: Collection[str] | None = None, *, declared: Collection[str] | None = None) -> Current:
+        """What the stores hold; of users that aren't in `only` no more than that they exist, and the same of those who
+        registered themselves and aren't `declared`, of whom there may be many.
+        """
         users, in_force = await asyncio.gather(self._accounts.users(), self._settings.in_force())
         active = [user for user in users if user.disabled is None]
         gate = asyncio.Semaphore(_AT_ONCE)
@@ -146,6 +148,8 @@ class Applier:
                 quotas=in_force.quotas.get(user.name, Quotas()),
             )
             if only is not None and user.name not in only:
+                return bare
+            if declared is not None and user.registered and user.name not in declared:
                 return bare
             async with gate:
                 channels, times = await self._channels_of(user.name)

@@ -249,7 +249,7 @@ class Configuration:
         last = await self._applied.last()
         if last is None or last.digest != state.digest or last.backend != document.backend:
             return False
-        current = await self._applier.current()
+        current = await self._applier.current(declared=document.backend.users.keys())
         same_feed = await self._applier.same_feed(document.backend.users.values(), current.users.values())
         raw = edited(document, current, same_feed=same_feed, same_profile=normalise_profile)
         if raw is None:

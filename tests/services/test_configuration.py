@@ -10,6 +10,7 @@ import structlog
 
 from microsub.config.backend import FeedPolicy, Limits
 from microsub.config.changes import Change
+from microsub.config.joining import Quotas
 from microsub.errors import NotFound, StoreUnavailable, Unauthorized
 from microsub.model.reader import Credential
 from microsub.services.in_force import SettingsInForce
@@ -440,3 +441,28 @@ async def test_an_edit_of_who_somebody_is_ends_what_their_provider_said(
     with pytest.raises(Unauthorized):
         await configured.accounts.verify(credential, NOW)
     assert (await tokens.standing(credential)).vouched is None
+
+
+async def test_who_registered_is_none_of_the_files_business(configured: Configured) -> None:
+    """Nothing is written back of them, and neither an edit nor an older copy of the file disables them; an entry of
+    their own is kept up to date, and taking it out ends nothing.
+    """
+    configured.save(alice(channel("home", A)))
+    await configured.configuration.look()
+    await configured.accounts.register("bob-example", "https://bob.example/", NOW)
+    await configured.channels.create("bob-example", "Mine", NOW, "mine")
+    assert not await configured.configuration.write_back()
+    both = alice(channel("home", A))
+    both["users"]["bob-example"] = {"settings": {"quotas": {"feeds": 3}}}
+    configured.save(both)
+    assert await configured.configuration.look() == "applied"
+    assert (await configured.applied.in_force()).quotas == {"bob-example": Quotas(feeds=3)}
+    assert await configured.configuration.write_back()
+    assert [entry["uid"] for entry in configured.saved()["users"]["bob-example"]["channels"]] == ["mine"]
+    configured.save({"users": {}})
+    assert await configured.configuration.look() == "applied"
+    users = {user.name: user.disabled for user in await configured.accounts.users()}
+    assert users["bob-example"] is None
+    assert users["alice"] is not None
+    assert (await configured.applied.in_force()).quotas == {}
+    assert "mine" in [channel.uid for channel in await configured.channels.list("bob-example")]
