@@ -37,6 +37,8 @@ VARIANTS = {
     "lenient, in headers": Variant.lenient(links="separate", twice=True, caching="max-age=3600"),
     "lenient, joined and relative": Variant.lenient(joined=True, relative=True, twice=True),
     "strict about codes": Variant.lenient(),
+    "introspection for programs it knows": Variant.lenient(authorized="secret", twice=True),
+    "introspection for anybody": Variant.lenient(authorized="nothing", check="introspection", twice=True),
     "older": Variant.older(twice=True),
     "older, with JSON": Variant.older(replies="json", links="both", twice=True),
 }
