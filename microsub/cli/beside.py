@@ -1,7 +1,7 @@
 """A worker in a process of its own beside a server: what comes in doesn't take the server's time away from readers.
 
 The process gets its settings as environment variables, and a pipe at its standard input that this one holds open: it
-ends when we do, however we end. One that ends before is started again.
+ends when we do, however we end. One that ends before, or can't be started, is started again.
 """
 
 from __future__ import annotations
@@ -58,11 +58,15 @@ class WorkerBeside:
         pause = FIRST_PAUSE
         while not self._stopping.is_set():
             began = time.monotonic()
-            code = await self._one()
-            if self._stopping.is_set():
-                return
-            pause = FIRST_PAUSE if time.monotonic() - began > LONGEST_PAUSE else pause
-            log.error("the worker has ended and is started again", exit_code=code, seconds=pause)
+            try:
+                code = await self._one()
+            except OSError as error:  # no process or no memory for one at this moment
+                log.error("the worker can't be started and is tried again", why=str(error), seconds=pause)  # noqa: TRY400
+            else:
+                if self._stopping.is_set():
+                    return
+                pause = FIRST_PAUSE if time.monotonic() - began > LONGEST_PAUSE else pause
+                log.error("the worker has ended and is started again", exit_code=code, seconds=pause)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._stopping.wait()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
@@ -16,7 +16,7 @@ from microsub.cli.options import STORE_FLAGS, counted, fail, print_json, run, se
 from microsub.config.settings import Settings
 from microsub.errors import StoreUnavailable
 from microsub.services.rebuilding import Rebuilt
-from microsub.store.deadletters import DeadLetter, DeadLetters
+from microsub.store.deadletters import DeadLetter, DeadLetters, is_letter_id
 from microsub.store.events import Event, Events, is_event_id
 
 _AT_ONCE = 100
@@ -145,6 +145,7 @@ def deadletter_list(settings: Settings, as_json: bool) -> None:
 @settings_flags(*STORE_FLAGS)
 def deadletter_show(settings: Settings, letter_id: str, as_json: bool) -> None:
     """Show one dead letter with all that its message said."""
+    _check_ids([letter_id])
 
     async def work() -> DeadLetter:
         async with wiring.open_stores(settings, existing=True) as stores:
@@ -171,6 +172,7 @@ def deadletter_retry(settings: Settings, letter_ids: tuple[str, ...], everything
 
     Example: microsub deadletter retry --all
     """
+    _check_ids(letter_ids)
 
     async def work() -> int:
         async with wiring.open_stores(settings, existing=True) as stores:
@@ -189,6 +191,7 @@ def deadletter_drop(settings: Settings, letter_ids: tuple[str, ...], everything:
 
     Example: microsub deadletter drop 1795244167090-0
     """
+    _check_ids(letter_ids)
 
     async def work() -> int:
         async with wiring.open_stores(settings, existing=True) as stores:
@@ -213,6 +216,12 @@ async def _chosen(dead: DeadLetters, letter_ids: tuple[str, ...], everything: bo
             fail(f"there is no dead letter '{letter_id}'; see 'microsub deadletter list'")
         chosen.append(letter)
     return chosen
+
+
+def _check_ids(letter_ids: Sequence[str]) -> None:
+    for letter_id in letter_ids:
+        if not is_letter_id(letter_id):
+            fail(f"found '{letter_id[:80]}', expected the id of a dead letter, such as 1795244167090-0")
 
 
 async def _all(dead: DeadLetters) -> list[DeadLetter]:

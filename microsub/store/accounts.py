@@ -247,7 +247,15 @@ def _user(name: str, reply: list[bytes]) -> User | None:
     fields = _text(reply)
     if not fields:
         return None
-    disabled = float(fields["disabled"]) if "disabled" in fields else None
+    disabled = _time(fields["disabled"]) if "disabled" in fields else None
     settings = {key: value for key, value in fields.items() if key not in _OWN_FIELDS}
-    created, endpoint = float(fields.get("created", 0)), fields.get("token_endpoint")
+    created, endpoint = _time(fields.get("created", "")), fields.get("token_endpoint")
     return User(name, fields.get("me", ""), created, disabled, settings, endpoint, "registered" in fields)
+
+
+def _time(text: str) -> float:
+    """A Unix time; 0 for what can't be read, which `microsub check` finds: a record must not stop the others."""
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0

@@ -67,8 +67,8 @@ class Target:
 
 
 class Adding:
-    """How far items have come into one timeline: by which settings they are chosen (`chosen_by`, see the script), when
-    the feed was followed, once a call has found that its first fill goes on, and what has become of those so far.
+    """How far items have come into one timeline: by which settings they are chosen (`chosen_by`, see the script), what
+    the next call must know of a first fill that goes on, and what has become of those so far.
     """
 
     __slots__ = ("chosen_by", "parts", "since", "step", "target")

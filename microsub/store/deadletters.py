@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,8 @@ _STAGE, _WHY, _AT, _ID, _DELIVERIES = "!stage", "!why", "!at", "!id", "!deliveri
 """Names that no message has itself."""
 
 _BATCH = 100
+
+_LETTER_ID = re.compile(r"[0-9]{1,19}-[0-9]{1,19}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,11 @@ class DeadLetters:
     async def drop(self, letters: Sequence[DeadLetter]) -> None:
         """Forget letters. What they said is lost."""
         await self._stream.done([Message(letter.id, _fields(letter)) for letter in letters])
+
+
+def is_letter_id(text: str) -> bool:
+    """Whether `text` has the shape of a dead letter's id."""
+    return bool(_LETTER_ID.fullmatch(text))
 
 
 def _letter(row: Sequence[Any]) -> DeadLetter:

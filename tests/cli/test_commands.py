@@ -345,3 +345,12 @@ def test_a_programs_token_is_made_listed_and_revoked(run: Run) -> None:
     assert (gone.exit_code, "no token for 'planet'" in gone.stderr) == (1, True)
     run("token", "service", "revoke", "bridge")
     assert run("token", "service", "list").stdout == "no tokens of programs\n"
+
+
+@pytest.mark.parametrize("what", ["show", "retry", "drop"])
+@pytest.mark.parametrize("letter_id", ["abc", "17-x", "5", "+", "(0-0", "99999999999999999999-0"])
+def test_what_is_no_id_of_a_dead_letter_is_named(run: Run, what: str, letter_id: str) -> None:
+    """The error shows the text and what was expected instead of it."""
+    result = run("deadletter", what, letter_id)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert f"found '{letter_id}', expected the id of a dead letter" in result.stderr

@@ -151,3 +151,15 @@ async def test_a_page_is_one_round_trip(world: OneReader) -> None:
     await world.timelines.page_with_token(credential, "home", PageQuery(), NOW)
     await world.channels.list_with_token(credential, NOW)
     assert len(calls) == 2
+
+
+async def test_times_that_cant_be_read_stop_nobody(redis: Redis) -> None:
+    """A hand has written them: the user is there, disabled or not, and so is everybody else."""
+    accounts = Accounts(redis)
+    for name in ("ann", "bob"):
+        await accounts.add_user(name, "", 5.0)
+    await redis.command("HSET", keys.user("ann"), "created", "x", "disabled", "y")
+    assert [(user.name, user.created, user.disabled) for user in await accounts.users()] == [
+        ("ann", 0.0, 0.0),
+        ("bob", 5.0, None),
+    ]

@@ -36,6 +36,14 @@ async def test_a_sound_store_is_clean(lived_in: LivedIn) -> None:
     assert (await lived_in.check(mend=True)).mended == ()
 
 
+async def test_a_disabled_user_with_a_removed_channel_is_sound(lived_in: LivedIn) -> None:
+    """Their channels stand where they stood, and a repair leaves them there."""
+    await lived_in.accounts.disable_user("bob", LATER)
+    await lived_in.feeds.unsubscribe(A, "bob", "home")
+    report = await lived_in.check(mend=True)
+    assert (report.left, report.mended) == ((), ())
+
+
 async def test_a_token_of_another_provider_is_no_stray(lived_in: LivedIn) -> None:
     """It has a list of its own, and ends by itself."""
     ann = await lived_in.accounts.user("ann")
@@ -193,6 +201,12 @@ DAMAGE: dict[str, tuple[list[Command], str, str]] = {
     "twin unreadable": ([("SADD", "twins:twin a.example 1", "x")], "twins:twin a.example 1", "can't be read"),
     "feed without record": ([("DEL", keys.feed(A))], keys.feed(A), "without a record"),
     "feed without url": ([("HDEL", keys.feed(A), "url")], keys.feed(A), "without a URL"),
+    "user with text for times": (
+        [("HSET", keys.user("ann"), "created", "x")], keys.user("ann"), "not a number: created",
+    ),
+    "user disabled at no time": (
+        [("HSET", keys.user("bob"), "disabled", "x")], keys.user("bob"), "not a number: disabled",
+    ),
     "feed with text for a number": ([("HSET", keys.feed(A), "interval", "x")], keys.feed(A), "not a number: interval"),
     "feed unreachable": ([("DEL", keys.feeds_by_url())], keys.feed(A), "no URL leads to"),
     "url to nowhere": ([("HSET", keys.feeds_by_url(), "https://x.example/", "x")], keys.feeds_by_url(), "no feed"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from microsub.errors import NotFound
@@ -62,6 +64,18 @@ async def test_a_first_fill_of_more_than_one_batch_stays_one(world: OneReader) -
     items = world.items.know("2", *(item(n) for n in range(1, 2301)))
     filled = await world.timelines.add(ANN, "work", "2", items, now=NOW, limit=0)
     assert (len(filled.added), len(filled.read)) == (10, 2290)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_as_many_of_a_large_first_fill_are_unread_as_are_to_be(world: OneReader, is_first: bool) -> None:
+    """Also where that is more than a script call takes."""
+    await world.channels.follow(ANN, "work", "2", "https://2.example/feed", 1e9)
+    items = [replace(one, first=is_first) for one in world.items.know("2", *(item(n) for n in range(1, 2301)))]
+    filled = await world.timelines.add(ANN, "work", "2", items, now=NOW, limit=0, fresh=1500)
+    assert (len(filled.added), len(filled.read)) == (1500, 800)
+    late = [replace(one, first=is_first) for one in world.items.know("2", item(9000))]
+    again = await world.timelines.add(ANN, "work", "2", late, now=NOW, limit=0, fresh=1500)
+    assert bool(again.read) is is_first
 
 
 async def test_items_go_to_several_timelines_at_once(world: OneReader) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -21,6 +22,15 @@ AREA = "users"
 _AT_ONCE = 50
 _SETTLING = 300.0
 """Seconds after a follow during which the feed's own list may not know of it yet: the timeline is filled first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Lists:
+    """A user's channels as listed; `disabled` says that none of them counts at the moment."""
+
+    active: set[str]
+    removed: set[str]
+    disabled: bool
 
 
 async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
@@ -52,7 +62,8 @@ async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
             _tokens(seen, found, user, {*_texts(tokens), *_texts(foreign)})
             await _tokens_whole(reader, seen, found, user)
             await _waiting(reader, seen, found, user)
-            await _each_channel(reader, seen, found, user, uids, set() if disabled else set(_texts(active)))
+            lists = _Lists(set(_texts(active)), set(_texts(removed)), disabled)
+            await _each_channel(reader, seen, found, user, uids, lists)
 
 
 def _user(seen: Seen, found: Findings, user: str, listed: bool, record: Sequence[bytes | None] | None) -> None:
@@ -63,7 +74,13 @@ def _user(seen: Seen, found: Findings, user: str, listed: bool, record: Sequence
     missing = record is None or record[0] is None or record[1] is None
     if not missing and not listed:
         found.add(AREA, key, "a user who isn't listed", Commands((("SADD", keys.users(), user),)))
-    if not missing:
+    if not missing and record is not None:
+        times = zip(("created", "disabled"), record[1:], strict=True)
+        broken = [name for name, value in times if value is not None and number(value) is None]
+        if broken:
+            # Who is disabled stays so, and can be restored for as long as if it had been done now.
+            values = tuple(("HSET", key, name, f"{seen.now:.3f}") for name in broken)
+            found.add(AREA, key, f"not a number: {', '.join(broken)}", Commands(values))
         return
     if "channel" in seen.users.get(user, ()) or "channels" in seen.users.get(user, ()):
         found.add(AREA, key, "channels without their user's record", Adopt(user))
@@ -152,7 +169,7 @@ async def _waiting(reader: Reader, seen: Seen, found: Findings, user: str) -> No
 
 
 async def _each_channel(
-    reader: Reader, seen: Seen, found: Findings, user: str, uids: Sequence[str], active: set[str]
+    reader: Reader, seen: Seen, found: Findings, user: str, uids: Sequence[str], lists: _Lists
 ) -> None:
     """Descriptions, subscriptions and rules of a user's channels."""
     heads = await reader.ask(
@@ -160,7 +177,7 @@ async def _each_channel(
     )
     for uid, head in zip(uids, heads, strict=True):
         if head is not None and "channel" in seen.channel_keys.get(user, {}).get(uid, ()):
-            _head(seen, found, user, uid, head, uid in active)
+            _head(seen, found, user, uid, head, lists)
     ruled = [(keys.muted, "muted"), (keys.blocked, "blocked")]
     rules = [
         key(user, uid)
@@ -174,20 +191,21 @@ async def _each_channel(
     unfilled = await reader.walk("HSCAN", [keys.channel_unfilled(user, uid) for uid in uids])
     for uid in uids:
         feeds = pairs(follows[keys.channel_feeds(user, uid)])
-        _subscriptions(seen, found, user, uid, feeds, uid in active)
+        _subscriptions(seen, found, user, uid, feeds, uid in lists.active and not lists.disabled)
         for feed in pairs(unfilled[keys.channel_unfilled(user, uid)]).keys() - feeds.keys():
             key = keys.channel_unfilled(user, uid)
             found.add(AREA, f"{key} {feed}", "waits for a feed that isn't followed", Commands((("HDEL", key, feed),)))
 
 
-def _head(seen: Seen, found: Findings, user: str, uid: str, head: Sequence[bytes | None], is_active: bool) -> None:
+def _head(seen: Seen, found: Findings, user: str, uid: str, head: Sequence[bytes | None], lists: _Lists) -> None:
     name, removed, position, settings = head
     key = keys.channel(user, uid)
     if name is None:
         found.add(AREA, key, "a channel without a name", _mend(user, uid, seen.now))
+    is_active = uid in lists.active
     if is_active and removed is not None:
         found.add(AREA, key, "a channel that is listed and marked as removed", _mend(user, uid, seen.now))
-    listed_elsewhere = "removed_channels" in seen.users.get(user, ()) and not is_active
+    listed_elsewhere = uid in lists.removed and not is_active
     if listed_elsewhere and (number(removed) is None or number(position) is None):
         found.add(AREA, key, "a removed channel that couldn't come back", _mend(user, uid, seen.now))
     try:

@@ -24,13 +24,14 @@
 -- KEYS  1 channel  2 feeds  3 posts  4 unread  5 read  6 gone  7 unfilled  8 hidden  9 hidden-read
 --       10, 11 muted (channel, global)  12, 13 blocked (channel, global)
 -- ARGV  1 feed, or '' for an item of no feed  2 now  3, 4 what holds where the channel says nothing: its limit, 0 for
---       none, and how many of the newest of a first fill stay unread  5 '' or the time of following (a first fill that
---       goes on)  6 the settings by which the items were chosen, '' for unfiltered, '*' for
+--       none, and how many of the newest of a first fill stay unread  5 '' or what the reply to the call before had last
+--       (a first fill that goes on)  6 the settings by which the items were chosen, '' for unfiltered, '*' for
 --       items that come in anyway, with 3 and 4 as they are
 --       7.. per item, newest first: id, score, lines of URLs (author, sources), '' or 'id feed 1 id feed 0 …' of its
 --       twins, 1 where that one wins; 1 where it is of its feed's first document, else ''
 -- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', settings} choose by these first; else
---       {'', added, read, hidden, suppressed, evicted, time of following or ''}, lists of ids as 'id id …'
+--       {'', added, read, hidden, suppressed, evicted, 'time of following n' or ''}, lists of ids as 'id id …'; n is how
+--       many items of the fill were given so far
 -- include: leave
 -- include: rules
 local UNFOLLOWED, TWIN, EVICTED = 7, 8, 3
@@ -53,9 +54,15 @@ end
 
 local posts, unread, gone = KEYS[3], KEYS[4], KEYS[6]
 local sets = { posts = posts, unread = unread, read = KEYS[5], hidden = KEYS[8], hidden_read = KEYS[9], gone = gone }
-local filled_from, is_hiding, mutes, blocks = ARGV[5], false, nil, nil
+local given = (#ARGV - FIRST_ITEM + 1) / FIELDS
+local filled_from, is_hiding, mutes, blocks = '', false, nil, nil
 local goes_on, left_unread, unfilled = false, 0, nil
-if filled_from ~= '' then fresh = 0 end -- the newest were in the call before
+local given_before = 0
+if ARGV[5] ~= '' then
+  filled_from, given_before = string.match(ARGV[5], '^(%S+) (%d+)$')
+  given_before = tonumber(given_before)
+  fresh = math.max(0, fresh - given_before) -- the newest were in the calls before
+end
 if call('EXISTS', unpack(KEYS, 7)) > 0 then
   is_hiding = call('EXISTS', KEYS[8], KEYS[9]) > 0
   mutes, blocks = some({ KEYS[10], KEYS[11] }), some({ KEYS[12], KEYS[13] })
@@ -202,8 +209,9 @@ for at = FIRST_ITEM, #ARGV, FIELDS do
   take(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], is_first, (at - FIRST_ITEM) / FIELDS + 1)
 end
 if unfilled and are_first then
-  if not goes_on then left_unread = fresh - (#ARGV - FIRST_ITEM + 1) / FIELDS end
+  if not goes_on or read_before then left_unread = fresh - given end
   if left_unread > 0 then call('HSET', KEYS[7], feed, string.format('left %d', left_unread)) end
 end
+local filled = filled_from ~= '' and string.format('%s %d', filled_from, given_before + given) or ''
 local function joined(ids) return table.concat(ids, ' ') end
-return { '', joined(added), joined(read), joined(hidden), joined(suppressed), joined(evicted), filled_from }
+return { '', joined(added), joined(read), joined(hidden), joined(suppressed), joined(evicted), filled }
