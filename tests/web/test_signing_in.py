@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
@@ -12,9 +12,11 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import httpx
 import pytest
 
+from microsub.errors import SignInFailed
 from microsub.formats.indieauth.metadata import read_metadata
 from microsub.metrics import SIGN_INS
 from microsub.services.identity.own import own_metadata
+from microsub.services.identity.turnstile import AT_ONCE, IN_ALL, LEFT
 from microsub.store.port import Redis
 from tests.support.provider import Fault, Provider, Variant, provider
 from tests.support.readers import Instance, instance
@@ -491,9 +493,62 @@ async def test_many_who_wait_for_a_slow_provider_hold_up_nobody_else(
 ) -> None:
     """Beyond a number of them, the others are told to wait."""
     monkeypatch.setattr("microsub.services.identity.turnstile.AT_ONCE", 0)
-    shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me="https://ann.example/")
-    assert shown.status == 503
-    assert "Too many people" in shown.text
+    for me in ("https://eve.example/", "https://ann.example/"):
+        shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=me)
+        assert shown.status == 503
+        assert "Too many people" in shown.text
+
+
+async def test_strangers_with_slow_pages_hold_up_no_user(server: Instance, ann: Visitor, running: Running) -> None:
+    """Users have places of their own, and strangers don't use up the minute of all."""
+    async with running() as site, AsyncExitStack() as held:
+        turnstile = server.identity.signing_in._turnstile
+        for _ in range(AT_ONCE):
+            await held.enter_async_context(turnstile.place("https://eve.example/"))
+        page = await ann.get("/sign-in")
+        assert (await ann.submit(page, "/sign-in", me="https://eve.example/")).status == 503
+        assert (await through(ann, site.people["ann"].me)).location == "/account"
+
+
+async def test_strangers_use_up_nobodys_minute(
+    server: Instance, ann: Visitor, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit for all is one for those who have no account here, and one for those who have."""
+    async with running() as site:
+        turnstile = server.identity.signing_in._turnstile
+        for number in range(IN_ALL):
+            await turnstile.enter(f"https://{number}.example/", "192.0.2.1")
+        page = await ann.get("/sign-in")
+        assert (await ann.submit(page, "/sign-in", me="https://eve.example/")).status == 503
+        assert (await through(ann, site.people["ann"].me)).location == "/account"
+
+
+async def test_what_sign_ins_leave_behind_is_bounded(server: Instance) -> None:
+    """Also where pages name addresses of two thousand letters each: bytes count, not sign-ins alone."""
+    turnstile, size = server.identity.signing_in._turnstile, 14_000
+    for _ in range(LEFT // size):
+        await turnstile.leave("https://eve.example/", size)
+    with pytest.raises(SignInFailed):
+        await turnstile.leave("https://eve.example/", size)
+    await turnstile.leave("https://ann.example/", 14_000)
+
+
+async def test_what_one_sign_in_leaves_behind_is_counted(
+    server: Instance, ann: Visitor, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With all that a page and the browser can make it hold."""
+    async with running() as site:
+        stranger = site.person("eve").me
+        turnstile = server.identity.signing_in._turnstile
+        counted: list[int] = []
+
+        async def leave(me: str, size: int) -> None:
+            counted.append(size)
+
+        monkeypatch.setattr(turnstile, "leave", leave)
+        await sent(ann, stranger, "/account?" + "x" * 3000)
+        (key,) = [key for key in await all_keys(server.redis) if b"sign" in key and b"in" in key]
+        assert counted[0] >= await server.redis.command("STRLEN", key) + len(key) > 3000
 
 
 async def test_sign_ins_are_counted(ann: Visitor, running: Running) -> None:

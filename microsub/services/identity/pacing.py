@@ -14,12 +14,12 @@ class Pacing:
         self._keys = keys
         self._counts: OrderedDict[str, tuple[float, int]] = OrderedDict()
 
-    def allows(self, key: str, now: float) -> bool:
-        """Count one more for the key, at `now` in seconds of any clock; whether it is within the limit."""
+    def allows(self, key: str, now: float, weight: int = 1) -> bool:
+        """Count one more for the key, or `weight`, at `now` in seconds of any clock; whether it is within the limit."""
         since, count = self._counts.pop(key, (now, 0))
         if now - since >= self._seconds:
             since, count = now, 0
-        self._counts[key] = (since, count + 1)
+        self._counts[key] = (since, count + weight)
         while len(self._counts) > self._keys:
             self._counts.popitem(last=False)
-        return count < self._most
+        return count + weight <= self._most

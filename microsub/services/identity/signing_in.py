@@ -30,7 +30,7 @@ from microsub.services.identity.profiles import RECENT, Profile, Profiles
 from microsub.services.identity.redeeming import Redemption, Sender, name_of, redeem
 from microsub.services.identity.returning import AGAIN, check_issuer, page_failed, refused, single
 from microsub.services.identity.turnstile import Turnstile
-from microsub.store.identity.pending import PendingStore, SignInUnderWay
+from microsub.store.identity.pending import PendingStore, SignInUnderWay, size_of
 
 log = structlog.get_logger(__name__)
 
@@ -107,7 +107,7 @@ class SigningIn:
             metrics.SIGN_INS.labels("local").inc()
             return Local(me)
         await self._turnstile.enter(me, address)
-        async with self._turnstile.place():
+        async with self._turnstile.place(me):
             profile = await self._profile(me)
         authorization = self._authorization_of(profile)
         if is_own(authorization, base):
@@ -126,6 +126,7 @@ class SigningIn:
             browser=_digest(browser),
             next=next_,
         )
+        await self._turnstile.leave(me, size_of(sign_in))
         await self._pending.put(_digest(state), sign_in)
         metrics.SIGN_INS.labels("begun").inc()
         return Leaving(_request(sign_in, state, _verifier(browser, state)))
@@ -164,7 +165,7 @@ class SigningIn:
         redemption = Redemption(
             code, sign_in.base + CLIENT_PATH, sign_in.base + CALLBACK_PATH, _verifier(browser, state)
         )
-        async with self._turnstile.place():
+        async with self._turnstile.place(sign_in.me):
             found = await redeem(self._sender, sign_in, redemption, now, private=self._private)
             profile = await self._confirmed(sign_in, found.me, who)
             verdict = await self._admission.admit(proven(sign_in.me, found.me, profile, found.profile))

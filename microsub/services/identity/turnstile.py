@@ -25,10 +25,15 @@ PER_SITE = 30
 """Sign-ins with addresses of one site per minute, for addresses that are no user's: a site isn't asked more often."""
 
 IN_ALL = 3000
-"""Sign-ins per minute: what they leave in Redis for a quarter of an hour takes some 30 MB then."""
+"""Sign-ins per minute with addresses of users, and as many with others: nobody's is used up by strangers."""
+
+LEFT = 2 * 1024 * 1024
+"""Bytes that sign-ins with addresses of strangers leave in Redis per minute, for a quarter of an hour: 30 MB then. One
+takes some 700, but a page can name addresses of two thousand letters.
+"""
 
 AT_ONCE = 50
-"""Sign-ins that wait for somebody else's server at the same time."""
+"""Sign-ins of either kind that wait for somebody else's server at the same time."""
 
 
 class Turnstile:
@@ -40,40 +45,51 @@ class Turnstile:
         self._networks = Pacing(PER_NETWORK, MINUTE)
         self._sites = Pacing(PER_SITE, MINUTE)
         self._all = Pacing(IN_ALL, MINUTE)
-        self._busy = 0
+        self._left = Pacing(LEFT, MINUTE)
+        self._busy = {True: 0, False: 0}
 
     async def enter(self, me: str, address: str) -> None:
         """Count a sign-in with the page `me` (canonical), begun from a client's address. Raises SignInFailed.
 
-        Nobody can be kept outside by others: the limit of a site doesn't hold for addresses of users.
+        Nobody can be kept outside by others: the limit of a site doesn't hold for addresses of users, and what others
+        use up of the other limits isn't theirs.
         """
-        now = self._clock()
+        now, known = self._clock(), await self._known.has(me)
         if is_public(address) and not self._networks.allows(network_of(address), now):
             raise SignInFailed(
                 "Too many sign-ins",
                 "From your network many sign-ins were begun within a minute. Wait a minute, then try again.",
                 429,
             )
-        if not self._sites.allows(site_of_me(me), now) and not await self._known.has(me):
+        if not self._sites.allows(site_of_me(me), now) and not known:
             raise SignInFailed(
                 "That site was asked too often",
                 f"Too many people have begun to sign in with addresses at {site_of_me(me)}. Wait a minute, then try "
                 "again.",
                 429,
             )
-        if not self._all.allows("", now):
+        if not self._all.allows(_kind(known), now):
+            raise _full()
+
+    async def leave(self, me: str, size: int) -> None:
+        """Count what such a sign-in leaves in the store until the person is back, in bytes. Raises SignInFailed."""
+        if not await self._known.has(me) and not self._left.allows("", self._clock(), size):
             raise _full()
 
     @asynccontextmanager
-    async def place(self) -> AsyncIterator[None]:
-        """A place among those who wait for other people's servers. Raises SignInFailed."""
-        if self._busy >= AT_ONCE:
+    async def place(self, me: str) -> AsyncIterator[None]:
+        """A place among those who wait for other people's servers, which are as slow as they like. Raises SignInFailed.
+
+        Who begins with the address of a user has one of other places, where strangers' pages aren't waited for.
+        """
+        known = await self._known.has(me)
+        if self._busy[known] >= AT_ONCE:
             raise _full()
-        self._busy += 1
+        self._busy[known] += 1
         try:
             yield
         finally:
-            self._busy -= 1
+            self._busy[known] -= 1
 
 
 def is_public(address: str) -> bool:
@@ -82,6 +98,10 @@ def is_public(address: str) -> bool:
         return ipaddress.ip_address(address.partition("%")[0]).is_global
     except ValueError:
         return False
+
+
+def _kind(known: bool) -> str:
+    return "users" if known else "others"
 
 
 def _full() -> SignInFailed:

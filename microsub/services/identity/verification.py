@@ -26,6 +26,7 @@ from microsub.errors import Forbidden, MicrosubError, ProviderUnavailable, TooMa
 from microsub.formats.identity import mask_credentials
 from microsub.model.reader import Credential, Grant
 from microsub.model.scopes import understood
+from microsub.services.identity.attempts import network_of
 from microsub.services.identity.vouching import SECONDS, Another, Denied, Good, Said, Silent
 from microsub.store.identity.foreign import ForeignTokens, Principal, Standing, Vouched
 
@@ -36,7 +37,7 @@ log = structlog.get_logger(__name__)
 class Pace:
     """Bounds, in seconds: how long a refusal is remembered, how soon a provider that couldn't be asked is asked again
     about a token (`again`; `while_known` where an earlier answer serves), how long to wait for another process that
-    asks; and numbers: questions a minute about unknown tokens of a user, and of those from one address.
+    asks; and numbers: questions a minute about unknown tokens of a user, and of those from one client's network.
     """
 
     refused: int = 60
@@ -120,7 +121,8 @@ class Verification:
         assert principal is not None  # `decided` has refused it
         if standing.vouched is None:
             pace = self._pace
-            wait = await self._tokens.count(credential.user, address, most=pace.most, most_from_one=pace.most_from_one)
+            network = network_of(address)
+            wait = await self._tokens.count(credential.user, network, most=pace.most, most_from_one=pace.most_from_one)
             if wait:
                 metrics.TOKEN_CHECKS.labels("limited").inc()
                 raise TooManyRequests("too many unknown tokens were tried for this user: try again later", wait)

@@ -16,6 +16,9 @@ from microsub.store.port import Redis
 LIFETIME = 900
 """Seconds: people may have to find their password for the provider."""
 
+_BESIDE = 250
+"""Bytes of a key, its digest and its time to live."""
+
 
 @dataclass(frozen=True, slots=True)
 class SignInUnderWay:
@@ -44,7 +47,7 @@ class PendingStore:
 
     async def put(self, digest: str, sign_in: SignInUnderWay) -> None:
         """Remember a sign-in for a quarter of an hour."""
-        await self._redis.command("SET", keys.sign_in(digest), orjson.dumps(asdict(sign_in)), "EX", LIFETIME)
+        await self._redis.command("SET", keys.sign_in(digest), _written(sign_in), "EX", LIFETIME)
 
     async def look(self, digest: str) -> SignInUnderWay | None:
         """The sign-in, left where it is."""
@@ -53,6 +56,15 @@ class PendingStore:
     async def take(self, digest: str) -> bool:
         """Whether it was there still; it is gone now. Of several callers one is told so."""
         return bool(await self._redis.command("DEL", keys.sign_in(digest)))
+
+
+def size_of(sign_in: SignInUnderWay) -> int:
+    """How many bytes it takes in the store, key and all; roughly, and rather more."""
+    return len(_written(sign_in)) + _BESIDE
+
+
+def _written(sign_in: SignInUnderWay) -> bytes:
+    return orjson.dumps(asdict(sign_in))
 
 
 def _read(text: bytes | None) -> SignInUnderWay | None:

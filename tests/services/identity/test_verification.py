@@ -367,6 +367,13 @@ async def test_hammering_with_unknown_tokens_is_bounded(world: World) -> None:
     assert world.provider.asked == 60
 
 
+async def test_a_customers_network_is_one_address(world: World) -> None:
+    """Who has one address of IPv6 has all of its /64, and hammers no more with all of them than with one."""
+    world.provider.says = Denied("no")
+    await all_of(*(world.check(credential=another(n), address=f"2001:db8:0:7::{n:x}") for n in range(60)))
+    assert world.provider.asked == 20
+
+
 async def test_hammering_doesnt_touch_those_who_are_known(world: World) -> None:
     """A token that was vouched for is asked about again, whatever else is going on."""
     await world.check()
