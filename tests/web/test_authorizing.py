@@ -144,20 +144,6 @@ async def test_an_app_is_asked_once_for_page_and_answer(ann: Visitor, apps: Apps
     assert apps.asked == [APP]
 
 
-async def test_nobody_has_apps_asked_without_end(ann: Visitor, apps: Apps, signed_in) -> None:
-    """Whether they are named to the page or to its form, which is the same form for all of them."""
-    await signed_in(ann)
-    page = await ann.get(address())
-    names = [f"https://app.example/{n}" for n in range(40)]
-    statuses = [
-        (await ann.submit(page, CONSENT, decision="deny", client_id=name, redirect_uri=name)).status for name in names
-    ]
-    assert statuses == [303] * 30 + [429] * 10
-    assert len(apps.asked) == 31
-    again = await ann.submit(page, CONSENT, decision="deny")
-    assert again.status == 303, "whose page was shown a moment ago is answered"
-
-
 class TestWhoIsThere:
     async def test_a_stranger_signs_in_first(self, ann: Visitor, apps: Apps) -> None:
         """And comes back to the same request. Until then nobody is asked anything."""
