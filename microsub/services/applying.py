@@ -34,6 +34,7 @@ from microsub.config.changes import (
 )
 from microsub.config.joining import Quotas
 from microsub.formats.identity import canonical_feed_url
+from microsub.formats.indieauth.me import same_me
 from microsub.model.reader import GLOBAL, Channel, ChannelSettings, Subscription
 from microsub.store.accounts import User
 from microsub.store.applied import InForce
@@ -51,6 +52,7 @@ class AccountsPort(Protocol):
     async def set_token_endpoint(self, name: str, url: str | None) -> None: ...  # noqa: D102
     async def disable_user(self, name: str, now: float) -> None: ...  # noqa: D102
     async def restore_user(self, name: str) -> None: ...  # noqa: D102
+    async def end_access(self, name: str) -> None: ...  # noqa: D102
 
 
 class ChannelsPort(Protocol):
@@ -239,9 +241,14 @@ class Applier:
         if restored or there.disabled is not None:
             for uid, subscriptions in (await self._channels.all_subscriptions(user)).items():
                 await self._follow_again(user, uid, subscriptions, now)
+            # While nobody gets in: who comes back by that name with another address isn't known to be the same person.
+            if there.me != me:
+                if not same_me(there.me, me):
+                    await self._accounts.end_access(user)
+                await self._accounts.set_me(user, me)
             # Last: a user that a crash leaves disabled is restored by the next try, feeds and all.
             await self._accounts.restore_user(user)
-        if there.me != me:
+        elif there.me != me:
             await self._accounts.set_me(user, me)
 
     async def _remove_user(self, user: str, now: float) -> None:

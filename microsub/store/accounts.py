@@ -15,7 +15,7 @@ from microsub.errors import InvalidRequest, Unauthorized, UserDisabled
 from microsub.model.reader import NAME, NOTIFICATIONS, Credential, Grant
 from microsub.store import identitykeys, keys
 from microsub.store.absent import absent
-from microsub.store.departure import delete_disabled
+from microsub.store.departure import delete_disabled, end_access
 from microsub.store.identity.credentials import forget_credentials
 from microsub.store.identity.grants import end_grant
 from microsub.store.port import Arg, Redis
@@ -135,6 +135,10 @@ class Accounts:
     async def restore_user(self, name: str) -> None:
         """Undo `disable_user`. Raises NotFound."""
         await self._change(name, "disabled", "")
+
+    async def end_access(self, name: str) -> None:
+        """End all tokens, sessions and what apps were granted, for good. For a disabled user, who gets no new ones."""
+        await end_access(self._redis, name)
 
     async def delete_disabled(self, user: User) -> bool:
         """Delete a disabled user for good, with all that is theirs; False when they were restored or disabled anew.

@@ -50,6 +50,19 @@ async def delete_disabled(redis: Redis, name: str, disabled: float) -> bool:
     return True
 
 
+async def end_access(redis: Redis, name: str) -> None:
+    """End by what apps and browsers come in as a user. May be repeated; a list goes after all that stands in it."""
+    digests = [one.decode() for one in await redis.command("SMEMBERS", keys.tokens(name))]
+    for batch in batches(digests, _AT_ONCE):
+        await redis.command("DEL", *(keys.token(name, digest) for digest in batch))
+    for list_of, member in identitykeys.USER_LISTS:
+        members = [one.decode() for one in await redis.command("SMEMBERS", list_of(name))]
+        for batch in batches(members, _AT_ONCE):
+            await redis.command("DEL", *(member(name, one) for one in batch))
+        await redis.command("DEL", list_of(name))
+    await redis.command("DEL", keys.tokens(name))
+
+
 async def _unlist(redis: Redis, name: str) -> None:
     """Take the name out of the list, in another slot; and back in where somebody has made that user again meanwhile."""
     await redis.command("SREM", keys.users(), name)

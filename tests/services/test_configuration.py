@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,12 @@ from microsub.config.changes import Change
 from microsub.config.joining import Quotas
 from microsub.errors import NotFound, StoreUnavailable, Unauthorized
 from microsub.model.reader import Credential
+from microsub.services.identity.sessions import Sessions
 from microsub.services.in_force import SettingsInForce
+from microsub.store.identity.codes import Codes, Consent
 from microsub.store.identity.foreign import ForeignTokens, Principal, Vouched
+from microsub.store.identity.grants import Grants
+from microsub.store.identity.sessions import SessionStore
 from microsub.store.port import Redis
 from tests.support.configured import NOW, Configured
 
@@ -113,6 +118,37 @@ async def test_an_emptied_file_destroys_nothing(configured: Configured) -> None:
     assert await configured.state() == {"alice": {"home": ("Home", [A]), "news": ("News", [B])}}
     assert await configured.feeds.subscribers(feed) == [("alice", "home")]
     assert len(await configured.accounts.tokens("alice")) == 1
+
+
+@pytest.mark.parametrize(
+    ("me", "stays"),
+    [("https://alice.example/", True), ("https://Alice.example", True), ("https://eve.example/", False)],
+)
+async def test_a_name_that_comes_back_for_somebody_else(configured: Configured, me: str, stays: bool) -> None:
+    """Whoever was let in by the person from before, an app or a browser, has nothing of the next one's."""
+    now = time.time()  # a real Redis forgets by its own clock
+    configured.save(alice())
+    await configured.configuration.look()
+    accounts, sessions = configured.accounts, Sessions(SessionStore(configured.redis))
+    token = accounts.credential(await accounts.create_token("alice", ["read"], "test", now))
+    consent = Consent("alice", "https://a.example/", "A", "https://a.example/", frozenset({"read"}))
+    code = await Codes(configured.redis).create(consent, now)
+    _, granted = await Codes(configured.redis).redeem(code, "", lambda _: True, now)
+    await sessions.begin("alice", "https://alice.example/", "here", "", now)
+    configured.save({})
+    await configured.configuration.look()
+    configured.save({"users": {"alice": {"me": me}}})
+    assert await configured.configuration.look() == "applied"
+    assert token
+    assert granted
+    grants = Grants(configured.redis)
+    assert (len(await accounts.tokens("alice")) == 2, bool(await grants.all("alice"))) == (stays, stays)
+    renewed, _ = await grants.renew(granted.refresh, None, now)
+    assert renewed.good is stays
+    assert bool(await sessions.all("alice")) is stays
+    if not stays:
+        with pytest.raises(Unauthorized):
+            await accounts.verify(token, now)
 
 
 async def test_a_user_whose_restoring_broke_off_is_restored_with_all_feeds(
