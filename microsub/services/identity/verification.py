@@ -158,15 +158,15 @@ class Verification:
         """The provider couldn't be asked."""
         until = None if vouched is None else grace_until(vouched, self._settings(), now, self._pace.while_known)
         if vouched is not None and until is not None and await self._tokens.prolong(credential, until):
-            _count("grace", credential.user, why=said.why)
+            _count("grace", credential.user, why=said.detail or said.why)
             return Grant(credential.user, vouched.scopes)
         if said.lasting:
             await self._tokens.refuse(credential, _INVALID, self._pace.refused)
-            _count("invalid", credential.user, why=said.why)
+            _count("invalid", credential.user, why=said.detail or said.why)
             raise Unauthorized(f"the token is unknown here, and nobody can be asked about it: {said.why}")
         wait = max(self._pace.again, said.wait or 0)
         await self._tokens.note(credential, f"{_SILENT}{now + wait:.0f} {said.why}", wait)
-        _count("unavailable", credential.user, why=said.why)
+        _count("unavailable", credential.user, why=said.detail or said.why)
         raise ProviderUnavailable(said.why, wait)
 
 

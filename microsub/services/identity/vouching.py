@@ -22,6 +22,7 @@ SECONDS = 10.0
 """What finding a provider and asking it may take, all in all; one exchange with it may take five (`fetch.SendLimits`).
 """
 _LONGEST_WAIT = 300
+_NOBODY = "the user's page names no provider that can be asked; the check of pages on this server says what is missing"
 _TRY_OTHERWISE = frozenset({400, 401, 403, 404, 405, 501})
 _NOT_CHECKED = frozenset({404, 405, 501})
 _NO = frozenset({400, 401, 403})
@@ -54,11 +55,15 @@ class Another:
 class Silent:
     """Nothing was learnt of the token. `wait` is for how many seconds the provider wants to be left alone; `lasting`
     says that it isn't the day: there is nobody who could be asked.
+
+    `why` is told to whoever showed the token, anybody that is, so it names no address: whose page is whose, and where
+    their server is, isn't for strangers to learn. `detail` is for the log.
     """
 
     why: str
     wait: int | None = None
     lasting: bool = False
+    detail: str = ""
 
 
 Said = Good | Denied | Another | Silent
@@ -114,9 +119,9 @@ class Vouching:
         except TimeoutError:
             return Silent(f"no answer after {SECONDS:g} s")
         except ProfileUnreachable as error:
-            return Silent(error.detail)
+            return Silent("the user's page, or what it names, can't be reached", detail=str(error))
         except (ProfileError, InvalidRequest) as error:
-            return Silent(str(error), lasting=True)
+            return Silent(_NOBODY, lasting=True, detail=str(error))
 
     async def _ask(self, who: Principal, token: str, now: float) -> Said:
         if not who.me:
@@ -154,7 +159,7 @@ class Vouching:
             sending = Sending(places.introspection, method="POST", form={"token": token}, bearer=token)
             answer = await self._sender.send(sending)
             if isinstance(answer, FetchFailed):
-                return Silent(answer.detail)
+                return Silent("the server can't be reached", detail=answer.detail)
             if answer.status == 200:
                 return self._read(answer, now, is_introspection=True)
             if answer.status not in _TRY_OTHERWISE:
@@ -172,7 +177,7 @@ class Vouching:
             return TokenAnswer(active=False)
         answer = await self._sender.send(Sending(url, bearer=token, accept="application/json"))
         if isinstance(answer, FetchFailed):
-            return Silent(answer.detail)
+            return Silent("the server can't be reached", detail=answer.detail)
         if answer.status == 200:
             return self._read(answer, now, is_introspection=False)
         if answer.status in _NO:
@@ -188,7 +193,7 @@ class Vouching:
                 return read_introspection(answer.body, url, now=now, private=self._private)
             return read_check(answer.body, url, answer.content_type, now=now, private=self._private)
         except ParseError as error:
-            return Silent(f"the answer can't be used: {error.detail}")
+            return Silent("the answer can't be used", detail=error.detail)
 
     def _is_own(self, url: str) -> bool:
         return self._own is not None and url.startswith(self._own)

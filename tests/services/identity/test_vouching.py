@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -330,3 +331,22 @@ async def test_many_questions_are_many(newer: Asked) -> None:
     answers = await asyncio.gather(*(newer.ask(token) for token in tokens))
     assert [isinstance(said, Good) for said in answers] == [bool(odd) for odd in tokens.values()]
     assert json.dumps([one.path for one in newer.site.asked]).count("/introspect") == 20
+
+
+async def test_strangers_learn_no_addresses(newer: Asked) -> None:
+    """Neither of people's pages nor of their servers, whatever is wrong with them; the log has them."""
+    for who in (
+        {"me": "http://hidden.example/"},
+        {"me": newer.site.url("/hidden/")},
+        {"me": "http://hidden:secret@hidden.example/"},
+        {"token_endpoint": "http://hidden.example/token"},
+        {"token_endpoint": "ftp://hidden.example/token"},
+    ):
+        said = await newer.ask("made-up", **who)
+        assert isinstance(said, Silent)
+        assert not re.search(r"hidden|127\.|example|://", said.why), said.why
+        assert said.detail
+    newer.site.fault("introspection", Fault(change={"me": "http://hidden:x@hidden.example/"}))
+    said = await newer.ask(newer.grant())
+    assert isinstance(said, Silent)
+    assert "hidden" not in said.why
