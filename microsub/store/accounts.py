@@ -244,7 +244,7 @@ def _digest(token: str) -> str:
 
 
 def _text(reply: list[bytes]) -> dict[str, str]:
-    return {key.decode(): value.decode() for key, value in zip(reply[0::2], reply[1::2], strict=True)}
+    return {key.decode(): value.decode("utf-8", "replace") for key, value in zip(reply[0::2], reply[1::2], strict=True)}
 
 
 def _user(name: str, reply: list[bytes]) -> User | None:

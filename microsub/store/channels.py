@@ -270,7 +270,10 @@ class Channels:
 
 def _channels(reply: list[Any]) -> list[Channel]:
     rows = zip(reply[0::4], reply[1::4], reply[2::4], reply[3::4], strict=True)
-    return [Channel(uid.decode(), name.decode(), unread, read_settings(text)) for uid, name, text, unread in rows]
+    return [
+        Channel(uid.decode(), name.decode("utf-8", "replace"), unread, read_settings(text))
+        for uid, name, text, unread in rows
+    ]
 
 
 def _checked(name: str) -> str:

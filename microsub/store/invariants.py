@@ -56,7 +56,8 @@ def judge(sets: Sequence[Mapping[str, float]]) -> dict[str, set[str]]:
 
 def scores(flat: Sequence[bytes]) -> dict[str, float]:
     """A flat reply of members and scores as a dict."""
-    return {item.decode(): float(score) for item, score in zip(flat[0::2], flat[1::2], strict=True)}
+    # A hand may have added what is no text: no id, whatever it is read as.
+    return {item.decode("utf-8", "replace"): float(score) for item, score in zip(flat[0::2], flat[1::2], strict=True)}
 
 
 async def repair(redis: Redis, user: str, uid: str, now: float) -> list[Violation]:

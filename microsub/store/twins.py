@@ -29,6 +29,9 @@ REFRESH = 30 * 86400
 """Seconds after which a post that its feed still lists has that prolonged."""
 
 
+_PARTS = 4
+
+
 @dataclass(frozen=True, slots=True)
 class Copy:
     """One feed's copy of a post: item and feed id, the feed's host, and the host of the post's link."""
@@ -43,10 +46,10 @@ class Copy:
         return f"{self.item} {self.feed} {self.host} {self.link_host}"
 
     @classmethod
-    def read(cls, member: bytes) -> Copy:
-        """`member` read back."""
-        item, feed, host, link_host = member.decode().split(" ")
-        return cls(item, feed, host, link_host)
+    def read(cls, member: bytes) -> Copy | None:
+        """`member` read back; None for what is none, which `microsub check` finds."""
+        parts = member.decode("utf-8", "replace").split(" ")
+        return cls(*parts) if len(parts) == _PARTS and parts[0].isdecimal() else None
 
 
 def twins_of(mine: Copy, copies: Iterable[Copy]) -> tuple[Twin, ...]:
@@ -111,7 +114,7 @@ async def look_up(redis: Redis, wanted: Mapping[str, Sequence[Copy]]) -> dict[st
     found: dict[str, tuple[Twin, ...]] = {}
     forget: list[Command] = []
     for (identity, asking), reply in zip(wanted.items(), replies, strict=True):
-        copies = [Copy.read(member) for member in reply]
+        copies = [copy for member in reply if (copy := Copy.read(member)) is not None]
         if many := surplus(copies):
             forget.append(("SREM", keys.twins(identity), *(copy.member() for copy in many)))
             gone = set(many)

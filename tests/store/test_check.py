@@ -199,6 +199,16 @@ DAMAGE: dict[str, tuple[list[Command], str, str]] = {
         keys.item("21"), "belongs to item 9",
     ),
     "twin unreadable": ([("SADD", "twins:twin a.example 1", "x")], "twins:twin a.example 1", "can't be read"),
+    "copy of too few parts": (
+        [("SADD", "twins:twin b.example 1", "x y")], "twins:twin b.example 1", "can't be read",
+    ),
+    "user of no name": ([("SADD", keys.users(), b"\xff")], keys.users(), "no name"),
+    "channel of no name": ([("ZADD", keys.channels("ann"), 5, "z z")], keys.channels("ann"), "no name"),
+    "removed channel of no name": (
+        [("ZADD", keys.removed_channels("bob"), 5, b"\xff")], keys.removed_channels("bob"), "no name",
+    ),
+    "shown: no text": ([("ZADD", keys.posts("ann", "home"), 5, b"\xff")], keys.posts("ann", "home"), "no text"),
+    "host: no text": ([("ZADD", keys.hosts_due(), 5, b"\xff")], keys.hosts_due(), "no text"),
     "feed without record": ([("DEL", keys.feed(A))], keys.feed(A), "without a record"),
     "feed without url": ([("HDEL", keys.feed(A), "url")], keys.feed(A), "without a URL"),
     "user with text for times": (
@@ -208,6 +218,14 @@ DAMAGE: dict[str, tuple[list[Command], str, str]] = {
         [("HSET", keys.user("bob"), "disabled", "x")], keys.user("bob"), "not a number: disabled",
     ),
     "feed with text for a number": ([("HSET", keys.feed(A), "interval", "x")], keys.feed(A), "not a number: interval"),
+    "feed of no address": ([("HSET", keys.feed(A), "url", "x")], keys.feed(A), "without a URL"),
+    "channel of no text": (
+        [("HSET", keys.channel("ann", "home"), "name", b"\xff")], keys.channel("ann", "home"), "no text",
+    ),
+    "guid of no text": ([("HSET", keys.feed_guids(A), "https://a.example/3", b"\xff")], keys.feed_guids(A), "no item"),
+    "token of nothing": (
+        [("HSET", keys.token("ann", "ab" * 32), "strange", "x")], keys.token("ann", "ab" * 32), "allows nothing",
+    ),
     "feed unreachable": ([("DEL", keys.feeds_by_url())], keys.feed(A), "no URL leads to"),
     "url to nowhere": ([("HSET", keys.feeds_by_url(), "https://x.example/", "x")], keys.feeds_by_url(), "no feed"),
     "follower unknown": ([("SREM", keys.feed_subscribers(A), "ann/home")], keys.feed_subscribers(A), "isn't among"),

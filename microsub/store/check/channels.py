@@ -8,7 +8,7 @@ from microsub.model.reader import GLOBAL, TimelineItem
 from microsub.store import keys
 from microsub.store.check.findings import Call, ChannelSets, Commands, Findings, Settle, TakeOut
 from microsub.store.check.places import SHOWN
-from microsub.store.check.seen import Reader, Seen, batched, pairs
+from microsub.store.check.seen import Reader, Seen, batched, pairs, strays
 from microsub.store.invariants import judge, scores
 from microsub.store.items import Items
 from microsub.store.timelinekeys import rule_keys, set_keys, urls
@@ -28,6 +28,8 @@ async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
         names = {place: set_keys(*place) for place in batch}
         flat = await reader.walk("ZSCAN", [key for listed in names.values() for key in listed])
         for (user, uid), listed in names.items():
+            for key in listed:
+                strays(found, AREA, key, flat[key])
             sets = [scores(flat[key]) for key in listed]
             _sound(found, user, uid, sets)
             shown = _existing(seen, found, user, uid, sets)

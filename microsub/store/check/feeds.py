@@ -56,7 +56,7 @@ def _record(seen: Seen, found: Findings, feed: str, record: Mapping[str, str], b
         if followed:
             found.add(AREA, key, "followed, but without a record", _again(seen, feed, by_feed))
         return
-    if not record.get("url"):
+    if not host_of(record.get("url", "")):
         found.add(AREA, key, "without a URL", _again(seen, feed, by_feed))
         return
     broken = sorted(name for name in (TIMES | COUNTS) & record.keys() if _unreadable(name, record[name]))
@@ -211,13 +211,14 @@ async def _strays(reader: Reader, seen: Seen, found: Findings, ids: Sequence[str
     known = [(item, row) for item, row in zip(ids, rows, strict=True) if row is not None and row[0] and not row[5]]
     owners = await reader.ask([("HGET", keys.feed_guids(str(seen.places.feed(item))), row[0]) for item, row in known])
     for (item, row), owner in zip(known, owners, strict=True):
-        _stray_item(seen, found, item, row, owner.decode() if owner is not None else None)
+        _stray_item(seen, found, item, row, owner)
 
 
-def _stray_item(seen: Seen, found: Findings, item: str, row: Sequence[Any], owner: str | None) -> None:
+def _stray_item(seen: Seen, found: Findings, item: str, row: Sequence[Any], claim: bytes | None) -> None:
     guid, updated, discovered, twin, link = (value.decode("utf-8", "replace") if value else "" for value in row[:5])
     feed = str(seen.places.feed(item))
     key = keys.item(item)
+    owner = claim.decode() if claim is not None and claim.isdigit() else None
     if (number(discovered) or 0.0) < seen.records[feed].created:
         return  # the feed's keys had ended with its last follower; this item has been kept by a timeline
     if seen.now - (number(discovered) or 0.0) < LEFT_TO_THE_SWEEP and not seen.places.marked(item, SHOWN):
@@ -225,7 +226,7 @@ def _stray_item(seen: Seen, found: Findings, item: str, row: Sequence[Any], owne
     script_keys = (keys.feed(feed), keys.feed_guids(feed), keys.feed_items(feed))
     if owner is None or owner == item:
         what = "without its guid's claim" if owner is None else "missing in its feed's index"
-        args = (guid, item, str(number(updated) or seen.places.score(item)))
+        args = (guid, item, str(number(updated) or seen.places.score(item)), claim or "")
         found.add("items", key, what, Call("item_reclaim", script_keys, args))
     elif not seen.places.marked(item, SHOWN):
         commands: list[Command] = [("DEL", key)]
@@ -234,7 +235,7 @@ def _stray_item(seen: Seen, found: Findings, item: str, row: Sequence[Any], owne
             commands.append(("SREM", keys.twins(twin), Copy(item, feed, host_of(url), host_of(link)).member()))
         what = f"its guid belongs to item {owner}, and nobody is shown it"
         found.add("items", key, what, Commands(tuple(commands)))
-    elif owner.isdigit() and not seen.places.marked(owner, SHOWN):
+    elif not seen.places.marked(owner, SHOWN):
         taking = (guid, item, str(number(updated) or seen.places.score(item)), owner)
         found.add("items", key, f"its guid belongs to item {owner}, which nobody is shown",
                   Call("item_reclaim", script_keys, taking))  # fmt: skip

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from microsub.formats.identity import canonical_feed_url, normalise_profile
-from microsub.model.reader import GLOBAL, NOTIFICATIONS
+from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS
 from microsub.store import identitykeys, keys
 from microsub.store.behind import waiting
 from microsub.store.channeltext import read_settings
@@ -20,6 +20,9 @@ from microsub.store.port import Command
 
 AREA = "users"
 _AT_ONCE = 50
+_NO_KEY = -2
+"""The time to live of a key that has ended meanwhile."""
+
 _SETTLING = 300.0
 """Seconds after a follow during which the feed's own list may not know of it yet: the timeline is filled first."""
 
@@ -40,7 +43,8 @@ async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
             # Every worker asks for them; without, the defaults hold.
             remedy = Commands((("HDEL", keys.settings(), name),))
             found.add(AREA, f"{keys.settings()} {name}", "can't be read; edit backend.json to set it anew", remedy)
-    listed = {name.decode("utf-8", "replace") async for names in reader.stream("SSCAN", keys.users()) for name in names}
+    members = {name async for names in reader.stream("SSCAN", keys.users()) for name in names}
+    listed = set(_named(found, keys.users(), "SREM", members))
     for batch in batched(sorted(listed | seen.users.keys()), _AT_ONCE):
         commands: list[Command] = []
         for user in batch:
@@ -53,17 +57,32 @@ async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
             ]
         replies = await reader.ask(commands)
         for place, user in enumerate(batch):
-            record, active, removed, tokens, foreign = replies[5 * place : 5 * place + 5]
+            record, *lists, tokens, foreign = replies[5 * place : 5 * place + 5]
+            active, removed = (
+                _named(found, key(user), "ZREM", members or ())
+                for key, members in zip((keys.channels, keys.removed_channels), lists, strict=True)
+            )
             found.examined["users"] += 1
             _user(seen, found, user, user in listed, record)
             disabled = bool(record and record[2] is not None)
-            uids = _channels(seen, found, user, _texts(active), _texts(removed), disabled)
+            uids = _channels(seen, found, user, active, removed, disabled)
             seen.channels[user] = uids
             _tokens(seen, found, user, {*_texts(tokens), *_texts(foreign)})
             await _tokens_whole(reader, seen, found, user)
             await _waiting(reader, seen, found, user)
-            lists = _Lists(set(_texts(active)), set(_texts(removed)), disabled)
-            await _each_channel(reader, seen, found, user, uids, lists)
+            await _each_channel(reader, seen, found, user, uids, _Lists(set(active), set(removed), disabled))
+
+
+def _named(found: Findings, key: str, take_out: str, members: Iterable[bytes]) -> list[str]:
+    """The names that a list of users or channels holds; no other member has ever been one."""
+    names = []
+    for member in members:
+        name = member.decode("utf-8", "replace")
+        if NAME.match(name):
+            names.append(name)
+        else:
+            found.add(AREA, f"{key} {name}", "no name that anything could have", Commands(((take_out, key, member),)))
+    return names
 
 
 def _user(seen: Seen, found: Findings, user: str, listed: bool, record: Sequence[bytes | None] | None) -> None:
@@ -145,7 +164,7 @@ async def _tokens_whole(reader: Reader, seen: Seen, found: Findings, user: str) 
     replies = await reader.ask(commands)
     found.examined["tokens"] += len(digests)
     for digest, row, ttl in zip(digests, replies[0::2], replies[1::2], strict=True):
-        if row is None or not any(row):
+        if row is None or ttl == _NO_KEY:
             continue
         key, (scope, client, created, expires) = keys.token(user, digest), row
         if scope is None or (expires is not None and number(expires) is None):
@@ -202,6 +221,8 @@ def _head(seen: Seen, found: Findings, user: str, uid: str, head: Sequence[bytes
     key = keys.channel(user, uid)
     if name is None:
         found.add(AREA, key, "a channel without a name", _mend(user, uid, seen.now))
+    elif (text := name.decode("utf-8", "replace")).encode() != name:
+        found.add(AREA, key, "a name that is no text", Commands((("HSET", key, "name", text),)))
     is_active = uid in lists.active
     if is_active and removed is not None:
         found.add(AREA, key, "a channel that is listed and marked as removed", _mend(user, uid, seen.now))

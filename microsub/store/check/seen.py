@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from microsub.store.check.findings import Commands, Findings
 from microsub.store.check.places import Places
 from microsub.store.port import Command, Redis
 
@@ -118,6 +119,15 @@ def pairs(flat: Sequence[bytes]) -> dict[str, str]:
     for name, value in zip(flat[0::2], flat[1::2], strict=True):
         found.setdefault(name.decode("utf-8", "replace"), value.decode("utf-8", "replace"))
     return found
+
+
+def strays(found: Findings, area: str, key: str, flat: Sequence[bytes]) -> None:
+    """Find members of a sorted set that are no text at all; nothing else could name them."""
+    for member in flat[0::2]:
+        try:
+            member.decode()
+        except UnicodeDecodeError:
+            found.add(area, f"{key} {member!r}", "no text", Commands((("ZREM", key, member),)))
 
 
 def number(text: str | bytes | None) -> float | None:
