@@ -16,7 +16,7 @@ from microsub.errors import SignInFailed
 from microsub.formats.indieauth.metadata import read_metadata
 from microsub.metrics import SIGN_INS
 from microsub.services.identity.own import own_metadata
-from microsub.services.identity.turnstile import AT_ONCE, IN_ALL, LEFT
+from microsub.services.identity.turnstile import AT_ONCE, IN_ALL, LEFT, PER_WIDE_NETWORK
 from microsub.store.port import Redis
 from tests.support.provider import Fault, Provider, Variant, provider
 from tests.support.readers import Instance, instance
@@ -596,3 +596,13 @@ async def test_no_site_is_asked_too_often(ann: Visitor, running: Running, monkey
         assert refused.response.headers["retry-after"] == "60"
         assert len(site.asked) == 30
         assert (await through(ann, site.people["ann"].me)).location == "/account"
+
+
+async def test_no_site_of_many_networks_begins_too_many(server: Instance) -> None:
+    """Whoever has a /48 of IPv6 doesn't use up what there is for all."""
+    turnstile = server.identity.signing_in._turnstile
+    for number in range(PER_WIDE_NETWORK):
+        await turnstile.enter(f"https://{number}.example/", f"2600:1f00:0:{number:x}::1")
+    with pytest.raises(SignInFailed):
+        await turnstile.enter("https://eve.example/", "2600:1f00:0:ffff::1")
+    await turnstile.enter("https://eve.example/", "2600:1f00:1::1")

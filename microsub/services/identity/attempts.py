@@ -1,9 +1,9 @@
 """How often somebody may try to sign in: pauses that grow with every attempt that fails.
 
-Three things are counted. An *address* is stopped wherever it tries. An *account* is stopped for all browsers that it
-isn't known in, so that many addresses together guess no faster than one. A *device*, a browser in which this user has
-signed in before, has an allowance of its own and is touched by neither, so that nobody can keep the owner out by
-failing in their name. Passkeys can't be guessed: they count by the address alone, and each failure as any other.
+Three things are counted. An *address* is stopped wherever it tries, and so is, far later, what it shares a /48 with.
+An *account* is stopped for all browsers that it isn't known in, so that many addresses together guess no faster than
+one. A *device*, a browser in which this user has signed in before, has an allowance of its own and is touched by
+neither, so that nobody can keep the owner out by failing in their name. Passkeys can't be guessed: they count by the address alone, and each failure as any other.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class Allowance:
 
 
 OF_ADDRESS = Allowance(free=10, first=2, longest=900)
+OF_SITE = Allowance(free=100, first=1, longest=4)
+"""Of a /48 of IPv6, which anybody gets for the asking, and in which thousands may live who are strangers."""
 OF_ACCOUNT = Allowance(free=5, first=1, longest=300)
 OF_DEVICE = Allowance(free=10, first=1, longest=300)
 
@@ -42,6 +44,7 @@ OF_CHALLENGES = Allowance(free=60, first=1, longest=1)
 
 _IPV6_NETWORK = 64
 """Bits of an IPv6 address that one customer shares: who has one address has all of its network."""
+_IPV6_SITE = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +67,11 @@ class Attempts:
         """
         if device:
             return await self._begin([(f"device {device}", OF_DEVICE)], now)
-        return await self._begin([(_of_address(address), OF_ADDRESS), (f"account {account}", OF_ACCOUNT)], now)
+        return await self._begin([*_of_address(address), (f"account {account}", OF_ACCOUNT)], now)
 
     async def begin_anonymous(self, address: str, now: float) -> Attempt:
         """An attempt with something that can't be guessed: counted by address alone. Raises TooManyRequests."""
-        return await self._begin([(_of_address(address), OF_ADDRESS)], now)
+        return await self._begin(_of_address(address), now)
 
     async def begin_challenge(self, address: str, now: float) -> None:
         """Somebody who isn't known yet asks for a challenge. Raises TooManyRequests."""
@@ -103,8 +106,10 @@ class Attempts:
             await self._counts.give_back(subject)
 
 
-def _of_address(address: str) -> str:
-    return f"address {network_of(address)}"
+def _of_address(address: str) -> list[tuple[str, Allowance]]:
+    found = [(f"address {network_of(address)}", OF_ADDRESS)]
+    site = site_of(address)
+    return found if site is None else [*found, (f"address {site}", OF_SITE)]
 
 
 def network_of(address: str) -> str:
@@ -118,6 +123,17 @@ def network_of(address: str) -> str:
             return str(found.ipv4_mapped)
         return str(ipaddress.ip_network((found, _IPV6_NETWORK), strict=False))
     return str(found)
+
+
+def site_of(address: str) -> str | None:
+    """The /48 in which an address of IPv6 lies; None for others. Pure."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return None
+    if not isinstance(found, ipaddress.IPv6Address) or found.ipv4_mapped is not None:
+        return None
+    return str(ipaddress.ip_network((int(found), _IPV6_SITE), strict=False))
 
 
 def _words(seconds: int) -> str:

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from microsub.errors import SignInFailed
 from microsub.formats.indieauth.me import site_of_me
 from microsub.services.identity.admission import KnownAddresses
-from microsub.services.identity.attempts import network_of
+from microsub.services.identity.attempts import network_of, site_of
 from microsub.services.identity.pacing import Pacing
 
 MINUTE = 60.0
@@ -20,6 +20,9 @@ PER_NETWORK = 20
 """Sign-ins that one client's network begins per minute. Private addresses are exempt: they may be those of a proxy that
 doesn't tell whom it speaks for, and stand for everybody.
 """
+
+PER_WIDE_NETWORK = 200
+"""The same for a /48 of IPv6, all whose networks one stranger may have."""
 
 PER_SITE = 30
 """Sign-ins with addresses of one site per minute, for addresses that are no user's: a site isn't asked more often."""
@@ -43,6 +46,7 @@ class Turnstile:
         self._known = known
         self._clock = clock
         self._networks = Pacing(PER_NETWORK, MINUTE)
+        self._wide = Pacing(PER_WIDE_NETWORK, MINUTE)
         self._sites = Pacing(PER_SITE, MINUTE)
         self._all = Pacing(IN_ALL, MINUTE)
         self._left = Pacing(LEFT, MINUTE)
@@ -55,7 +59,7 @@ class Turnstile:
         use up of the other limits isn't theirs.
         """
         now, known = self._clock(), await self._known.has(me)
-        if is_public(address) and not self._networks.allows(network_of(address), now):
+        if is_public(address) and not self._may_begin(address, now):
             raise SignInFailed(
                 "Too many sign-ins",
                 "From your network many sign-ins were begun within a minute. Wait a minute, then try again.",
@@ -70,6 +74,12 @@ class Turnstile:
             )
         if not self._all.allows(_kind(known), now):
             raise _full()
+
+    def _may_begin(self, address: str, now: float) -> bool:
+        if not self._networks.allows(network_of(address), now):
+            return False
+        site = site_of(address)
+        return site is None or self._wide.allows(site, now)
 
     async def leave(self, me: str, size: int) -> None:
         """Count what such a sign-in leaves in the store until the person is back, in bytes. Raises SignInFailed."""

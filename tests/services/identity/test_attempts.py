@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from microsub.errors import TooManyRequests
-from microsub.services.identity.attempts import OF_ACCOUNT, OF_ADDRESS, OF_DEVICE, Allowance, Attempts, network_of
+from microsub.services.identity.attempts import (
+    OF_ACCOUNT,
+    OF_ADDRESS,
+    OF_DEVICE,
+    OF_SITE,
+    Allowance,
+    Attempts,
+    network_of,
+)
 from microsub.store.identity.attempts import AttemptCounts
 from microsub.store.port import Redis
 from tests.support.one_reader import ANN, NOW
@@ -30,7 +38,7 @@ async def failing(attempts: Attempts, times: int, now: float, *, account: str = 
 def test_pauses_double_up_to_the_longest() -> None:
     """After the free ones."""
     assert Allowance(2, 1, 5).pauses() == (0, 0, 1, 2, 4, 5)
-    for allowance in (OF_ACCOUNT, OF_ADDRESS, OF_DEVICE):
+    for allowance in (OF_ACCOUNT, OF_ADDRESS, OF_DEVICE, OF_SITE):
         pauses = allowance.pauses()
         assert list(pauses) == sorted(pauses)
         assert pauses[-1] == allowance.longest
@@ -76,6 +84,32 @@ async def test_one_address_is_stopped_wherever_it_tries(redis: Redis) -> None:
             await attempts.begin(f"user{number}", "192.0.2.7", NOW)
         assert 0 < refused.value.retry_after <= OF_ADDRESS.longest
     await attempts.begin("user1", "192.0.2.8", NOW)
+
+
+async def test_a_site_with_65536_networks_is_slowed_too(redis: Redis) -> None:
+    """Whoever has a /48 of IPv6, which costs nothing, neither fills the store nor the places in which passwords are
+    checked; who mistypes in the next house is counted apart.
+    """
+    attempts, passed = Attempts(AttemptCounts(redis)), 0
+    for number in range(OF_SITE.free + 50):
+        try:
+            await attempts.begin(f"user{number}", f"2001:db8:1:{number:x}::1", NOW)
+            passed += 1
+        except TooManyRequests:
+            pass
+    assert passed == OF_SITE.free + 1
+    with pytest.raises(TooManyRequests):
+        await attempts.begin_anonymous("2001:db8:1:ffff::1", NOW)
+    await attempts.begin("user0", "2001:db8:2:1::1", NOW)
+    await attempts.begin("user1", "192.0.2.1", NOW)
+
+
+async def test_who_gets_in_leaves_the_site_as_it_was(redis: Redis) -> None:
+    """Only failures count, for all who share it."""
+    attempts = Attempts(AttemptCounts(redis))
+    for number in range(2 * OF_SITE.free):
+        await attempts.succeeded(await attempts.begin(ANN, f"2001:db8:1:{number:x}::1", NOW))
+    assert await attempts.begin(ANN, "2001:db8:1::1", NOW)
 
 
 async def test_nobody_locks_a_known_browser_out(redis: Redis) -> None:
