@@ -3,7 +3,8 @@
 Three things are counted. An *address* is stopped wherever it tries, and so is, far later, what it shares a /48 with.
 An *account* is stopped for all browsers that it isn't known in, so that many addresses together guess no faster than
 one. A *device*, a browser in which this user has signed in before, has an allowance of its own and is touched by
-neither, so that nobody can keep the owner out by failing in their name. Passkeys can't be guessed: they count by the address alone, and each failure as any other.
+neither, so that nobody can keep the owner out by failing in their name. Passkeys can't be guessed: they count by the
+address alone, and each failure as any other.
 """
 
 from __future__ import annotations
