@@ -24,8 +24,10 @@ from microsub.config.settings import Settings, variables
 
 log = structlog.get_logger(__name__)
 
-END_SECONDS = 12.0
-"""A worker has stopped ten seconds after it was asked to; what hasn't by now is ended."""
+END_SECONDS = 9.5
+"""For the worker to end after it was asked to. It does in less, unless it is frozen or lost; and ten seconds are all
+there is.
+"""
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 30.0

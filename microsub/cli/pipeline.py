@@ -68,7 +68,9 @@ def events(settings: Settings, follow: bool, since: str | None, as_json: bool) -
     Example: microsub events --follow --json --since 1795244167090-0
     """
     if since is not None and not is_event_id(since):
-        fail(f"--since: found '{since[:80]}', expected the id of an event, such as 1795244167090-0, or 0")
+        raise click.UsageError(
+            f"--since: found '{since[:80]}', expected the id of an event, such as 1795244167090-0, or 0"
+        )
 
     async def work() -> None:
         async with wiring.open_stores(settings, existing=True) as stores:
@@ -221,7 +223,9 @@ async def _chosen(dead: DeadLetters, letter_ids: tuple[str, ...], everything: bo
 def _check_ids(letter_ids: Sequence[str]) -> None:
     for letter_id in letter_ids:
         if not is_letter_id(letter_id):
-            fail(f"found '{letter_id[:80]}', expected the id of a dead letter, such as 1795244167090-0")
+            raise click.UsageError(
+                f"found '{letter_id[:80]}', expected the id of a dead letter, such as 1795244167090-0"
+            )
 
 
 async def _all(dead: DeadLetters) -> list[DeadLetter]:

@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from microsub.errors import InvalidRequest
 from microsub.store import keys
 from microsub.store.port import Redis
 from microsub.store.streams import ORIGIN, Message, Stream
+
+_STAGES = tuple(name for name in keys.STREAMS if name != "dead")
 
 _STAGE, _WHY, _AT, _ID, _DELIVERIES = "!stage", "!why", "!at", "!id", "!deliveries"
 """Names that no message has itself."""
@@ -64,8 +67,15 @@ class DeadLetters:
     async def retry(self, letters: Sequence[DeadLetter]) -> int:
         """Put messages back into their streams, as new ones; how many.
 
-        First there, then away from here: a crash in between leaves a message twice, and its stage bears that.
+        First there, then away from here: a crash in between leaves a message twice, and its stage bears that. Raises
+        InvalidRequest, before anything is done, for a letter that names no stage of ours: nobody would take it.
         """
+        for letter in letters:
+            if letter.stage not in _STAGES:
+                raise InvalidRequest(
+                    f"letter {letter.id} can't be retried: it names the stage '{letter.stage[:80]}', expected one of "
+                    f"{', '.join(_STAGES)}; see it with 'deadletter show', let it go with 'deadletter drop'"
+                )
         for letter in letters:
             # It keeps its place among the messages of its stream: what came later is not to be overwritten.
             fields = {ORIGIN: letter.message.encode(), **letter.fields}

@@ -352,5 +352,5 @@ def test_a_programs_token_is_made_listed_and_revoked(run: Run) -> None:
 def test_what_is_no_id_of_a_dead_letter_is_named(run: Run, what: str, letter_id: str) -> None:
     """The error shows the text and what was expected instead of it."""
     result = run("deadletter", what, letter_id)
-    assert (result.exit_code, result.stdout) == (1, "")
+    assert (result.exit_code, result.stdout) == (2, "")
     assert f"found '{letter_id}', expected the id of a dead letter" in result.stderr

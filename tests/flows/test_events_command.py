@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from microsub.posts import PostStore, StoreError, open_post_store
+from microsub.store.datafolder import Folder
 from tests.support.process import Installation, installation
 from tests.support.waiting import wait_until
 
@@ -82,7 +83,7 @@ async def test_events_are_followed_across_restarts(tmp_path: Path) -> None:
         ]
         assert len(out.splitlines()) == 7
         code, _, err = await installed.run("events", "--since", "yesterday")
-        assert (code, "--since" in err, "yesterday" in err) == (1, True, True)
+        assert (code, "--since" in err, "yesterday" in err) == (2, True, True)
 
 
 async def test_following_goes_on_when_redis_comes_back(tmp_path: Path) -> None:
@@ -105,3 +106,17 @@ async def test_following_goes_on_when_redis_comes_back(tmp_path: Path) -> None:
             await wait_until(saved, timeout=30)
             await wait_until(lambda: "after" in follower.guids or len(follower.events) > 2, timeout=30)
         assert follower.process.returncode is None
+
+
+async def test_the_last_to_follow_stops_redis_when_it_is_asked_to_end(tmp_path: Path) -> None:
+    """A command that a signal ends leaves nothing running that nobody else uses."""
+    data = tmp_path / "data"
+    async with installation(tmp_path, {"users": {}}) as installed:
+        async with open_post_store(data_dir=data) as posts:
+            await save(posts, "first")
+            follower = await Follower.start(installed, "--follow", "--since", "0")
+            await follower.has("first")
+        assert Folder(data).is_running()
+        await follower.end(signal.SIGTERM)
+        assert follower.process.returncode == 128 + signal.SIGTERM
+        assert not Folder(data).is_running()

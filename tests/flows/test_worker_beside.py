@@ -78,3 +78,13 @@ async def test_a_worker_ends_with_its_server_however_that_ends(tmp_path: Path) -
             _, _, worker = await started(here)
             await here.stop(number)
             await wait_until(lambda worker=worker: not is_alive(worker), timeout=15)  # type: ignore[misc]
+
+
+async def test_a_frozen_worker_holds_up_no_server_that_is_to_end(tmp_path: Path) -> None:
+    """What doesn't end by itself is ended, and the server leaves within its ten seconds."""
+    async with publisher() as site, installation(tmp_path, document(site.serve_document("/a", rss(dated(1))))) as here:
+        _, _, worker = await started(here)
+        os.kill(worker, signal.SIGSTOP)
+        await here.stop()
+        assert here.processes[-1].returncode == 0
+        assert not is_alive(worker)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 import structlog.testing
 
-from microsub.errors import StoreUnavailable
+from microsub.errors import InvalidRequest, StoreUnavailable
 from microsub.pipeline.stage import Patience, Stage
 from microsub.store.deadletters import DeadLetters
 from microsub.store.port import Redis
@@ -257,3 +257,14 @@ async def test_what_a_dead_worker_left_is_found_behind_all_that_others_have_in_h
 
     (message,) = await wait_until(found)
     assert message.fields == {"name": b"left"}
+
+
+async def test_a_letter_that_names_no_stage_is_not_retried(redis: Redis) -> None:
+    """Nobody would take what is put into a stream without a stage; the letter stays, with those named beside it."""
+    dead = DeadLetters(redis)
+    for stage in ("stored", "hand-made"):
+        await dead.add(stage, Message("1-1", {"feed": b"1"}), "it failed", 0.0)
+    letters = await dead.list(10)
+    with pytest.raises(InvalidRequest, match="'hand-made', expected one of entries, stored, incomplete"):
+        await dead.retry(letters)
+    assert await dead.list(10) == letters
