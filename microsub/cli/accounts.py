@@ -69,8 +69,12 @@ def user_add(settings: Settings, name: str, me: str) -> None:
 
     async def work() -> None:
         async with wiring.open_stores(settings) as stores:
-            if await stores.accounts.user(name) is not None:
-                fail(f"there is already a user '{name}'")
+            known = await stores.accounts.user(name)
+            if known is not None:
+                fail(
+                    f"there is already a user '{name}'"
+                    + ("" if known.disabled is None else ", who is disabled; backend.json can bring them back")
+                )
             await _require_nobody_else(stores, name, me)
             await stores.accounts.add_user(name, me, time.time())
             await wiring.configuration(settings, stores).write_back()

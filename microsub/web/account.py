@@ -51,5 +51,5 @@ async def _end_all(visit: Visit) -> Response:
     return visit.page(
         "message.html",
         title="You are signed out everywhere",
-        text=f"{text} had to let go of your account. Apps that you have given access keep it until you revoke it.",
+        text=f"{text} had to let go of your account. Apps that you have let in stay until you shut them out.",
     )

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from microsub.errors import InvalidRequest, RequestError, TooManyRequests
 from microsub.services.identity.enrolling import PATH
 from microsub.services.identity.passwords import repeated
-from microsub.store.identity.credentials import user_in
+from microsub.store.identity.credentials import InvitationSpent, user_in
 from microsub.web.local_sign_in import answered, asked_json, has_passkeys, told
 from microsub.web.routing import form, page
 from microsub.web.session import Visit
@@ -70,4 +70,12 @@ async def _let_in(visit: Visit, user: str, how: str) -> Response:
 
 
 def _page(visit: Visit, code: str, problem: RequestError | None = None) -> Response:
-    return told(visit, "enrol.html", problem, code=code, who=user_in(code) or "", passkeys=has_passkeys(visit))
+    return told(
+        visit,
+        "enrol.html",
+        problem,
+        code=code,
+        spent=isinstance(problem, InvitationSpent),
+        who=user_in(code) or "",
+        passkeys=has_passkeys(visit),
+    )

@@ -6,6 +6,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.errors import InvalidRequest
+from microsub.formats.indieauth.identifiers import shown
 from microsub.services.identity.attempts import network_of
 from microsub.services.identity.findings import Report
 from microsub.services.identity.lines import microsub_line, provider_lines
@@ -47,8 +48,9 @@ async def _check(visit: Visit) -> Response:
     doctor = visit.site.identity.doctor
     try:
         report = await doctor.examine_for(network_of(visit.where.address), address, here)
-    except InvalidRequest as problem:
-        return _checked(visit, address, problem=problem.description)
+    except InvalidRequest:
+        example = "Enter the address of your own site, such as https://your-name.example/."
+        return _checked(visit, address, problem=f"“{shown(address)}” is no web address to check. {example}")
     return _checked(visit, address, report=report)
 
 

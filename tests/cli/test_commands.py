@@ -107,6 +107,8 @@ def test_a_token_that_does_nothing_is_warned_of(run: Run) -> None:
     assert run("token", "create", "bob").exit_code == 0
     refused = run("token", "create", "alice")
     assert (refused.exit_code, refused.stdout, "disabled" in refused.stderr) == (1, "", True)
+    again = run("user", "add", "alice")
+    assert (again.exit_code, "alice', who is disabled" in again.stderr) == (1, True)
 
 
 def test_config_check_names_place_finding_and_expectation(run: Run) -> None:

@@ -40,6 +40,9 @@ async def test_a_link_is_good_once(server: Instance, ann: Visitor, other: Visito
     shown = await chosen(other, code, "another long password")
     assert shown.status == 400
     assert "used already" in shown.text
+    assert "ask the admin" in shown.text
+    assert "You were invited" not in shown.text
+    assert not shown.tree.css("main form"), "a form that can't be sent with success"
     assert SESSION not in other.cookies
     assert (await tried(other)).status == 303
 

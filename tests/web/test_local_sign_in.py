@@ -95,7 +95,7 @@ async def test_guesses_are_slowed_with_a_word_on_when_to_come_back(enrolled: Ins
     shown = await tried(ann)
     assert shown.status == 429
     assert shown.response.headers["retry-after"] == "1"
-    assert "may be made in 1 second" in shown.text
+    assert "Too many attempts to sign in; the next one may be made in 1 second." in shown.text
     assert fields_of(shown.form(SIGN_IN))["who"] == "ann"
 
 

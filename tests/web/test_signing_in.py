@@ -352,6 +352,7 @@ class TestWhatGoesWrong:
             shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=site.people["ann"].me)
             assert shown.status == 503
             assert "can't be reached" in shown.text
+            assert "Check the address" in shown.text
 
     async def test_a_person_who_says_no(self, ann: Visitor, running: Running) -> None:
         """At the provider's page."""

@@ -105,7 +105,7 @@ async def test_what_pages_say_stays_text(ann: Visitor, site: Publisher) -> None:
     assert "<script>alert" not in shown.response.text
     refused = await check(ann, BAD)
     assert refused.status == 400
-    assert "expected a profile URL" in refused.text
+    assert "Enter the address of your own site" in refused.text
     assert "<script>alert" not in refused.response.text
 
 

@@ -45,6 +45,7 @@ from microsub.services.identity.server_findings import (
     metadata_findings,
     microsub_findings,
     own_provider_findings,
+    user_of,
 )
 
 SECONDS = 20.0
@@ -153,7 +154,12 @@ class Doctor:
             self._other_scheme(me),
         )
         if isinstance(got, FetchFailed):
-            notes.add(Finding("problem", "page", f"the page can't be had: {got.detail}", "Check the address."))
+            mend = (
+                "Check the address and its certificate. The address of a page without https begins with http://."
+                if got.reason == "tls"
+                else "Check the address."
+            )
+            notes.add(Finding("problem", "page", f"the page can't be had: {got.detail}", mend))
             return
         if not 200 <= got.status < 300:
             notes.add(
@@ -176,7 +182,7 @@ class Doctor:
             notes.add(*query_finding(named["microsub"]))
         for rel in RELS:
             notes.add(*link_findings(rel, page.links, got))
-        notes.add(*missing_findings(frozenset(named), base))
+        notes.add(*missing_findings(frozenset(named), base, user_of(trail, here)))
         await self._servers(page, base, notes)
 
     async def _servers(self, page: _Page, base: str | None, notes: _Notes) -> None:

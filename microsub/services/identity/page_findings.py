@@ -147,15 +147,15 @@ def link_findings(name: str, links: Sequence[Written], page: Answered) -> Iterab
             yield _not_on_android(name, first, seen)
 
 
-def missing_findings(has: frozenset[str], base: str | None) -> Iterable[Finding]:
-    """What the page doesn't name. `has` are the relations with a usable address."""
+def missing_findings(has: frozenset[str], base: str | None, user: str | None = None) -> Iterable[Finding]:
+    """What the page doesn't name. `has` are the relations with a usable address, `user` whose page it is, if known."""
     ours = base or "https://this-server.example"
     if "microsub" not in has:
         yield Finding(
             "problem",
             "microsub",
             "the page doesn't say where you read",
-            f"Add {microsub_line(ours, 'YOUR-NAME').html}",
+            f"Add {microsub_line(ours, user or 'YOUR-NAME').html}",
             ALL,
         )
     older = [name for name in ("authorization_endpoint", "token_endpoint") if name not in has]

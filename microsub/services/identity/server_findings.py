@@ -42,6 +42,11 @@ def user_in(microsub: str, base: str) -> str | None:
     return unquote(name) if name != path and "/" not in name else None
 
 
+def user_of(trail: Trail, here: Here) -> str | None:
+    """The user whose page it is, among those whom the asker may know about."""
+    return next((name for name, me in here.people.items() if me in trail.names), None)
+
+
 def endpoint_findings(microsub: str, here: Here, trail: Trail, *, own_provider: bool) -> Iterable[Finding]:
     """Whose endpoint a page names, and whether that user is who has the page."""
     if here.base is None or not is_own(microsub, here.base):
@@ -53,7 +58,7 @@ def endpoint_findings(microsub: str, here: Here, trail: Trail, *, own_provider: 
             "problem",
             "microsub",
             f"{microsub} is on this server, but no Microsub endpoint",
-            f"Name {microsub_line(here.base, 'YOUR-NAME').href}",
+            f"Name {microsub_line(here.base, user_of(trail, here) or 'YOUR-NAME').href}",
             ALL,
         )
         return
@@ -66,7 +71,7 @@ def endpoint_findings(microsub: str, here: Here, trail: Trail, *, own_provider: 
 
 def _without_name(microsub: str, here: Here, trail: Trail, *, own_provider: bool) -> Iterable[Finding]:
     base = here.base or ""
-    known = next((name for name, me in here.people.items() if me in trail.names), None)
+    known = user_of(trail, here)
     if own_provider:
         yield Finding("ok", "microsub", f"{microsub}, this server's endpoint for whoever has the token")
     else:
@@ -83,7 +88,15 @@ def _without_name(microsub: str, here: Here, trail: Trail, *, own_provider: bool
 
 def _account(user: str, here: Here, trail: Trail) -> Iterable[Finding]:
     me = here.people.get(user)
-    if me is None and here.everybody:
+    known = user_of(trail, here)
+    if me is None and here.everybody and known is not None:
+        yield Finding(
+            "problem",
+            "account",
+            f"there is no user {shown(user)} here; this page is {known}'s",
+            f"Write {microsub_line(here.base or '', known).html}",
+        )
+    elif me is None and here.everybody:
         yield Finding(
             "problem",
             "account",

@@ -60,7 +60,7 @@ class InvitationSpent(InvalidRequest):
     """The one-time link was used, has expired, or another one took its place."""
 
     def __init__(self) -> None:
-        super().__init__("this link was used already, has expired, or isn't whole; ask for another one")
+        super().__init__("this link was used already, has expired, or isn't whole; ask the admin for another one")
 
 
 class TooManyPasskeys(InvalidRequest):

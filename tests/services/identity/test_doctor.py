@@ -143,6 +143,14 @@ async def test_from_the_command_line_this_server_is_asked_too() -> None:
     ]
 
 
+async def test_a_page_without_https_is_not_a_mistyped_name() -> None:
+    """Who leaves the scheme out is taken to mean https."""
+    at = "https://alice.example/"
+    web = Web({("GET", at): FetchFailed(at, "tls", "TLS failed: WRONG_VERSION_NUMBER")})
+    (found,) = (await Doctor(web).examine("alice.example", Here())).findings
+    assert "begins with http://" in found.mend
+
+
 async def test_what_takes_too_long_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that never answers holds nobody up for longer than the limit."""
     monkeypatch.setattr("microsub.services.identity.doctor.SECONDS", 0.01)
