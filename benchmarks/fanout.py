@@ -26,7 +26,7 @@ from microsub.config.settings import Settings
 from microsub.formats.wire import dump, to_wire
 from microsub.model.reader import ChannelSettings
 from microsub.store import keys
-from microsub.store.intake import ItemToStore
+from microsub.store.arrivals import ItemToStore
 from microsub.store.messages import ItemsStored
 from microsub.store.port import Command, Redis
 from microsub.store.streams import Stream

@@ -20,10 +20,10 @@ from microsub.model.jf2 import Card, Content, Entry
 from microsub.model.reader import Cursor
 from microsub.store import keys
 from microsub.store.accounts import Accounts
+from microsub.store.arrivals import ItemToStore
 from microsub.store.channels import Channels
 from microsub.store.feeds import Feeds
 from microsub.store.identity.foreign import ForeignTokens, Principal, Vouched
-from microsub.store.intake import ItemToStore
 from microsub.store.items import Items
 from microsub.store.places import score_text
 from microsub.store.port import Command, Redis

@@ -23,9 +23,9 @@ from microsub.model.jf2 import Feed
 from microsub.pipeline.store_items import items_to_store
 from microsub.store import keys
 from microsub.store.accounts import Accounts
+from microsub.store.arrivals import ItemToStore
 from microsub.store.channels import Channels
 from microsub.store.feeds import FeedRecord, Feeds
-from microsub.store.intake import ItemToStore
 from microsub.store.items import Items
 from microsub.store.places import score_text
 from microsub.store.port import Redis

@@ -32,11 +32,11 @@ from microsub.pipeline.store_items import items_to_store, scores_of, settled
 if TYPE_CHECKING:
     from microsub.pipeline.fan_out import LimitsOf
     from microsub.store.accounts import Accounts
+    from microsub.store.arrivals import ItemToStore
     from microsub.store.channels import Channels
     from microsub.store.ekster import OldDatabase, OldItem
     from microsub.store.feeds import FeedRecord, Feeds
     from microsub.store.imported import Imported
-    from microsub.store.intake import ItemToStore
     from microsub.store.items import Items
     from microsub.store.schedule import Schedule
     from microsub.store.timelines import Timelines

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from microsub.parsing.pool import ParsePool
     from microsub.pipeline.moving import Mover
     from microsub.services.announcing import Announcing
+    from microsub.store.arrivals import ItemToStore
     from microsub.store.feeds import FeedRecord, Feeds
-    from microsub.store.intake import ItemToStore
     from microsub.store.items import Items
     from microsub.store.streams import Stream
 

@@ -15,8 +15,8 @@ import orjson
 
 from microsub.formats.urls import normalise_profile
 from microsub.formats.wire import dump, from_wire, to_wire
+from microsub.store.arrivals import WRITTEN_GUID
 from microsub.store.events import Event
-from microsub.store.intake import WRITTEN_GUID
 from microsub.store.messages import ItemIncomplete, ItemsStored
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ from microsub.services.describing import describe
 from microsub.services.erasing import erase
 from microsub.services.posts import Post, Posts, forms_of, identity_of
 from microsub.store import keys, shedding
+from microsub.store.arrivals import WRITTEN_GUID, ItemToStore, Stored
 from microsub.store.events import Event, Events
-from microsub.store.intake import WRITTEN_GUID, ItemToStore, Stored
 from microsub.store.lease import leased
 from microsub.store.streams import version_of
 

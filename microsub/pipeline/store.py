@@ -14,16 +14,16 @@ import structlog
 
 from microsub.metrics import ITEMS_NEW, ITEMS_UPDATED
 from microsub.services.asking_again import LOOK_UPS, look_ups_of
+from microsub.store.arrivals import WRITTEN_GUID
 from microsub.store.events import Event
-from microsub.store.intake import WRITTEN_GUID
 from microsub.store.messages import EntriesFound, ItemsStored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from microsub.services.announcing import Announcing
+    from microsub.store.arrivals import Stored
     from microsub.store.feeds import FeedRecord, Feeds
-    from microsub.store.intake import Stored
     from microsub.store.items import Items
     from microsub.store.streams import Message, Stream
 

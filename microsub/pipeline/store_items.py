@@ -18,7 +18,7 @@ from microsub.formats.lookups import lacking
 from microsub.formats.rereading import Listed
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Entry, Feed
-from microsub.store.intake import WRITTEN_GUID, ItemToStore
+from microsub.store.arrivals import WRITTEN_GUID, ItemToStore
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATES = frozenset({"published", "updated"})

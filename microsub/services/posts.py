@@ -15,9 +15,9 @@ import orjson
 from microsub.formats.identity import identity
 from microsub.model.jf2 import Entry
 from microsub.model.reader import Cursor
+from microsub.store.arrivals import WRITTEN_GUID
 from microsub.store.events import Event, Events
 from microsub.store.feeds import FeedRecord, Feeds
-from microsub.store.intake import WRITTEN_GUID
 from microsub.store.items import Items
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from microsub.formats.wire import identified
 from microsub.store import keys
-from microsub.store.intake import ItemToStore
+from microsub.store.arrivals import ItemToStore
 from microsub.store.places import score_text
 from microsub.store.port import Arg, Command, Redis
 

@@ -10,13 +10,14 @@ A guid that stands in the feed's map while its item is gone is a tombstone: the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import orjson
 
 from microsub.formats.identity import host_of, normalise_url
 from microsub.formats.wire import identified, redated
 from microsub.store import keys, twins
+from microsub.store.arrivals import ItemToStore, Sifted, Stored, StoredItem, UpdatedItem
 from microsub.store.feeds import KEEP_UNFOLLOWED, FeedRecord
 from microsub.store.places import score_text
 from microsub.store.port import Arg, Command, Redis
@@ -33,89 +34,8 @@ FIRST = "first"
 _UNKNOWN = "?"
 """In place of the author before an edit that somebody else has made."""
 
-WRITTEN_GUID = "written_guid"
-"""The field of an item that holds its guid as its feed wrote it, where that isn't its identity."""
-
 ANY = ""
 """A version that is never refused, for what is written without an order."""
-
-
-@dataclass(frozen=True, slots=True)
-class ItemToStore:
-    """A post as its document has it.
-
-    `guid` is its identity in the feed, `wire` its JSON (`formats.wire`) without ids, `published` the ISO time in it,
-    `hash` a digest of what readers see of it, `score` Unix seconds, `author` the normalised profile URL or empty,
-    `twin` what it shares with copies in other feeds, `extra` further fields to save. `incomplete` says that look-ups
-    would add something. `shared` is what it would be known by if it were the only one of its guid, where it isn't.
-    """
-
-    guid: str
-    wire: bytes
-    hash: str
-    score: float
-    published: str = ""
-    author: str = ""
-    link: str = ""
-    twin: str | None = None
-    incomplete: bool = False
-    shared: str = ""
-    extra: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def written_guid(self) -> str:
-        """What identifies it as its feed wrote it, for other programs; else its identity."""
-        return self.extra.get(WRITTEN_GUID) or self.guid
-
-
-@dataclass(frozen=True, slots=True)
-class StoredItem:
-    """An item that is new; `guid` as its feed wrote it, `score` as decimal text."""
-
-    id: str
-    guid: str
-    score: str
-    author: str
-
-
-@dataclass(frozen=True, slots=True)
-class UpdatedItem:
-    """An item that was edited; place and id are as before, `guid` as its feed wrote it.
-
-    `author_before` differs where the author changed, and `changed` names the properties of its JSON that are not as
-    they were. `untold` is the mark of that edit, to be taken away when it is told (`Intake.told`); empty for what was
-    written without an order.
-    """
-
-    id: str
-    guid: str
-    score: str
-    author: str
-    author_before: str
-    changed: tuple[str, ...] = ()
-    untold: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """What became of one document; `unchanged` counts tombstones and outdated edits too."""
-
-    new: tuple[StoredItem, ...] = ()
-    updated: tuple[UpdatedItem, ...] = ()
-    unchanged: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Sifted:
-    """The news of one document, in its order: posts that the store doesn't know, and posts that it has otherwise."""
-
-    new: tuple[ItemToStore, ...] = ()
-    edited: tuple[ItemToStore, ...] = ()
-
-    @property
-    def news(self) -> tuple[ItemToStore, ...]:
-        """All of them."""
-        return self.new + self.edited
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from microsub.formats.identity import host_of, normalise_profile
 from microsub.model.reader import Cursor, TimelineItem
 from microsub.store import keys, twins
+from microsub.store.arrivals import ItemToStore, Sifted, Stored, UpdatedItem
 from microsub.store.feeds import FeedRecord
-from microsub.store.intake import ANY, FIRST, Intake, ItemToStore, Sifted, Stored, UpdatedItem
+from microsub.store.intake import ANY, FIRST, Intake
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
 from microsub.store.shedding import spare

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from microsub.store.intake import ItemToStore
+from microsub.store.arrivals import ItemToStore
 
 Fields = dict[str, bytes]
 

@@ -15,7 +15,7 @@ from microsub.formats.normalise import MAX_BODIES, MAX_BODY
 from microsub.formats.parse import parse
 from microsub.formats.rereading import reread
 from microsub.pipeline.store_items import items_of, items_to_store
-from microsub.store.intake import ItemToStore
+from microsub.store.arrivals import ItemToStore
 
 URL = "https://blog.test/feed"
 NOW = 1_800_000_000.0

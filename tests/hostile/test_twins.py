@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from microsub.model.reader import Twin
 from microsub.store import keys
+from microsub.store.arrivals import ItemToStore, StoredItem
 from microsub.store.feeds import FeedRecord, Feeds
-from microsub.store.intake import ItemToStore, StoredItem
 from microsub.store.items import Items
 from microsub.store.port import Redis
 from microsub.store.twins import MOST, Copy, surplus, twins_of

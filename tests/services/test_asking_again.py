@@ -9,7 +9,7 @@ import pytest
 from microsub.pipeline import store
 from microsub.services.asking_again import FEW, AskingAgain
 from microsub.services.completing import Completing
-from microsub.store.intake import ItemToStore
+from microsub.store.arrivals import ItemToStore
 from microsub.store.messages import EntriesFound, ItemIncomplete
 from microsub.store.port import Redis
 from microsub.store.streams import Bounds, Stream

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from microsub.store import keys
+from microsub.store.arrivals import ItemToStore
 from microsub.store.feeds import FeedRecord, Feeds
-from microsub.store.intake import ItemToStore
 from microsub.store.items import Items
 from microsub.store.places import score_text
 from tests.support.posts import NOON, candidate

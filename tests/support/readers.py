@@ -27,10 +27,10 @@ from microsub.services.reading import Reading
 from microsub.services.rules import RuleBook
 from microsub.services.search import Search
 from microsub.store.accounts import Accounts
+from microsub.store.arrivals import ItemToStore
 from microsub.store.channels import Channels
 from microsub.store.events import Events
 from microsub.store.feeds import FeedRecord, Feeds
-from microsub.store.intake import ItemToStore
 from microsub.store.itemcache import ItemCache
 from microsub.store.items import Items
 from microsub.store.port import Redis
