@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import MicrosubError, RequestError, StoreError, StoreUnavailable, TooManyRequests
+from microsub.errors import MicrosubError, QuotaReached, RequestError, StoreError, StoreUnavailable, TooManyRequests
 from microsub.web.session import SignInNeeded, Visit
 from microsub.web.site import Site
 
@@ -99,7 +99,8 @@ def error_page(visit: Visit, error: MicrosubError, title: str = "") -> Response:
         visit.session = None
     with suppress(KeyError):
         title = title or _TITLES[status]
-    response = visit.page("error.html", status, title=title or "That did not work", text=text)
+    full = isinstance(error, QuotaReached)
+    response = visit.page("error.html", status, title=title or "That did not work", text=text, full=full)
     if isinstance(error, TooManyRequests):
         response.headers["retry-after"] = str(error.retry_after)
     return response

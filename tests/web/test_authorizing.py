@@ -70,6 +70,25 @@ async def test_an_app_is_let_in(server: Instance, ann: Visitor, apps: Apps, sign
     assert (await server.client.get("/microsub?action=channels", headers=headers)).status_code == 200
 
 
+async def test_who_has_let_in_as_many_as_they_may_is_told_the_way_on(
+    server: Instance, ann: Visitor, apps: Apps, signed_in, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many there are, where room can be made, and who else can help."""
+
+    async def most_of(_: str) -> int:
+        return 1
+
+    await server.accounts.create_token("ann", ["read"], "command line", server.now)
+    monkeypatch.setattr(server.identity.granting, "_most_of", most_of)
+    await signed_in(ann)
+    shown = await ann.submit(await ann.get(address()), CONSENT, decision="allow", grant=["read"])
+    assert shown.status == 403
+    told = "The limit for tokens and apps that were let in is reached: you have 1, and this server allows you 1."
+    assert told in shown.text
+    assert "ask the admin" in shown.text
+    assert shown.tree.css_first('main a[href="/account"]')
+
+
 async def test_the_page_shows_who_asks_and_for_what(ann: Visitor, apps: Apps, signed_in) -> None:
     """Name, logo, address, where one ends up, who one is, and each scope in words."""
     await signed_in(ann)

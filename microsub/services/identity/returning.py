@@ -71,8 +71,8 @@ def page_failed(problem: InvalidRequest | ProfileError, me: str) -> SignInFailed
     if isinstance(problem, ProfileUnreachable):
         return SignInFailed(
             "Your page can't be reached",
-            f"To find your provider, {problem.url} was asked: {problem.detail}. Check the address that you entered; if it "
-            "is right, try again in a while.",
+            f"To find your provider, {problem.url} was asked: {problem.detail}. Check the address that you entered; "
+            "if it is right, try again in a while.",
             503,
         )
     return SignInFailed(
