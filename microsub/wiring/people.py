@@ -20,8 +20,15 @@ async def require_user(settings: Settings, stores: Stores, name: str) -> None:
     if await stores.accounts.user(name) is None:
         await configuration(settings, stores).look()
     if await stores.accounts.user(name) is None:
-        known = ", ".join(user.name for user in await stores.accounts.users()) or "none"
-        raise NotFound(f"there is no user '{name}'; users: {known}")
+        known = ", ".join(user.name for user in await stores.accounts.users())
+        raise NotFound(f"there is no user '{name}'; users: {known or _nobody(settings)}")
+
+
+def _nobody(settings: Settings) -> str:
+    """What to say where there are no users at all: most often the command runs in another folder than the server."""
+    # The address of a Redis may hold its password.
+    place = "the Redis of MICROSUB_REDIS_URL" if settings.redis_url else str(settings.data_dir.absolute())
+    return f"none; looked for users in {place}, is it the server's?"
 
 
 async def is_declared(stores: Stores, name: str) -> bool:

@@ -111,6 +111,15 @@ def test_a_token_that_does_nothing_is_warned_of(run: Run) -> None:
     assert (again.exit_code, "alice', who is disabled" in again.stderr) == (1, True)
 
 
+def test_from_another_folder_a_command_says_where_it_looked(run: Run) -> None:
+    """There is nobody there, and the folder is named."""
+    Path("backend.json").unlink()
+    result = run("user", "invite", "alice")
+    assert result.exit_code == 1
+    assert "no user 'alice'" in result.stderr
+    assert "looked for users in" in result.stderr
+
+
 def test_config_check_names_place_finding_and_expectation(run: Run) -> None:
     """A good file is counted; a bad one is refused with the path inside it."""
     good = run("config", "check")
