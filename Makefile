@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install setup serve demo test test-cluster check fuzz chaos bench simulate scale docs lock clean
+.PHONY: help install setup serve demo test test-cluster check coverage fuzz chaos bench simulate scale docs lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -46,8 +46,11 @@ browser: # a Chromium for the tests that need one
 test-cluster: $(VENV)/.dev ## the same, with everything that can on a Redis Cluster too
 	@TEST_CLUSTER=1 $(BIN)/python -m pytest $(ARGS)
 
-check: $(VENV)/.dev ## format, lint, types, layers, tests with coverage: what CI runs
+check: $(VENV)/.dev ## format, lint, types, layers, tests: what CI runs
 	@scripts/check
+
+coverage: ## test, and say which lines no test has run; what runs in processes that the tests start isn't counted
+	@$(MAKE) test ARGS="--cov=microsub --cov-report=term:skip-covered --cov-fail-under=85 $(ARGS)"
 
 fuzz: $(VENV)/.dev ## damage documents for SECONDS=600 and keep what teaches something in tests/data/fuzz
 	@$(BIN)/python -W ignore -m tests.fuzz.fuzzer $(or $(SECONDS),600)

@@ -108,13 +108,15 @@ async def _run(settings: Settings, parts: Parts) -> None:
         if parts.listener is None:
             os.nice(NICENESS)  # after Redis was started, which would have it from us
         await wiring.warn_of_losses(settings, stores)
-        config = await stack.enter_async_context(wiring.open_configuration(settings, stores))
+        config = None
+        if parts.parent is None:  # which applies backend.json for both
+            config = await stack.enter_async_context(wiring.open_configuration(settings, stores))
         worker: Stopping | None = None
         if parts.worker == "inside":
             worker = await stack.enter_async_context(wiring.running_worker(settings, stores))
         elif parts.worker == "beside":
             worker = await stack.enter_async_context(worker_beside(settings))
-        if parts.listener is not None:
+        if parts.listener is not None and config is not None:
             app = await stack.enter_async_context(wiring.open_app(settings, stores, config))
             await stack.enter_async_context(_serving(app, parts.listener, stop, settings.trusted_proxies))
         if parts.parent is None:

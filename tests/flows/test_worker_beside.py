@@ -56,9 +56,13 @@ async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
     async with publisher() as site, installation(tmp_path, document(site.serve_document("/a", rss(dated(3))))) as here:
         url, server, first = await started(here)
         async with reader(url, await here.token("alice")) as alice:
-            await wait_until(lambda: '"feed polled"' in here.log, timeout=20)
+
+            async def delivered() -> bool:
+                return len(await alice.timeline("home")) == 3
+
+            await wait_until(delivered, timeout=20)
             os.kill(first, signal.SIGKILL)
-            assert len(await alice.timeline("home")) == 3
+            assert await delivered()
             second = await wait_until(lambda: worker_of(server), timeout=20)
             assert second != first
             await alice.post(action="follow", channel="home", url=site.serve_document("/b", rss(dated(2), title="B")))

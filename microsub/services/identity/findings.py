@@ -107,9 +107,12 @@ def _lines(one: Finding) -> Iterable[str]:
 
 
 def _wrapped(text: str, begins: str = _INDENT) -> list[str]:
-    return wrap(
-        text, _WIDTH, initial_indent=begins, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
+    """Sentences as paragraphs; lines that are to be copied stay lines."""
+    first, *lines = text.split("\n")
+    told = wrap(
+        first, _WIDTH, initial_indent=begins, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False
     )
+    return [*told, *(_INDENT + line for line in lines)]
 
 
 def _counted(number: int, noun: str) -> str:

@@ -168,12 +168,12 @@ def missing_findings(has: frozenset[str], base: str | None, user: str | None = N
             OLDER,
         )
     elif older:
-        lines = " ".join(one.html for one in provider_lines(ours))
+        lines = "\n".join(one.html for one in provider_lines(ours))
         yield Finding(
             "problem",
             "provider",
             f"the page doesn't say who vouches for you: no indieauth-metadata, no {' and no '.join(older)}",
-            f"Add the lines of your provider, or those of this server, if it is to be that: {lines}",
+            f"Add the lines of your provider, or those of this server, if it is to be that:\n{lines}",
             (*ALL, HERE),
         )
     if "indieauth-metadata" not in has and not older:
