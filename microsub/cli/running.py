@@ -115,6 +115,7 @@ async def _run(settings: Settings, parts: Parts) -> None:
         if parts.worker == "inside":
             worker = await stack.enter_async_context(wiring.running_worker(settings, stores))
         elif parts.worker == "beside":
+            await stack.enter_async_context(wiring.worker_to_come(stores))
             worker = await stack.enter_async_context(worker_beside(settings))
         if parts.listener is not None and config is not None:
             app = await stack.enter_async_context(wiring.open_app(settings, stores, config))

@@ -25,6 +25,9 @@ _BUMP_AGAIN = 1.0
 _FIRST_CHANCE = 5.0
 """Seconds without a finished poll in which a server's worker is left to it, whose settings are the ones that count."""
 
+_LAST_CHANCE = 30.0
+"""Seconds after which a refusal of our own counts although a server's worker, which may be allowed more, is alive."""
+
 _LAST_WORDS = 2.0
 """Seconds for turns whose polls are done to hand back what they hold."""
 
@@ -86,7 +89,8 @@ class PollNow:
         turns: set[asyncio.Task[int]] = set()
         looked = progress = time.monotonic()
         bumped = float("-inf")
-        leave = _FIRST_CHANCE if await self._others() else 0.0
+        others = await self._others()
+        first_chance, last_chance = (_FIRST_CHANCE, _LAST_CHANCE) if others else (0.0, 0.0)
         try:
             while waiting and looked - progress < patience:
                 if looked - bumped > _BUMP_AGAIN:
@@ -94,14 +98,15 @@ class PollNow:
                     await self._schedule.bump(waiting.items(), _EARLIEST)
                     bumped = looked
                 polled = 0
-                if looked - progress >= leave:
-                    turns.add(asyncio.create_task(self._worker.run_once(sorted(set(waiting.values())))))
+                allowed = {host for feed_id, host in waiting.items() if feed_id not in self._refused}
+                if allowed and looked - progress >= first_chance:
+                    turns.add(asyncio.create_task(self._worker.run_once(sorted(allowed))))
                     done, turns = await asyncio.wait(turns, timeout=_LOOK_AGAIN, return_when=asyncio.FIRST_COMPLETED)
                     polled = sum(turn.result() for turn in done)
                 if not polled:
                     await asyncio.sleep(_LOOK_AGAIN + len(waiting) / _LOOKS_PER_SECOND)
-                found = await self._look(waiting, start)
                 looked = time.monotonic()
+                found = await self._look(waiting, start, refusals=looked - progress >= last_chance)
                 progress = looked if found else progress
                 reports |= found
                 waiting = {feed_id: host for feed_id, host in waiting.items() if feed_id not in found}
@@ -151,9 +156,10 @@ class PollNow:
             return PollReport(feed_id, url, "held", f"the publisher asked for a pause of {pause:.0f} s more")
         return None
 
-    async def _look(self, waiting: dict[str, str], start: float) -> dict[str, PollReport]:
-        """Reports on the feeds that were polled since `start`, or that can't be any more. A feed that lives on another
-        host by now (it was a page that named one) is waited for there.
+    async def _look(self, waiting: dict[str, str], start: float, *, refusals: bool) -> dict[str, PollReport]:
+        """Reports on the feeds that were polled since `start`, or that can't be any more; `refusals` of our own are
+        among them or are left to others. A feed that lives on another host by now (it was a page that named one) is
+        waited for there.
         """
         reports: dict[str, PollReport] = {}
         records = await self._feeds.get_many(waiting)
@@ -162,7 +168,7 @@ class PollNow:
             # Times are kept in milliseconds.
             if record is not None and (record.last_poll or 0.0) >= start - 0.001:
                 reports[feed_id] = _report(record)
-            elif record is not None and feed_id in self._refused:
+            elif refusals and record is not None and feed_id in self._refused:
                 url = mask_credentials(record.url)
                 reports[feed_id] = PollReport(feed_id, url, "refused", self._refused[feed_id])
             elif record is None or record.gone or held_until(record, self._clock()) is not None:

@@ -22,7 +22,7 @@ from microsub.wiring.people import (
 from microsub.wiring.stores import Stores, fan_out, following, open_stores, warn_of_losses
 from microsub.wiring.upkeep import checking, import_ekster, rebuilding, retention, sweeping
 from microsub.wiring.web import open_app
-from microsub.wiring.worker import open_worker, poll_now, running_worker
+from microsub.wiring.worker import open_worker, poll_now, running_worker, worker_to_come
 
 __all__ = [
     "COPIES_KEPT",
@@ -55,4 +55,5 @@ __all__ = [
     "running_worker",
     "sweeping",
     "warn_of_losses",
+    "worker_to_come",
 ]

@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from microsub.config.settings import Settings
-from microsub.errors import NotFound
+from microsub.errors import NotFound, StoreError
 from microsub.formats.identity import mask_credentials
 from microsub.parsing.pool import ParsePool
 from microsub.pipeline.moving import Mover
@@ -73,6 +73,22 @@ async def running_worker(settings: Settings, stores: Stores) -> AsyncIterator[Wo
                 task.cancel()
             worker.stop()
             await asyncio.gather(polling, *rounds, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def worker_to_come(stores: Stores) -> AsyncIterator[None]:
+    """A sign of life for a worker that another process is about to start, so that nobody takes its place meanwhile.
+
+    It counts for a minute, like any other, or to the end of the block. A Redis that can't be reached is left to others.
+    """
+    name = f"{worker_name()}-to-come"
+    with contextlib.suppress(StoreError):
+        await stores.presence.beat(name, time.time())
+    try:
+        yield
+    finally:
+        with contextlib.suppress(StoreError):
+            await stores.presence.leave(name)
 
 
 async def poll_now(settings: Settings, stores: Stores, urls: Sequence[str]) -> list[PollReport]:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import aclosing
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from microsub.cli import main
+from microsub.fetch import Fetcher, FetchSettings
+from microsub.pipeline import on_demand
 from microsub.store.port import Redis
 from tests.support.polling import dated, rss, world
 from tests.support.process import installation
+from tests.support.waiting import wait_until
 from tests.support.web import Answer, publisher
 
 
@@ -27,6 +33,26 @@ async def test_a_refusal_of_our_own_is_not_the_feeds_failure(real_redis: Redis) 
         due = await it.schedule.next_time()
         assert due is not None
         assert due < it.clock() + 5
+
+
+async def test_what_is_refused_to_us_is_left_to_a_worker_that_may(
+    real_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However late the server's own worker comes to it: it may be allowed more than the shell of the command."""
+    monkeypatch.setattr(on_demand, "_FIRST_CHANCE", 0.0)
+    refused: dict[str, str] = {}
+
+    async with publisher() as site, world(real_redis) as it, aclosing(Fetcher(FetchSettings())) as strict:
+        feed = await it.follow(site.serve_document("/feed", rss(dated(3))))
+        asking = it.poll_now_refusing(refused, strict, beside_others=True).poll([feed.id], patience=20)
+        answer = asyncio.create_task(asking)
+        await wait_until(lambda: feed.id in refused)
+        await asyncio.sleep(0.2)
+        assert not answer.done()
+        running = asyncio.create_task(it.worker.run())
+        assert (await answer)[feed.id].outcome == "polled"
+        it.worker.stop()
+        await running
 
 
 async def test_a_poll_says_what_happened(tmp_path: Path) -> None:

@@ -51,6 +51,14 @@ async def started(installed: Installation) -> tuple[str, int, int]:
     return url, server, await wait_until(lambda: worker_of(server), timeout=10)
 
 
+async def test_a_server_is_well_from_its_greeting_on(tmp_path: Path) -> None:
+    """The worker may take its time to start: that is no trouble, and nobody takes its place."""
+    async with installation(tmp_path, {"users": {"alice": {}}}) as here, httpx.AsyncClient() as http:
+        url = await here.serve()
+        answer = await http.get(f"{url}/health")
+        assert answer.status_code == 200, answer.text
+
+
 async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
     """Readers notice nothing, what is followed afterwards is polled, and the metrics of both workers are added up."""
     async with publisher() as site, installation(tmp_path, document(site.serve_document("/a", rss(dated(3))))) as here:

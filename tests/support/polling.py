@@ -86,13 +86,15 @@ class World:
         self.poller = self.make_poller()
         self.worker = self.make_worker()
 
-    def make_poller(self, on_refused: Callable[[PollResult], object] | None = None) -> Poller:
+    def make_poller(
+        self, on_refused: Callable[[PollResult], object] | None = None, fetcher: Fetcher | None = None
+    ) -> Poller:
         return Poller(
             self.feeds,
             self.items,
             self.stages.entries,
             self.announcing,
-            self.fetcher,
+            fetcher or self.fetcher,
             self.parser,
             mover=self.mover,
             settings=lambda: self.settings,
@@ -139,12 +141,18 @@ class World:
     def poll_now(self) -> PollNow:
         return PollNow(self.feeds, self.schedule, self.worker, clock=self.clock)
 
-    def poll_now_refusing(self, refused: dict[str, str]) -> PollNow:
+    def poll_now_refusing(
+        self, refused: dict[str, str], fetcher: Fetcher | None = None, *, beside_others: bool = False
+    ) -> PollNow:
         """As the command has it: what may not be asked goes into `refused`."""
+
+        async def others() -> bool:
+            return beside_others
+
         note = lambda result: refused.update({result.feed: result.detail})  # noqa: E731
-        turn = Turn(self.schedule, self.feeds, self.make_poller(on_refused=note), clock=self.clock)
+        turn = Turn(self.schedule, self.feeds, self.make_poller(note, fetcher), clock=self.clock)
         worker = Worker(self.schedule, turn, self.presence, self.make_stages(), clock=self.clock)
-        return PollNow(self.feeds, self.schedule, worker, refused=refused, clock=self.clock)
+        return PollNow(self.feeds, self.schedule, worker, others=others, refused=refused, clock=self.clock)
 
     async def follow(self, url: str, user: str = "alice", uid: str = "home") -> FeedRecord:
         """What following a new feed comes to: user, channel, subscription, due at once."""
