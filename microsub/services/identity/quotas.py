@@ -51,6 +51,7 @@ class UserQuotas:
         self._limiting = limiting
         self._clock = clock
         self._registered: OrderedDict[str, tuple[float, bool]] = OrderedDict()
+        self._requests_of: tuple[InForce, dict[str, int]] = (InForce(), {})
 
     async def of(self, user: str) -> Quotas:
         """What holds for the user: none is None, and 0 is without limit."""
@@ -82,11 +83,19 @@ class UserQuotas:
             raise refused(limit, now)
 
     async def _requests(self, user: str) -> int:
+        """How many requests the user may make in a minute; 0: any number. Asked twice for every request, so it is
+        remembered while the same settings are in force, which are read anew every second.
+        """
         everywhere = await self._in_force.everything()
-        own = everywhere.quotas.get(user)
-        if own is not None and own.requests is not None:
-            return own.requests
-        return resolved(everywhere, user, registered=await self._is_registered(user)).requests or 0
+        settings, limits = self._requests_of
+        if settings is not everywhere:
+            limits = {}
+            self._requests_of = (everywhere, limits)
+        limit = limits.get(user)
+        if limit is None:
+            registered = await self._is_registered(user)
+            limit = limits[user] = resolved(everywhere, user, registered=registered).requests or 0
+        return limit
 
     async def _is_registered(self, user: str) -> bool:
         until, known = self._registered.get(user, (float("-inf"), False))
