@@ -37,13 +37,16 @@ PARTS = {
 }
 """What can be measured, in this order, and the marks between which pages of the documentation show it."""
 
+SHORT = " in short"
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """What a part of the benchmark has found.
 
-    `text` is for the terminal; `figures` goes between the marks called `mark` in pages of the documentation; `data` is
-    for programs; `met` says whether all aims were reached.
+    `text` is for the terminal; `figures` goes between the marks called `mark` in pages of the documentation, and
+    `short`, a list of what matters most, between the marks that are called so too, with `SHORT` behind; `data` is for
+    programs; `met` says whether all aims were reached.
     """
 
     text: str
@@ -51,6 +54,13 @@ class Part:
     met: bool = True
     mark: str | None = None
     figures: str = ""
+    short: str = ""
+
+    @property
+    def marked(self) -> dict[str, str]:
+        """What pages of the documentation show, by the names of the marks."""
+        found = {} if self.mark is None else {self.mark: self.figures, self.mark + SHORT: self.short}
+        return {name: text for name, text in found.items() if text}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -77,8 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = options.parts.split(",")
     if unknown := set(wanted) - set(PARTS):
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    marks = [name for part, mark in PARTS.items() if part in wanted for name in (mark, mark + SHORT)]
     for page in options.update:
-        if why := report.why_not_updated(page, [mark for name, mark in PARTS.items() if name in wanted]):
+        if why := report.why_not_updated(page, marks):
             parser.error(f"--update: {why}")
     acts: dict[str, Callable[[], Part]] = {
         "pages": lambda: pages(sizes, quick=options.quick),
@@ -94,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(measured[name].text, end="\n\n", flush=True)
     if options.json:
         options.json.write_text(json.dumps({name: part.data for name, part in measured.items()}, indent=1) + "\n")
-    figures = {part.mark: part.figures for part in measured.values() if part.mark is not None}
+    figures = {name: text for part in measured.values() for name, text in part.marked.items()}
     for page in options.update:
         if report.why_not_updated(page, list(figures)):
             print(f"{page} stays as it is: what it shows was left out here", file=sys.stderr)
@@ -121,6 +132,7 @@ def pages(sizes: Sequence[int], *, quick: bool) -> Part:
         and (report.beside_page(lines) or 1) >= report.LEAST_OF_PAGE,
         mark=PARTS["pages"],
         figures=f"{_machine_line(machine)}\n\n{report.table(lines)}",
+        short=report.in_short(lines),
     )
 
 
@@ -144,6 +156,7 @@ def parsing(corpus: Path, *, quick: bool) -> Part:
         met=all(one.met for one in found),
         mark=PARTS["parsing"],
         figures=figures,
+        short=against_feedparser.in_short(found),
     )
 
 
@@ -160,6 +173,7 @@ def refreshing(*, quick: bool) -> Part:
         met=all(one.met for one in found.lines),
         mark=PARTS["refresh"],
         figures=figures,
+        short=refresh_report.in_short(found.lines),
     )
 
 
@@ -167,7 +181,14 @@ def fanning_out(*, quick: bool) -> Part:
     """One new post to all who follow its feed."""
     found = fanout.measure(quick=quick)
     figures = f"{this_machine()}\n\n{fanout.text(found)}"
-    return Part(figures, fanout.document(found), met=found.met, mark=PARTS["fanout"], figures=figures)
+    return Part(
+        text=figures,
+        data=fanout.document(found),
+        met=found.met,
+        mark=PARTS["fanout"],
+        figures=figures,
+        short=fanout.in_short(found),
+    )
 
 
 def working_together(*, quick: bool) -> Part:

@@ -327,6 +327,12 @@ def text(found: Found) -> str:
     return "\n\n".join(aligned(rows) for rows in ([head, *rows], waits, aims))
 
 
+def in_short(found: Found) -> str:
+    """How long the most followers wait, as a Markdown list of one item."""
+    most = found.lines[-1]
+    return f"- A new post is in the timelines of {most.followers:,} followers after {most.seconds:.2f} s."
+
+
 def document(found: Found) -> dict[str, Any]:
     """The figures for programs."""
     return {**asdict(found), "growth": found.growth, "slower": found.slower}

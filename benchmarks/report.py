@@ -113,6 +113,24 @@ def table(lines: Sequence[Line]) -> str:
     return aligned(rows)
 
 
+_IN_SHORT = {
+    PAGE: "A page of 20 posts",
+    "channel list": "All 50 channels, with counts",
+    "mark read": "Marking one read",
+}
+
+
+def in_short(lines: Sequence[Line]) -> str:
+    """What readers do most, on the longest timelines, as a Markdown list."""
+    longest = max(one.items for one in lines)
+    return "\n".join(
+        f"- {_IN_SHORT[one.name]}, in timelines of {one.items:,}: {one.rate:,.0f} a second, 99 % of them within "
+        f"{one.p99:.1f} ms; {one.ratio:.2f} of what the same stack does with static bytes."
+        for one in lines
+        if one.items == longest and one.name in _IN_SHORT
+    )
+
+
 def aligned(rows: Sequence[Sequence[str]]) -> str:
     """Rows of cells, the head first, as a Markdown table whose columns are straight in plain text too."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

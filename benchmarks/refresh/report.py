@@ -150,6 +150,15 @@ def table(lines: Sequence[Line]) -> str:
     return aligned(rows)
 
 
+def in_short(lines: Sequence[Line]) -> str:
+    """The ratios as a Markdown list of one item."""
+    found = ", ".join(f"{one.name} {one.ratio:.1f}" for one in lines)
+    return (
+        f"- {lines[0].feeds} feeds asked, read and stored, beside [reader](https://github.com/lemon24/reader), a good "
+        f"feed library on SQLite; times as fast: {found}."
+    )
+
+
 def memory_line(memory: Memory) -> str:
     """The peaks as a sentence."""
     return (

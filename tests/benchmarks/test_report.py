@@ -10,7 +10,7 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks.generator import request_texts
 from benchmarks.load import Load
-from benchmarks.report import Line, Round, all_updated, beside_page, growth, line, table, updated
+from benchmarks.report import Line, Round, all_updated, beside_page, growth, in_short, line, table, updated
 
 
 def load(rate: float, counted: int = 0) -> Load:
@@ -62,6 +62,24 @@ def test_the_table_says_which_aims_are_met() -> None:
     assert len({len(row) for row in text.splitlines()}) == 1
     assert "0.30 met" in text
     assert "0.45 MISSED" in text
+
+
+def test_in_short_there_are_the_longest_timelines() -> None:
+    """A line for each of what readers do most."""
+    rounds = [Round(load(400), load(1000))]
+    found = [line("timeline page", items, 36_000, rounds, 0.3, counts=False) for items in (1000, 1_000_000)]
+    assert in_short([*found, *lines()]) == (
+        "- A page of 20 posts, in timelines of 1,000,000: 400 a second, 99 % of them within 2.0 ms; 0.40 of what the "
+        "same stack does with static bytes."
+    )
+
+
+def test_parts_say_what_matters_most_too() -> None:
+    """A page may show the whole, or that alone."""
+    part = command.Part("", {}, mark="bench", figures="table", short="list")
+    assert part.marked == {"bench": "table", "bench in short": "list"}
+    assert command.Part("", {}, mark="bench workers", figures="table").marked == {"bench workers": "table"}
+    assert command.Part("left out", {}).marked == {}
 
 
 def test_a_page_keeps_all_but_its_figures() -> None:
