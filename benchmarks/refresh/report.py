@@ -152,7 +152,7 @@ def table(lines: Sequence[Line]) -> str:
 
 def in_short(lines: Sequence[Line]) -> str:
     """The ratios as a Markdown list of one item."""
-    found = ", ".join(f"{one.name} {one.ratio:.1f}" for one in lines)
+    found = ", ".join(f"{one.ratio:.1f} ({one.name})" for one in lines)
     return (
         f"- {lines[0].feeds} feeds asked, read and stored, beside [reader](https://github.com/lemon24/reader), a good "
         f"feed library on SQLite; times as fast: {found}."
