@@ -148,15 +148,20 @@ class Accounts:
         return user.disabled is not None and await delete_disabled(self._redis, user.name, user.disabled)
 
     async def create_token(
-        self, user: str, scopes: Iterable[str], client: str, now: float, expires: float | None = None
+        self, user: str, scopes: Iterable[str], client: str, now: float, expires: float | None = None, *, mark: str = ""
     ) -> str:
-        """Make a token and return it: the only time that it is seen. Raises NotFound for an unknown user."""
+        """Make a token and return it: the only time that it is seen. One with a `mark`, which nobody can choose, ends
+        the user's earlier ones with the same. Raises NotFound for an unknown user.
+        """
         token = f"{user}.{secrets.token_urlsafe(32)}"
         digest = _digest(token)
         made = await self._redis.script(
             load("token_create"),
             [keys.user(user), keys.token(user, digest), keys.tokens(user)],
-            [digest, " ".join(sorted(scopes)), client, now, "" if expires is None else expires],
+            [
+                *(digest, " ".join(sorted(scopes)), client, now, "" if expires is None else expires),
+                *(mark, keys.token(user, "*")),
+            ],
         )
         if not made:
             raise await absent(self._redis, user)

@@ -288,10 +288,10 @@ def user(name: str) -> str:
 
 
 def token(name: str, digest: str) -> str:
-    """Hash: `scope`, `client`, `created`, `expires`; where an app was granted it, `grant` (its id); of a token of the
-    user's own provider also `foreign`, `checked` (Unix time of the provider's last answer) and `ends` (its own time of
-    expiry), and `expires` is when it is asked again. Lifetime: permanent, or until it expires. `store.accounts`,
-    `store.identity.foreign`; read by every request.
+    """Hash: `scope`, `client`, `created`, `expires`; where an app was granted it, `grant` (its id); where only one of
+    its kind is to be, `mark`; of a token of the user's own provider also `foreign`, `checked` (Unix time of the
+    provider's last answer) and `ends` (its own time of expiry), and `expires` is when it is asked again. Lifetime:
+    permanent, or until it expires. `store.accounts`, `store.identity.foreign`; read by every request.
     """
     return f"user:{{{name}}}:token:{digest}"
 

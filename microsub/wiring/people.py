@@ -57,12 +57,14 @@ async def end_sessions(stores: Stores, name: str) -> None:
 
 
 GREETING = "shown at start"
-"""The client name of the token in the greeting."""
+"""The client name of the token in the greeting. Tokens by that name can be made by hand, so it isn't known by it."""
+
+_MARK = "greeting"
 
 
 async def greeting_token(stores: Stores, now: float) -> str | None:
-    """A token for the first user, good for a day; those of earlier starts end by themselves. None without users."""
+    """A token for the first user, good for a day or until the next greeting. None without users."""
     users = sorted(user.name for user in await stores.accounts.users() if user.disabled is None)
     if not users:
         return None
-    return await stores.accounts.create_token(users[0], ALL_SCOPES, GREETING, now, now + 86_400)
+    return await stores.accounts.create_token(users[0], ALL_SCOPES, GREETING, now, now + 86_400, mark=_MARK)

@@ -15,6 +15,8 @@ from click.testing import CliRunner
 from microsub import wiring
 from microsub.cli import main, running, serving
 from microsub.config.settings import Settings
+from microsub.errors import Unauthorized
+from microsub.wiring.people import GREETING
 
 
 @pytest.fixture(autouse=True)
@@ -112,19 +114,26 @@ def test_a_second_demo_leaves_the_file_of_the_first_alone(
     assert CliRunner().invoke(main, DEMO).exit_code == 0, "the folder is free again"
 
 
-async def test_a_greeting_leaves_earlier_tokens_alone(tmp_path: Path) -> None:
-    """A second process that starts on the same data takes nothing away from the person at the first."""
+async def test_a_greeting_takes_the_place_of_the_earlier_one(tmp_path: Path) -> None:
+    """However often the server starts, one token of a greeting counts; one by the same name, made by hand, stays."""
     async with wiring.open_stores(Settings(data_dir=tmp_path / "data")) as stores:
         now = time.time()  # Redis forgets expired tokens by its own clock
-        await stores.accounts.add_user("alice", "", now)
+        accounts = stores.accounts
+        await accounts.add_user("alice", "", now)
+        by_hand = await accounts.create_token("alice", ["read"], GREETING, now, now + 86_400)
         first = await wiring.greeting_token(stores, now)
         second = await wiring.greeting_token(stores, now + 1)
         assert first
         assert second
-        for token in (first, second):
-            credential = stores.accounts.credential(token)
+        for token in (by_hand, second):
+            credential = accounts.credential(token)
             assert credential
-            assert (await stores.accounts.verify(credential, now + 2)).user == "alice"
+            assert (await accounts.verify(credential, now + 2)).user == "alice"
+        ended = accounts.credential(first)
+        assert ended
+        with pytest.raises(Unauthorized):
+            await accounts.verify(ended, now + 2)
+        assert len(await accounts.tokens("alice")) == 2
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,22 @@
--- Writes a token of a user that exists.
+-- Writes a token of a user that exists, where it has a mark, in the place of the earlier ones with that mark.
 --
--- Atomic: a token never stands without its line in the list by which it can be found and revoked.
+-- Atomic: a token never stands without its line in the list by which it can be found and revoked, and of several that
+-- are made at once with the same mark one stays.
 --
 -- KEYS  1 user  2 token  3 tokens
--- ARGV  1 digest  2 scopes  3 client  4 now  5 time of expiry or ''
+-- ARGV  1 digest  2 scopes  3 client  4 now  5 time of expiry or ''  6 mark or ''  7 pattern: token
 -- reply 0: no such user; 1
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
+if ARGV[6] ~= '' then
+  for _, digest in ipairs(redis.call('SMEMBERS', KEYS[3])) do
+    local earlier = string.gsub(ARGV[7], '%*', digest)
+    if redis.call('HGET', earlier, 'mark') == ARGV[6] then
+      redis.call('DEL', earlier)
+      redis.call('SREM', KEYS[3], digest)
+    end
+  end
+  redis.call('HSET', KEYS[2], 'mark', ARGV[6])
+end
 redis.call('HSET', KEYS[2], 'scope', ARGV[2], 'client', ARGV[3], 'created', ARGV[4])
 if ARGV[5] ~= '' then
   redis.call('HSET', KEYS[2], 'expires', ARGV[5])
