@@ -110,7 +110,7 @@ def open_redis(request: pytest.FixtureRequest) -> Redis:
 
 @pytest.fixture
 def wait_until() -> Callable[..., object]:
-    """`await wait_until(condition, timeout=10)`; also importable from `tests.support.waiting`."""
+    """`await wait_until(condition)`; also importable from `tests.support.waiting`."""
     return wait_until_
 
 

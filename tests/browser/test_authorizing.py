@@ -19,7 +19,7 @@ from tests.support.process import Installation, installation
 from tests.support.provider import Provider, Variant, provider
 from tests.support.raw_http import Reply, html_reply
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 
 @dataclass
@@ -55,7 +55,7 @@ class World:
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        http = await enter(httpx.AsyncClient(timeout=20))
+        http = await enter(httpx.AsyncClient(timeout=60))
         made = await enter(provider(Variant(consent="form")))
         apps, evil = await enter(app_site()), await enter(app_site("localhost"))
         users = {"ann": {"me": made.person("ann").me, "channels": [{"uid": "home", "name": "Home"}]}}

@@ -24,7 +24,7 @@ from tests.support.reader_apps import APPS, App, AppBreaks, Monocle, Notifier, T
 from tests.support.waiting import wait_until
 from tests.support.web import publisher
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 QUICK = {"polling": {"host_interval": 0}, "identity": {"token_cache": 1}}
 BOTH = "127.0.0.0/8,::1/128"
@@ -52,7 +52,7 @@ class World:
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        http = await enter(httpx.AsyncClient(timeout=20))
+        http = await enter(httpx.AsyncClient(timeout=60))
         site, feeds = await enter(app_site()), await enter(publisher())
         channels = [{"uid": "home", "feeds": [feeds.serve_document("/feed", rss(dated(3)))]}]
         names = ("ann", "beth", "carol", "dora")
@@ -69,7 +69,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
             site.profile(name, **links(url, microsub=f"{other_url}/microsub/bee" if name == "beth" else None))
         for name in ("ann", "beth"):
             await enrolled(own, own_url, name)
-        await wait_until(lambda: '"feed polled"' in own.log and '"feed polled"' in other.log, timeout=30)
+        await wait_until(lambda: '"feed polled"' in own.log and '"feed polled"' in other.log)
         yield World(http, site, own, url, other, other_url)
 
 

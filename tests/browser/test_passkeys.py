@@ -14,7 +14,7 @@ from playwright.async_api import Browser, CDPSession
 from tests.browser.tab import Tab, tab
 from tests.support.process import Installation, installation
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 PASSWORD = "correct horse battery"
 USERS = {name: {"me": f"https://{name}.example/"} for name in ("ann", "bob", "carol", "dave", "eve", "frank")}

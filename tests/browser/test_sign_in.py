@@ -15,7 +15,7 @@ from tests.browser.tab import Tab, tab
 from tests.support.process import Installation, installation
 from tests.support.provider import Fault, Provider, Variant, provider
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 VARIANTS = {
     "newest": Variant(consent="form", fetches=True),
@@ -58,7 +58,7 @@ class World:
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        http = await enter(httpx.AsyncClient(timeout=20))
+        http = await enter(httpx.AsyncClient(timeout=60))
         providers = {name: await enter(provider(variant)) for name, variant in VARIANTS.items()}
         users = {f"ann{number}": {"me": made.person("ann").me} for number, made in enumerate(providers.values())}
         for made in providers.values():

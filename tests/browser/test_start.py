@@ -23,7 +23,7 @@ from tests.support.reader_apps import APPS, App
 from tests.support.waiting import wait_until
 from tests.support.web import Answer, Publisher, publisher
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 
 @dataclass
@@ -50,7 +50,7 @@ class World:
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        http = await enter(httpx.AsyncClient(timeout=20))
+        http = await enter(httpx.AsyncClient(timeout=60))
         apps, static = await enter(app_site()), await enter(publisher())
         feed = static.serve_document("/feed", rss(dated(3)))
         users = {"alice": {"me": static.url("/"), "channels": [{"uid": "home", "feeds": [feed]}]}}
@@ -58,7 +58,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         document = {"users": users, "settings": {"polling": {"host_interval": 0}}}
         installed = await enter(installation(folder, document))
         url = await installed.serve()
-        await wait_until(lambda: '"feed polled"' in installed.log, timeout=30)
+        await wait_until(lambda: '"feed polled"' in installed.log)
         yield World(http, apps, static, installed, url)
 
 

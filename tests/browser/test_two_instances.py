@@ -17,7 +17,7 @@ from tests.support.process import Installation, installation
 from tests.support.raw_http import Listening, Reply, Request, html_reply, listening
 from tests.support.reader_apps import Monocle, Together
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 PASSWORD = "correct horse battery"
 
@@ -56,7 +56,7 @@ class World:
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        http, apps, site = await enter(httpx.AsyncClient(timeout=20)), await enter(app_site()), Site()
+        http, apps, site = await enter(httpx.AsyncClient(timeout=60)), await enter(app_site()), Site()
         site.listening = await enter(listening(site.answer))
         me = f"{site.listening.base}/ann/"
         users = {"users": {"ann": {"me": me, "channels": [{"uid": "home", "name": "Home"}]}}}

@@ -137,7 +137,7 @@ class Storm:
         installed = Installation(self.folder, {"MICROSUB_REDIS_URL": self.redis_url})
         installed.write({"users": {}})
         marking = asyncio.create_task(self._marking(installed))
-        await wait_until(lambda: self.reading or marking.done(), timeout=60)
+        await wait_until(lambda: self.reading or marking.done())
         parts = [
             self._publishing(pace),
             self._making_due(),
@@ -252,7 +252,7 @@ class Storm:
                     await stack.enter_async_context(self.starting)
                 await asyncio.to_thread(self.server.stop, signal.SIGKILL)
                 await asyncio.to_thread(self.server.start)
-                await wait_until(self._is_up, timeout=60)
+                await wait_until(self._is_up)
             self.kills["Redis"] += 1
         await asyncio.Event().wait()
 
@@ -303,7 +303,7 @@ class Storm:
             )
         self.workers.append(process)
         # Python takes a while; what is to be killed is a worker.
-        await wait_until(lambda: b"worker started" in path.read_bytes() or process.returncode is not None, timeout=60)
+        await wait_until(lambda: b"worker started" in path.read_bytes() or process.returncode is not None)
         return process
 
     async def _marking(self, installed: Installation) -> None:
@@ -328,7 +328,7 @@ class Storm:
             assert process.returncode is None, installed.log[-2000:]
             return re.search(r"server on (\S+)", out.read_text())
 
-        found: re.Match[str] = await wait_until(address, timeout=60)
+        found: re.Match[str] = await wait_until(address)
         return found[1]
 
     async def _kill_at(self, process: asyncio.subprocess.Process, until: float) -> None:

@@ -20,7 +20,7 @@ APPENDFSYNC = ("always", "everysec")[SEED % 2]
 """A Redis that dies alone loses nothing either way: what it has answered is with the kernel."""
 
 
-@pytest.mark.timeout(240 + KILLS * 10)
+@pytest.mark.timeout(600 + KILLS * 10)
 async def test_nothing_is_lost_doubled_or_forgotten(tmp_path: Path) -> None:
     """Workers, web processes and Redis die by SIGKILL at any moment, and workers come back after others had taken over;
     afterwards everything is as if nothing had happened, and as the publishers have it.

@@ -25,7 +25,7 @@ async def test_a_worker_that_cant_be_started_is_tried_again(tmp_path: Path, monk
     monkeypatch.setattr(asyncio, "create_subprocess_exec", refuse)
     worker = beside.WorkerBeside(Settings(), tmp_path)
     running = asyncio.create_task(worker.run())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while len(tries) < 3 and not running.done():
             await asyncio.sleep(0)
         worker.stop()

@@ -36,7 +36,7 @@ def site() -> Iterator[Publisher]:
 
     thread = threading.Thread(target=loop.run_until_complete, args=[serve()])
     thread.start()
-    assert ready.wait(10)
+    assert ready.wait(60)
     yield found[0]
     loop.call_soon_threadsafe(over.set)
     thread.join()

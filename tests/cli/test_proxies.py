@@ -32,7 +32,10 @@ async def seen(proxies: Sequence[Network], *headers: tuple[str, str]) -> str:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         app = Starlette(routes=[Route("/", _told)])
-        async with running._serving(app, listener, stop, proxies), httpx.AsyncClient(trust_env=False) as client:
+        async with (
+            running._serving(app, listener, stop, proxies),
+            httpx.AsyncClient(trust_env=False, timeout=60) as client,
+        ):
             return (await client.get(f"http://127.0.0.1:{port}/", headers=list(headers))).text
 
 

@@ -70,10 +70,10 @@ def real_server(folder: Path, command: Sequence[str] = COMMAND, redis_url: str |
     finally:
         process.terminate()
         try:
-            process.wait(20)
+            process.wait(60)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait(5)
+            process.wait(60)
 
 
 def _await(process: subprocess.Popen[bytes], endpoint: str, log: Path) -> None:
@@ -84,7 +84,7 @@ def _await(process: subprocess.Popen[bytes], endpoint: str, log: Path) -> None:
         assert process.poll() is None, f"`{shlex.join(map(str, process.args))}` ended: {tail}"  # type: ignore[arg-type]
         assert time.monotonic() < deadline, f"no answer after {START} s: {tail}"
         try:
-            if httpx.get(endpoint, trust_env=False, timeout=5).status_code == 401:
+            if httpx.get(endpoint, trust_env=False, timeout=60).status_code == 401:
                 return
         except httpx.HTTPError:
             time.sleep(0.05)

@@ -73,7 +73,9 @@ class Server:
     def __init__(self) -> None:
         self.model = self.model_class(["alice", "bob"])
         self.lock = threading.RLock()
-        self.http = httpx.Client(timeout=5, trust_env=False, headers={"User-Agent": "double (+http://double.example/)"})
+        self.http = httpx.Client(
+            timeout=60, trust_env=False, headers={"User-Agent": "double (+http://double.example/)"}
+        )
 
     def app(self) -> Starlette:
         """The server as an ASGI application."""
@@ -357,7 +359,7 @@ def serving(server: Server) -> Iterator[Target]:
     runner = uvicorn.Server(config)
     thread = threading.Thread(target=runner.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not runner.started:
         assert time.monotonic() < deadline, "the reference server didn't start"
         thread.join(0.01)
@@ -375,5 +377,5 @@ def serving(server: Server) -> Iterator[Target]:
         )
     finally:
         runner.should_exit = True
-        thread.join(10)
+        thread.join(60)
         server.http.close()

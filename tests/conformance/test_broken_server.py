@@ -13,7 +13,6 @@ from tests.conformance.broken_launcher import VARIANTS
 from tests.conformance.real_server import real_server
 
 
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_broken_server_is_caught(tmp_path: Path, name: str) -> None:
     """Lost ties, read or removed items that come back, another user's pages, wrong counts, wrong headers."""

@@ -213,12 +213,12 @@ def test_a_visit_is_logged_and_answered_conditionally() -> None:
 
     with Publisher() as publisher:
         url = publisher.put("/feed", Document("text/plain", b"one"))
-        first = httpx.get(url, trust_env=False)
-        second = httpx.get(url, headers={"If-None-Match": first.headers["etag"]}, trust_env=False)
+        first = httpx.get(url, trust_env=False, timeout=60)
+        second = httpx.get(url, headers={"If-None-Match": first.headers["etag"]}, trust_env=False, timeout=60)
         publisher.put("/feed", Document("text/plain", b"two"))
-        third = httpx.get(url, headers={"If-None-Match": first.headers["etag"]}, trust_env=False)
+        third = httpx.get(url, headers={"If-None-Match": first.headers["etag"]}, trust_env=False, timeout=60)
         assert (first.text, second.status_code, third.text) == ("one", 304, "two")
-        assert httpx.get(f"{publisher.base}/nothing", trust_env=False).status_code == 404
+        assert httpx.get(f"{publisher.base}/nothing", trust_env=False, timeout=60).status_code == 404
         assert [visit.status for visit in publisher.visits("/feed")] == [200, 304, 200]
         assert not publisher.wait_for_visit("/feed", 3, 0.01)
         assert publisher.wait_for_visit("/feed", 2, 0.01)

@@ -101,11 +101,11 @@ async def test_it_runs_as_a_guest_on_a_free_port() -> None:
     """`serve` listens on a free port of loopback, counts requests, and stops when the block is left."""
     async with serve() as publisher:
         assert publisher.base.startswith("http://127.0.0.1:")
-        async with httpx.AsyncClient(trust_env=False) as client:
+        async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
             assert (await client.get(publisher.base + "/")).status_code == 200
             assert (await client.get(publisher.base + "/mo/")).status_code == 200
     assert publisher.requests == {("/", 200): 1, ("/mo/", 200): 1}
-    async with httpx.AsyncClient(trust_env=False) as client:
+    async with httpx.AsyncClient(trust_env=False, timeout=60) as client:
         with pytest.raises(httpx.ConnectError):
             await client.get(publisher.base + "/")
 

@@ -41,7 +41,7 @@ async def test_bodies_wait_for_room() -> None:
     assert not second.fits(20)
     assert not waiting.done()
     first.close()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
     assert room.used == 20
 
 
@@ -59,7 +59,7 @@ async def test_bodies_that_wait_for_each_other_come_to_an_end() -> None:
         done.append(number)
         share.close()
 
-    await asyncio.wait_for(asyncio.gather(*(arrive(number) for number in range(20))), 5)
+    await asyncio.wait_for(asyncio.gather(*(arrive(number) for number in range(20))), 60)
     assert len(done) == 20
     assert room.used == 0
 
@@ -78,5 +78,5 @@ async def test_the_bound_is_exceeded_by_one_body_at_most() -> None:
     await asyncio.sleep(0)
     assert not waiting.done()
     held.pop().close()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 60)
     assert room.used <= 100

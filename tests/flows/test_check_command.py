@@ -7,8 +7,6 @@ import json
 import random
 from pathlib import Path
 
-import pytest
-
 from microsub.pipeline.fan_out import default_limits
 from microsub.services.checking import Checking
 from microsub.services.following import Following
@@ -93,7 +91,6 @@ async def test_nothing_is_found_wrong_while_all_is_busy(real_redis: Redis, redis
         assert (await checking(here, real_redis).run()).left == ()
 
 
-@pytest.mark.timeout(180)
 async def test_the_command_on_a_running_server(tmp_path: Path) -> None:
     """Exit code 0 and figures where all is well, 1 and names where it isn't, 0 again after --repair."""
     async with publisher() as site:

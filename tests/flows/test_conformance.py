@@ -24,7 +24,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, R
         yield {result.requirement.id: result for result in run(target, REQUIREMENTS)}
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("requirement", REQUIREMENTS, ids=lambda requirement: requirement.id)
 def test_the_server_conforms(results: Mapping[str, Result], requirement: Requirement) -> None:
     """The server meets each requirement of the suite; nothing is skipped but what it doesn't have."""

@@ -19,7 +19,7 @@ async def test_the_demo_shows_what_the_readme_says(tmp_path: Path) -> None:
     async with installation(tmp_path, {}) as installed:
         process = await installed.start("demo", "--publisher-port", "0")
         out = tmp_path / "0.out"
-        await wait_until(lambda: process.returncode is not None or "try " in out.read_text(), timeout=30)
+        await wait_until(lambda: process.returncode is not None or "try " in out.read_text())
         shown = out.read_text()
         transcript = re.search(r"```text\n(Microsub server on .*?)```", README.read_text(), re.DOTALL)
         assert transcript
@@ -36,6 +36,6 @@ async def test_the_demo_shows_what_the_readme_says(tmp_path: Path) -> None:
         async def more_than(count: int) -> bool:
             return await unread() > count
 
-        await wait_until(lambda: more_than(20), timeout=30)
+        await wait_until(lambda: more_than(20))
         before = await unread()
-        await wait_until(lambda: more_than(before), timeout=60)
+        await wait_until(lambda: more_than(before))

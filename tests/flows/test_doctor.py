@@ -24,7 +24,7 @@ from tests.support.raw_http import html_reply
 from tests.support.reader_apps import APPS, App, Monocle
 from tests.support.surfer import Surfer
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 VARIANTS = {
     "newer": Variant(),
@@ -52,7 +52,7 @@ def named(report: Report, client: str) -> set[str]:
 @pytest.mark.parametrize("kind", APPS, ids=lambda kind: kind.name)
 async def test_an_app_that_is_not_named_finds_everything(kind: type[App], variant: Variant, micropub: bool) -> None:
     """And one that is named doesn't: the advice is neither too little nor too much."""
-    async with httpx.AsyncClient() as http, provider(variant) as site:
+    async with httpx.AsyncClient(timeout=60) as http, provider(variant) as site:
         endpoint = site.page("/microsub", "", **{"Access-Control-Allow-Origin": "*"})
         site.pages["/microsub"] = html_reply("", 401, ("Access-Control-Allow-Origin", "*"))
         more = {"micropub": site.url("/micropub")} if micropub else {}
@@ -65,7 +65,7 @@ async def test_an_app_that_is_not_named_finds_everything(kind: type[App], varian
 
 async def test_an_issuer_by_http_is_told_in_the_name_of_monocle() -> None:
     """It lets none pass but on loopback, and the doctor says so there too."""
-    async with httpx.AsyncClient() as http, provider(Variant()) as site:
+    async with httpx.AsyncClient(timeout=60) as http, provider(Variant()) as site:
         me = site.person("ann").me
         with pytest.raises(AssertionError, match="refuses the issuer"):
             await Monocle(http, loopback=False).discover(me)

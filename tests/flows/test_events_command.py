@@ -46,7 +46,7 @@ class Follower:
         return [event["guid"] for event in self.events if event["kind"] == "post_created"]
 
     async def has(self, *guids: str) -> None:
-        await wait_until(lambda: self.guids == list(guids), timeout=30)
+        await wait_until(lambda: self.guids == list(guids))
 
     async def end(self, number: int) -> None:
         self.process.send_signal(number)
@@ -103,8 +103,8 @@ async def test_following_goes_on_when_redis_comes_back(tmp_path: Path) -> None:
                     return False
                 return True
 
-            await wait_until(saved, timeout=30)
-            await wait_until(lambda: "after" in follower.guids or len(follower.events) > 2, timeout=30)
+            await wait_until(saved)
+            await wait_until(lambda: "after" in follower.guids or len(follower.events) > 2)
         assert follower.process.returncode is None
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-
 from microsub.store.multiplexer import Multiplexed
 from tests.support.old_server import OldServer, post
 from tests.support.polling import dated, rss
@@ -15,7 +13,6 @@ from tests.support.waiting import wait_until
 from tests.support.web import publisher
 
 
-@pytest.mark.timeout(180)
 async def test_the_whole_move(tmp_path: Path, redis_url: str) -> None:
     """The app shows what was there, with its state, and the first poll adds what is new and nothing twice."""
     async with publisher() as site, installation(tmp_path, {"users": {}}) as made:
@@ -52,7 +49,7 @@ async def test_the_whole_move(tmp_path: Path, redis_url: str) -> None:
             async def polled() -> bool:
                 return len(await app.timeline("1001")) == 12
 
-            await wait_until(polled, timeout=30)
+            await wait_until(polled)
             assert [(item["name"], item["_is_read"]) for item in await app.timeline("1001")] == [
                 (f"Post {n}", n in range(7, 11)) for n in range(12, 0, -1)
             ]

@@ -19,7 +19,7 @@ from tests.support.raw_http import html_reply
 from tests.support.reader_apps import APPS, App, AppBreaks, IndiePassIos
 from tests.support.surfer import Surfer
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 
 @dataclass
@@ -38,7 +38,7 @@ class World:
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        http, site = await enter(httpx.AsyncClient(timeout=20)), await enter(app_site())
+        http, site = await enter(httpx.AsyncClient(timeout=60)), await enter(app_site())
         far = await enter(provider(Variant.lenient(twice=True)))
         users = {name: {"me": f"{site.listening.base}/{name}/"} for name in ("ann", "far")}
         installed = await enter(installation(tmp_path_factory.mktemp("reader"), {"users": users}))

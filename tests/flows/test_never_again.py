@@ -239,7 +239,7 @@ def url(feed: str) -> str:
     return f"https://{feed}.test/feed"
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_nothing_that_a_reader_is_done_with_comes_back(redis_url: str) -> None:
     """Random histories on a real Redis."""
 

@@ -51,7 +51,7 @@ async def http(server: Instance) -> AsyncIterator[httpx.AsyncClient]:
         await page('<link rel="micropub" href="https://ann.example/micropub">')(scope, receive, send)
 
     mounts = {ADDRESS: httpx.ASGITransport(server.app), HOME[:-1]: httpx.ASGITransport(static)}
-    async with httpx.AsyncClient(mounts=mounts) as made:
+    async with httpx.AsyncClient(mounts=mounts, timeout=60) as made:
         yield made
 
 

@@ -42,7 +42,7 @@ async def test_hung_hosts_do_not_delay_the_others(real_redis: Redis) -> None:
             await it.follow(site.url("/feed", f"blog{number}.test"))
         start = time.monotonic()
         async with running(it.worker):
-            await wait_until(lambda: site.count("/feed") == 80, timeout=30)
+            await wait_until(lambda: site.count("/feed") == 80)
             assert time.monotonic() - start < 15  # the hung ones end after 15 s
             assert site.count("/hung") == 20
             assert site.in_flight >= 20
@@ -67,11 +67,9 @@ async def test_two_workers_never_double_a_request(real_redis: Redis) -> None:
             feeds.append(await it.follow(site.url(f"/feed{number}", f"blog{number % 20}.test")))
         workers = [it.make_worker() for _ in range(3)]
         async with running(*workers):
-            await wait_until(
-                lambda: len(site.asked) >= 60 and not any(worker.in_flight for worker in workers), timeout=30
-            )
+            await wait_until(lambda: len(site.asked) >= 60 and not any(worker.in_flight for worker in workers))
             await it.make_due(*feeds)
-            await wait_until(lambda: len(site.asked) >= 120, timeout=30)
+            await wait_until(lambda: len(site.asked) >= 120)
         assert set(Counter(asked.path for asked in site.asked).values()) == {2}
         assert set(worst.values()) == {1}
 
@@ -84,7 +82,7 @@ async def test_requests_to_a_host_are_spaced(real_redis: Redis) -> None:
             site.serve_document(f"/feed{number}", rss(dated(1)))
             await it.follow(site.url(f"/feed{number}", "blog.test"))
         async with running(it.make_worker(), it.make_worker()):
-            await wait_until(lambda: len(site.asked) == 4, timeout=30)
+            await wait_until(lambda: len(site.asked) == 4)
         times = [asked.at for asked in site.asked]
         assert all(later - earlier >= 0.15 for earlier, later in itertools.pairwise(times))
 
@@ -151,7 +149,7 @@ async def test_a_worker_stops_though_redis_has_fallen_silent(real_redis: Redis) 
         await wait_until(lambda: worker.in_flight)
         redis.hangs = True
         worker.stop()
-        await asyncio.wait_for(running_worker, 10)
+        await asyncio.wait_for(running_worker, 60)
 
 
 def test_the_parts_of_a_stop_fit_into_ten_seconds() -> None:
@@ -224,7 +222,7 @@ async def test_poll_now_returns_when_all_are_done(real_redis: Redis) -> None:
             site.serve_document(f"/feed{number}", rss(dated(1)))
             feeds.append(await it.follow(site.url(f"/feed{number}", f"blog{number % 4}.test"), uid=f"c{number}"))
         async with running(it.make_worker(), it.make_worker()):
-            await wait_until(lambda: len(site.asked) == 10, timeout=30)
+            await wait_until(lambda: len(site.asked) == 10)
             for number in range(10):
                 site.serve_document(f"/feed{number}", rss(dated(2)))
             reports = await it.poll_now().poll([feed.id for feed in feeds])

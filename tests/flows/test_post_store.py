@@ -27,7 +27,7 @@ async def test_polled_and_saved_posts_are_read_by_programs_and_readers(tmp_path:
             assert code == 0, err
             head = {"Authorization": f"Bearer {out.strip()}"}
             async with (
-                httpx.AsyncClient(base_url=f"{base}/store/", headers=head) as http,
+                httpx.AsyncClient(base_url=f"{base}/store/", headers=head, timeout=60) as http,
                 reader(base, await installed.token("alice")) as alice,
             ):
 
@@ -39,7 +39,7 @@ async def test_polled_and_saved_posts_are_read_by_programs_and_readers(tmp_path:
                 async def is_polled() -> bool:
                     return len(await alice.timeline("home")) == 25
 
-                await wait_until(is_polled, timeout=30)
+                await wait_until(is_polled)
                 (feed,) = (await get("feeds", url=polled))["items"]
                 assert feed["name"] == "Polled"
                 first = await get(f"feeds/{feed['_id']}/posts", limit=20)
@@ -55,7 +55,7 @@ async def test_polled_and_saved_posts_are_read_by_programs_and_readers(tmp_path:
                 async def has_arrived() -> bool:
                     return "Storm" in [item.get("name") for item in await alice.timeline("home")]
 
-                await wait_until(has_arrived, timeout=30)
+                await wait_until(has_arrived)
                 events = (await get("events", limit=100))["items"]
                 assert [event["kind"] for event in events].count("post_created") == 26
                 assert (await http.get("feeds", headers={"Authorization": f"Bearer {alice.token}"})).status_code == 401

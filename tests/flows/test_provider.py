@@ -23,7 +23,7 @@ CHALLENGE = urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).rstrip
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(timeout=10) as made:
+    async with httpx.AsyncClient(timeout=60) as made:
         yield made
 
 

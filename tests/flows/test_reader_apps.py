@@ -59,7 +59,7 @@ class Server:
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(timeout=10) as made:
+    async with httpx.AsyncClient(timeout=60) as made:
         yield made
 
 

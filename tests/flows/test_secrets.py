@@ -80,7 +80,7 @@ async def flows(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Flows
     """An instance after invitations, passwords, sessions, codes, tokens of ours and of others, and sign-ins."""
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        http, site = await enter(httpx.AsyncClient(timeout=20)), await enter(app_site())
+        http, site = await enter(httpx.AsyncClient(timeout=60)), await enter(app_site())
         foreign = await enter(provider(Variant.lenient()))
         users = {name: {"me": f"{site.listening.base}/{name}/"} for name in ("ann", "invited")}
         users["far"] = {"me": foreign.person("far").me}

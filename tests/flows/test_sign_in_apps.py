@@ -28,7 +28,7 @@ from tests.support.reader_apps import (
 from tests.support.waiting import wait_until
 from tests.support.web import publisher
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 VARIANTS = {
     "newest": Variant(refresh=False),
@@ -83,7 +83,7 @@ class World:
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        http = await enter(httpx.AsyncClient(timeout=20))
+        http = await enter(httpx.AsyncClient(timeout=60))
         apps, feeds = await enter(app_site()), await enter(publisher())
         feed = feeds.serve_document("/feed", rss(dated(3)))
         providers = {name: await enter(provider(variant)) for name, variant in VARIANTS.items()}
@@ -96,7 +96,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         url = await installed.serve()
         for number, made in enumerate(providers.values()):
             made.person("ann", microsub=f"{url}/microsub/ann{number}", micropub=f"{url}/micropub")
-        await wait_until(lambda: '"feed polled"' in installed.log, timeout=30)
+        await wait_until(lambda: '"feed polled"' in installed.log)
         yield World(http, apps, providers, installed, url)
 
 

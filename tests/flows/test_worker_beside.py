@@ -48,12 +48,12 @@ async def started(installed: Installation) -> tuple[str, int, int]:
     """The address of a server, its process id and its worker's."""
     url = await installed.serve()
     server = installed.processes[-1].pid
-    return url, server, await wait_until(lambda: worker_of(server), timeout=10)
+    return url, server, await wait_until(lambda: worker_of(server))
 
 
 async def test_a_server_is_well_from_its_greeting_on(tmp_path: Path) -> None:
     """The worker may take its time to start: that is no trouble, and nobody takes its place."""
-    async with installation(tmp_path, {"users": {"alice": {}}}) as here, httpx.AsyncClient() as http:
+    async with installation(tmp_path, {"users": {"alice": {}}}) as here, httpx.AsyncClient(timeout=60) as http:
         url = await here.serve()
         answer = await http.get(f"{url}/health")
         assert answer.status_code == 200, answer.text
@@ -68,15 +68,15 @@ async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
             async def delivered() -> bool:
                 return len(await alice.timeline("home")) == 3
 
-            await wait_until(delivered, timeout=20)
+            await wait_until(delivered)
             os.kill(first, signal.SIGKILL)
             assert await delivered()
-            second = await wait_until(lambda: worker_of(server), timeout=20)
+            second = await wait_until(lambda: worker_of(server))
             assert second != first
             await alice.post(action="follow", channel="home", url=site.serve_document("/b", rss(dated(2), title="B")))
-            await wait_until(lambda: here.log.count('"feed polled"') == 2, timeout=20)
+            await wait_until(lambda: here.log.count('"feed polled"') == 2)
             assert "the worker has ended and is started again" in here.log
-            async with httpx.AsyncClient() as http:
+            async with httpx.AsyncClient(timeout=60) as http:
                 metrics = (await http.get(f"{url}/metrics")).text
             assert 'microsub_polls_total{outcome="changed"} 2.0' in metrics
             assert "microsub_workers 1.0" in metrics
@@ -89,7 +89,7 @@ async def test_a_worker_ends_with_its_server_however_that_ends(tmp_path: Path) -
         for number in (signal.SIGTERM, signal.SIGKILL):
             _, _, worker = await started(here)
             await here.stop(number)
-            await wait_until(lambda worker=worker: not is_alive(worker), timeout=15)  # type: ignore[misc]
+            await wait_until(lambda worker=worker: not is_alive(worker))  # type: ignore[misc]
 
 
 async def test_a_frozen_worker_holds_up_no_server_that_is_to_end(tmp_path: Path) -> None:

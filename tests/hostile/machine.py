@@ -56,7 +56,7 @@ def running_machine(redis_server: EmbeddedRedis) -> Iterator[Machine]:
         yield made
     finally:
         process.terminate()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         with redis_py.Redis.from_url(url) as client:
             client.flushdb()
 
@@ -65,7 +65,7 @@ async def _warm_up(machine: Machine) -> None:
     large = rss([(f"w{n}", f"Warm {n} " + "word " * 200, None) for n in range(300)])
     async with publisher({}, good=large) as site, stores(machine) as it:
         feeds = [await it.follow(f"http://warm{n}.test:{site.port}/good{n}", uid="warm") for n in range(3)]
-        await wait_until(lambda: polled(it, feeds, 0.0), timeout=30)
+        await wait_until(lambda: polled(it, feeds, 0.0))
         machine.rest, machine.parser = resident(machine.pid), machine.parser_at_rest()
         assert machine.parser
 

@@ -48,7 +48,7 @@ async def run(machine: Machine, name: str, case: Case) -> None:
             since = begun if number else 0.0
             await wait_until(lambda a=asked, s=since: len(site.visits) > a or polled(it, [feed], s))
             await others_are_polled(it, name, number, good)
-            await wait_until(lambda s=since: polled(it, [feed], s), timeout=20)
+            await wait_until(lambda s=since: polled(it, [feed], s))
         outcome = Outcome(await it.record(feed), await it.texts(uid=uid), site, await wait_of(it, feed))
     watch.check()
     check(case, outcome)

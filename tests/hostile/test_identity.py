@@ -16,7 +16,7 @@ from tests.support.process import Installation, installation
 from tests.support.provider import Fault, Provider, Variant, provider
 from tests.support.surfer import Surfer
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 
 @dataclass

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from tests.support.process import Installation, installation
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 PATHS = [
     *("/", "/check", "/sign-in", "/sign-in/callback", "/sign-in/local", "/sign-in/passkey", "/sign-in/passkey/begin"),
@@ -70,7 +70,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
     backend = {"users": {"ann": {"me": "https://ann.example/"}}}
     async with (
         installation(tmp_path_factory.mktemp("reader"), backend) as installed,
-        httpx.AsyncClient(timeout=30) as http,
+        httpx.AsyncClient(timeout=60) as http,
     ):
         yield World(http, installed, await installed.serve())
 

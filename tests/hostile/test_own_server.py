@@ -23,7 +23,7 @@ from tests.support.process import Installation, installation
 from tests.support.reader_apps import APPS, IndiePassAndroid, Monocle, Together
 from tests.support.surfer import Surfer
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 VERIFIER = "v" * 64
 CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).rstrip(b"=").decode()
@@ -79,7 +79,7 @@ class World:
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        http, site = await enter(httpx.AsyncClient(timeout=20)), await enter(app_site())
+        http, site = await enter(httpx.AsyncClient(timeout=60)), await enter(app_site())
         users = {name: {"me": f"{site.listening.base}/{name}/"} for name in (*ANNS, "bob", "guessed", "unset")}
         installed = await enter(installation(tmp_path_factory.mktemp("own"), {"users": users}))
         url = await installed.serve()

@@ -15,7 +15,7 @@ from tests.support.process import Installation, installation
 from tests.support.raw_http import Reply, html_reply
 from tests.support.surfer import Surfer
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 RELS = ("microsub", "indieauth-metadata", "authorization_endpoint", "token_endpoint", "micropub", "alternate")
 RUNS = '"><script>alert(1)</script><img src=x onerror=alert(1)>'

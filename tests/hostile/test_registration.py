@@ -18,7 +18,7 @@ from tests.support.process import Installation, installation
 from tests.support.provider import Fault, Provider, Variant, provider
 from tests.support.surfer import Surfer
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 QUOTAS = {"channels": 2, "feeds": 2, "tokens": 5, "requests": 8}
 REGISTRATION = {"open": "everybody", "refuse": ["http://127.0.0.1:1/refused/"], "most": 9, "quotas": QUOTAS}
@@ -59,7 +59,7 @@ class World:
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        http = await enter(httpx.AsyncClient(timeout=20))
+        http = await enter(httpx.AsyncClient(timeout=60))
         honest, evil = await enter(provider(Variant.lenient())), await enter(provider(Variant.lenient()))
         evil.person("mallory")
         backend = {"users": {"ann": {"me": honest.person("ann").me}}, "settings": {"registration": REGISTRATION}}

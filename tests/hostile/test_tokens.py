@@ -13,7 +13,7 @@ import pytest_asyncio
 from tests.support.process import Installation, installation
 from tests.support.provider import Fault, Provider, Variant, provider
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
 BOTH = Variant.lenient()
 OLDER = Variant.older()
@@ -80,7 +80,7 @@ def user_of(number: int) -> str:
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        http = await enter(httpx.AsyncClient(timeout=30))
+        http = await enter(httpx.AsyncClient(timeout=60))
         newer, older = await enter(provider(BOTH)), await enter(provider(OLDER))
         bystander = await enter(provider(BOTH))
         bystander.person("bob")

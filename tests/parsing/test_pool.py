@@ -39,7 +39,7 @@ async def test_a_document_that_takes_for_ever_fails() -> None:
 
     def parse(body: bytes, url: str, _content_type: str | None) -> Feed:
         if body == b"slow":
-            go_on.wait(10)
+            go_on.wait(60)
         return Feed(url, "rss")
 
     pool = ParsePool(threads=2, seconds=0.1, parse=parse)

@@ -53,7 +53,7 @@ async def running(configured: Configured) -> AsyncIterator[asyncio.Event]:
         yield stop
     finally:
         stop.set()
-        await asyncio.wait_for(task, 10)
+        await asyncio.wait_for(task, 60)
 
 
 def named(name: str) -> dict[str, Any]:

@@ -79,7 +79,7 @@ async def test_a_process_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             except StoreError:
                 return False
 
-        await wait_until(works, timeout=20)
+        await wait_until(works)
         assert json.loads((data_dir / "redis.json").read_text())["pid"] != before
     assert not Folder(data_dir).is_running()
 
@@ -132,7 +132,7 @@ async def test_what_can_not_be_revived_is_told(tmp_path: Path, monkeypatch: pyte
         assert str(tmp_path) not in str(stores.watch.trouble)
         assert not stores.watch.lost.is_set()
         (data_dir / "redis.json").write_text(before)
-        await wait_until(lambda: stores.watch.trouble is None, timeout=20)
+        await wait_until(lambda: stores.watch.trouble is None)
         assert (await health.check(10.0)).redis == "ok"
 
 
@@ -143,7 +143,7 @@ async def test_a_server_process_ends_when_its_redis_can_not_be_revived(tmp_path:
         await installed.serve()
         await killed(installed.folder / "data", spoil(installed.folder / "data"))
         (process,) = installed.processes
-        assert await asyncio.wait_for(process.wait(), 30) == 1
+        assert await asyncio.wait_for(process.wait(), 60) == 1
         last = installed.log.splitlines()[-1]
         assert last.startswith("microsub: the embedded Redis has ended and could not be started")
         assert "99.0" in last

@@ -344,7 +344,7 @@ def check(connect: Callable[[], Redis], examples: int) -> None:
     )
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_any_history_ends_as_the_model_does_on_a_fake_redis() -> None:
     """Random histories on a fake Redis keep every invariant and equal the model after every step."""
 
@@ -354,7 +354,7 @@ def test_any_history_ends_as_the_model_does_on_a_fake_redis() -> None:
     check(connect, examples=EXAMPLES // 3)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_any_history_ends_as_the_model_does_on_a_real_redis(redis_url: str) -> None:
     """Random histories on a real Redis keep every invariant and equal the model after every step."""
 

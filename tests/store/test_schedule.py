@@ -244,7 +244,7 @@ async def test_many_adds_and_polls_at_once_lose_no_feed(schedule, redis):
             await asyncio.sleep(0)
 
     await asyncio.wait_for(
-        asyncio.gather(*(adding(start) for start in (0, 40, 80)), *(polling() for _ in range(3))), timeout=30
+        asyncio.gather(*(adding(start) for start in (0, 40, 80)), *(polling() for _ in range(3))), timeout=60
     )
     assert sorted(polled) == sorted(added)
     assert await schedule.next_time() is None

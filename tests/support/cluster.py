@@ -39,7 +39,7 @@ class Node:
     guard: subprocess.Popen[bytes] | None = None
 
     def client(self) -> redis_py.Redis:
-        return redis_py.Redis(port=self.port, socket_timeout=5)
+        return redis_py.Redis(port=self.port, socket_timeout=60)
 
     def start(self) -> None:
         """Start it, again if it was killed, with what it had."""
@@ -70,7 +70,7 @@ class Node:
             if self.guard is not None:
                 self.guard.kill()
                 self.guard.communicate()
-            self.process.wait(20)
+            self.process.wait(60)
 
     def line(self, epoch: int) -> str:
         """The node in the words of `nodes.conf`."""
@@ -197,7 +197,7 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Wait for the condition, for which servers that don't answer yet are no error."""
     deadline = time.monotonic() + seconds
     while True:

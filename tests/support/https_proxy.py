@@ -40,7 +40,7 @@ class Proxied(httpx.AsyncBaseTransport):
 
 def behind(public: str, inside: str) -> httpx.AsyncClient:
     """A client for which the server at `inside` is at `public`."""
-    return httpx.AsyncClient(transport=Proxied(public, inside), timeout=20)
+    return httpx.AsyncClient(transport=Proxied(public, inside), timeout=60)
 
 
 def free_port() -> int:

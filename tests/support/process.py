@@ -77,7 +77,7 @@ class Installation:
             found = re.search(r"Microsub server on (https?://\S+)", out.read_text())
             return found[1] if found and "try " in out.read_text() else None
 
-        url: str = await wait_until(address, timeout=30)
+        url: str = await wait_until(address)
         return url
 
     async def run(self, *arguments: str) -> tuple[int, str, str]:
@@ -104,7 +104,7 @@ class Installation:
             if process.returncode is None:
                 process.send_signal(number)
         for process in self.processes:
-            await asyncio.wait_for(process.wait(), 30)
+            await asyncio.wait_for(process.wait(), 60)
 
 
 @asynccontextmanager
@@ -160,5 +160,5 @@ class Reader:
 @asynccontextmanager
 async def reader(url: str, token: str) -> AsyncIterator[Reader]:
     """A reader app that asks the server at `url`."""
-    async with httpx.AsyncClient(timeout=30) as http:
+    async with httpx.AsyncClient(timeout=60) as http:
         yield Reader(http, f"{url}/microsub", token)

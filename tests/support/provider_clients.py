@@ -27,7 +27,7 @@ class Client:
 
 async def fetched_client(client: str) -> Client:
     """What is published at a client's id: a JSON document, or a page with redirect_uri links. Nothing, if neither."""
-    async with httpx.AsyncClient(timeout=5, follow_redirects=False) as http:
+    async with httpx.AsyncClient(timeout=60, follow_redirects=False) as http:
         try:
             reply = await http.get(client, headers={"Accept": "application/json, text/html;q=0.9"})
         except httpx.HTTPError:

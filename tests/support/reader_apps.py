@@ -3,7 +3,7 @@
 An app finds the endpoints at a person's profile, sends the person to the authorization endpoint, redeems the code and
 reads at the Microsub endpoint:
 
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=60) as http:
         signed = await Monocle(http, home).sign_in(profile, person)
         items = await signed.read()
 

@@ -22,7 +22,7 @@ class Surfer(AbstractAsyncContextManager["Surfer"]):
     """
 
     stops_at: str = "\n"
-    http: httpx.AsyncClient = field(default_factory=lambda: httpx.AsyncClient(timeout=20))
+    http: httpx.AsyncClient = field(default_factory=lambda: httpx.AsyncClient(timeout=60))
     here: str = ""
     reply: httpx.Response = field(default_factory=lambda: httpx.Response(204))
     away: str = ""

@@ -8,8 +8,13 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+PATIENCE = 60.0
+"""Seconds after which what comes in the end is taken not to come. They say nothing about how long anything should take:
+on a machine that does ten other things a process needs many seconds to start, and tests that pass don't wait for them.
+"""
 
-async def wait_until(condition: Callable[[], Any | Awaitable[Any]], timeout: float = 10.0) -> Any:
+
+async def wait_until(condition: Callable[[], Any | Awaitable[Any]], timeout: float = PATIENCE) -> Any:
     """Wait until `condition()` (plain or async) is true and return its value; fail after `timeout` seconds."""
     deadline = time.monotonic() + timeout
     while True:

@@ -53,7 +53,7 @@ async def sent(visitor: Visitor, me: str, next_: str = "") -> str:
 
 async def answered(location: str) -> str:
     """What the provider says, who lets in at once: our path with its answer."""
-    async with httpx.AsyncClient() as http:
+    async with httpx.AsyncClient(timeout=60) as http:
         reply = await http.get(location)
     assert reply.status_code in {302, 303}, reply.text
     target = reply.headers["location"]
@@ -478,7 +478,7 @@ async def test_without_base_url_sign_in_works_on_this_machine_alone(real_redis: 
         near, far = Visitor(made.app, "http://127.0.0.1:8080"), Visitor(made.app, "http://reader.lan:8080")
         location = await sent(near, site.people["ann"].me)
         assert parse_qs(urlsplit(location).query)["redirect_uri"] == ["http://127.0.0.1:8080/sign-in/callback"]
-        async with httpx.AsyncClient() as http:
+        async with httpx.AsyncClient(timeout=60) as http:
             back = (await http.get(location)).headers["location"]
         assert (await near.get(back)).location == "/account"
         assert (await near.get("/account")).status == 200

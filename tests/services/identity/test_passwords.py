@@ -105,7 +105,7 @@ async def test_hashing_leaves_the_loop_free_and_is_bounded() -> None:
 
     def slow(*_: object) -> bool:
         running.append(threading.current_thread())
-        assert gate.wait(30)
+        assert gate.wait(60)
         return True
 
     hasher._check = slow  # type: ignore[method-assign]
@@ -132,7 +132,7 @@ async def test_who_goes_away_keeps_the_place_until_the_thread_is_done() -> None:
 
     def slow(*_: object) -> bool:
         running.set()
-        return gate.wait(30)
+        return gate.wait(60)
 
     hasher._check = slow  # type: ignore[method-assign]
     try:
