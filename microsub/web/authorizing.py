@@ -7,28 +7,24 @@ button: not for errors either, which would make this server forward to whatever 
 
 from __future__ import annotations
 
-from urllib.parse import parse_qs
-
 from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, OAuthRefused
 from microsub.formats.indieauth.clients import allowed_redirect
 from microsub.formats.indieauth.me import same_me
-from microsub.formats.indieauth.requests import Asked, Query, answer_url, read_asked, read_target
+from microsub.formats.indieauth.requests import Asked, answer_url, read_asked, read_target
 from microsub.services.identity.clients import App
 from microsub.web.address import origin
+from microsub.web.app_asking import PATH, parameters
 from microsub.web.local_sign_in import PATH as LOCAL_PATH
 from microsub.web.routing import form, page
 from microsub.web.scopetexts import explained
 from microsub.web.session import Visit
 from microsub.web.site import Site
 
-PATH = "/auth"
 CONSENT = "/auth/consent"
 APPS_END = "/account/apps/end"
-MAX_QUERY = 8192
-MAX_FIELDS = 100
 
 _FIELDS = (
     *("client_id", "redirect_uri", "state", "response_type"),
@@ -44,7 +40,7 @@ def routes(site: Site) -> list[Route]:
 async def _ask(visit: Visit) -> Response:
     """Show who asks, and for what."""
     try:
-        query = _parameters(visit.request.url.query)
+        query = parameters(visit.request.url.query)
         target = read_target(query)
     except InvalidRequest as problem:
         return _not_served(visit, problem.description)
@@ -54,7 +50,7 @@ async def _ask(visit: Visit) -> Response:
     clients = visit.site.identity.granting.clients
     if clients.would_ask(target.client):
         await visit.site.identity.asking.app(session.user, visit.now)
-    app = await clients.find(target.client)
+    app = await clients.find(target.client, visit.asker)
     if not allowed_redirect(app.info, target.redirect):
         return _not_served(visit, _wrong_target(app, target.redirect))
     try:
@@ -86,7 +82,7 @@ async def _answer(visit: Visit) -> Response:
         raise InvalidRequest(problem.description) from None
     if granting.clients.would_ask(asked.client):
         await visit.site.identity.asking.app(session.user, visit.now)
-    app = await granting.clients.find(asked.client)
+    app = await granting.clients.find(asked.client, visit.asker)
     if not allowed_redirect(app.info, asked.redirect):
         return _not_served(visit, _wrong_target(app, asked.redirect))
     answer: dict[str, str | None] = {"state": asked.state, "iss": visit.base}
@@ -103,12 +99,6 @@ async def _end(visit: Visit) -> Response:
     session = visit.require_session()
     await visit.site.identity.granting.revoke_app(session.user, visit.form.text("client"))
     return visit.go("/account")
-
-
-def _parameters(query: str) -> Query:
-    if len(query) > MAX_QUERY or query.count("&") > MAX_FIELDS:
-        raise InvalidRequest("it is too long")
-    return parse_qs(query)
 
 
 # --- what can't be served ------------------------------------------------------------------------------------------

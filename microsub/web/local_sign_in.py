@@ -14,6 +14,7 @@ from microsub.services.identity.passkeys import Answered, Asked
 from microsub.services.identity.recognising import NotRecognised, Recognised
 from microsub.services.identity.webauthn import relying_party
 from microsub.web.address import own_path
+from microsub.web.app_asking import app_behind
 from microsub.web.headers import page_headers
 from microsub.web.routing import form, page
 from microsub.web.session import Visit
@@ -35,7 +36,7 @@ def routes(site: Site) -> list[Route]:
 
 
 async def _ask(visit: Visit) -> Response:
-    return _page(visit, visit.query.get("me", ""), next_path(visit.query))
+    return await _page(visit, visit.query.get("me", ""), next_path(visit.query))
 
 
 async def _by_password(visit: Visit) -> Response:
@@ -45,7 +46,7 @@ async def _by_password(visit: Visit) -> Response:
             who, visit.form.get("password", ""), visit.where, visit.now
         )
     except (NotRecognised, TooManyRequests) as problem:
-        return _page(visit, who, next_, problem)
+        return await _page(visit, who, next_, problem)
     return await _let_in(visit, found, next_)
 
 
@@ -61,7 +62,7 @@ async def _by_passkey(visit: Visit) -> Response:
             visit.base, answered(visit.form), visit.where, visit.now
         )
     except (NotRecognised, TooManyRequests) as problem:
-        return _page(visit, "", next_, problem)
+        return await _page(visit, "", next_, problem)
     return await _let_in(visit, found, next_)
 
 
@@ -71,8 +72,9 @@ async def _let_in(visit: Visit, found: Recognised, next_: str) -> Response:
     return visit.go(next_ or "/account")
 
 
-def _page(visit: Visit, who: str, next_: str, problem: RequestError | None = None) -> Response:
-    return told(visit, "local-sign-in.html", problem, who=who, next=next_, passkeys=has_passkeys(visit))
+async def _page(visit: Visit, who: str, next_: str, problem: RequestError | None = None) -> Response:
+    app = await app_behind(visit, next_)
+    return told(visit, "local-sign-in.html", problem, who=who, next=next_, passkeys=has_passkeys(visit), app=app)
 
 
 def told(visit: Visit, template: str, problem: RequestError | None, **values: Any) -> Response:

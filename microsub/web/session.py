@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from microsub.errors import Unauthorized
+from microsub.services.identity.crowd import Asker
 from microsub.services.identity.recognising import Where
 from microsub.services.identity.sessions import SignedIn
 from microsub.web.address import origin
@@ -151,6 +152,11 @@ class Visit:
     def where(self) -> Where:
         """Where the request comes from: the client's address as the server was told to see it, and a known browser."""
         return Where(peer(self.request), self.site.cookies.read(self.request, "devices"))
+
+    @property
+    def asker(self) -> Asker:
+        """Who makes this server ask an app about itself."""
+        return Asker(peer(self.request), self.session.user if self.session is not None else "")
 
     async def remember_browser(self, user: str) -> None:
         """The user has signed in here with something of their own: that gives this browser an allowance of attempts."""

@@ -69,7 +69,7 @@ async def test_an_app_is_let_in(browser: Browser, world: World) -> None:
     async with tab(browser) as here:
         asks = world.asks(app, code_challenge=challenge(verifier), code_challenge_method="S256")
         await here.page.goto(asks)
-        assert await here.title() == "Sign in here"
+        assert (await here.title()).startswith("Sign in to let 127.0.0.1")
         await world.sign_in(here)
         await here.page.goto(asks)
         assert (await here.title()).startswith("Let 127.0.0.1")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlencode
+
 import pytest
 
 from microsub.metrics import LOCAL_SIGN_INS
 from microsub.services.identity.attempts import OF_ACCOUNT, OF_DEVICE
+from microsub.services.identity.clients import Clients
+from tests.support.apps import Apps
 from tests.support.local_sign_in import (
     DEVICES,
     PASSWORD,
@@ -215,3 +219,90 @@ async def test_attempts_are_counted_for_the_admin(enrolled: Instance, ann: Visit
     expected = {("password", "right"): 1, ("password", "wrong"): OF_ACCOUNT.free + 1, ("password", "paused"): 1}
     assert expected.items() <= grown.items()
     assert (grown["passkey", "right"], grown["passkey", "wrong"]) == (1, 1)
+
+
+APP = "https://app.example/"
+
+
+class TestTheAppThatSentSomebodyHere:
+    @pytest.fixture
+    def apps(self, server: Instance) -> Apps:
+        made = Apps()
+        server.identity.granting.clients = Clients(made)
+        return made
+
+    def address(self, client: str = APP, back: str = "", **more: str) -> str:
+        asked = {"response_type": "code", "client_id": client, "redirect_uri": back or f"{client}back", **more}
+        return f"{SIGN_IN}?{urlencode({'next': '/auth?' + urlencode(asked)})}"
+
+    async def test_it_is_named(self, ann: Visitor, apps: Apps) -> None:
+        """By its host, which is where the answer goes, and by what it calls itself, after a wrong password too."""
+        apps.say(APP, {"client_id": APP, "client_name": "Reads well"})
+        page = await ann.get(self.address())
+        assert page.title == "Sign in to let app.example in"
+        assert "An app at app.example has sent you here; it calls itself Reads well ." in page.text
+        again = await ann.submit(page, SIGN_IN, who="ann", password="wrong")
+        assert (again.status, again.title) == (403, page.title)
+        assert "it calls itself Reads well ." in again.text
+        assert apps.asked == [APP]
+
+    async def test_the_way_from_the_apps_request_leads_there(self, ann: Visitor, apps: Apps) -> None:
+        """Who isn't signed in yet learns at once who asks."""
+        asked = urlencode({"response_type": "code", "client_id": APP, "redirect_uri": f"{APP}back"})
+        sent = await ann.get(f"/auth?{asked}")
+        assert (await ann.get(sent.location)).title == "Sign in to let app.example in"
+
+    async def test_without_an_answer_of_its_own_its_host_is_named(self, ann: Visitor, apps: Apps) -> None:
+        """Also on another port, and under a path that others on the host may not have."""
+        page = await ann.get(self.address("https://app.example:8443/u/evil/"))
+        assert page.title == "Sign in to let app.example:8443 in"
+        assert "An app at app.example:8443 ( https://app.example:8443/u/evil/ ) has sent you here." in page.text
+        near = await ann.get(self.address("http://localhost:3000/"))
+        assert "at localhost:3000 , which is on the device that you use," in near.text
+
+    async def test_what_it_calls_itself_is_text_and_comes_after_the_host(self, ann: Visitor, apps: Apps) -> None:
+        """Markup, long names and what turns a line around do nothing."""
+        name = "<b onclick=x>Microsub</b> server</q> Your password has expired"
+        apps.say(APP, {"client_id": APP, "client_name": name})
+        page = await ann.get(self.address())
+        quoted = page.tree.css_first("main q")
+        assert quoted is not None
+        assert quoted.text() == name
+        assert page.tree.css_first("main b") is None
+        assert page.title == "Sign in to let app.example in"
+        for number, unfit in enumerate(("\u202emoc.elpmaxe", "a\u0000b", "")):
+            client = f"https://app{number}.example/"
+            apps.say(client, {"client_id": client, "client_name": unfit})
+            assert "calls itself" not in (await ann.get(self.address(client))).text
+        apps.say("https://long.example/", {"client_id": "https://long.example/", "client_name": "long " * 50})
+        shown = (await ann.get(self.address("https://long.example/"))).tree.css_first("main q")
+        assert shown is not None
+        assert len(shown.text()) <= 100
+
+    @pytest.mark.parametrize(
+        "next_",
+        [
+            "/account",
+            "/auth",
+            "/auth?client_id=https://app.example/",
+            "/auth?client_id=%3Cb%3E&redirect_uri=https://app.example/",
+            "/auth?client_id=https://app.example/&client_id=https://b.example/&redirect_uri=https://app.example/",
+            "/auth?client_id=https://app.example/&redirect_uri=https://evil.example/",
+            "/auth?client_id=https://app.example/&redirect_uri=javascript:alert(1)",
+            "/authors?client_id=https://app.example/&redirect_uri=https://app.example/",
+            "//evil.example/auth?client_id=https://app.example/&redirect_uri=https://app.example/",
+            "/auth?client_id=https://app.example/&redirect_uri=https://app.example/" + "&x=1" * 200,
+        ],
+    )
+    async def test_what_is_no_request_of_that_app_names_nobody(self, ann: Visitor, apps: Apps, next_: str) -> None:
+        """So no link can put a well-known app's name before an answer that goes elsewhere."""
+        apps.say(APP, {"client_id": APP, "client_name": "Reads well"})
+        page = await ann.get(f"{SIGN_IN}?{urlencode({'next': next_})}")
+        assert (page.status, page.title) == (200, "Sign in here")
+        assert "Reads well" not in page.text
+
+    async def test_a_crowd_of_them_costs_the_name_and_no_more(self, ann: Visitor, apps: Apps) -> None:
+        """Who looks at the sign-in page for very many apps sees their hosts, and nobody is asked any more."""
+        pages = [await ann.get(self.address(f"https://app{number}.example/")) for number in range(30)]
+        assert [page.title for page in pages[-2:]] == [f"Sign in to let app{n}.example in" for n in (28, 29)]
+        assert len(apps.asked) == 20

@@ -2,7 +2,8 @@
 
 An app's identifier is the URL of a page or document about it. It is fetched through the guarded door, and so is the
 logo, which the page shows from our own copy: the reader's browser asks nobody but us. Whatever fails, the identifier is
-left to be shown. Nothing is fetched for strangers, only for somebody who is signed in.
+left to be shown. How many are asked for whom is bounded (`crowd`); logos are fetched only for people who are signed
+in.
 
 Specs: https://indieauth.spec.indieweb.org/#client-information-discovery,
 draft-ietf-oauth-client-id-metadata-document.
@@ -12,15 +13,18 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from dataclasses import dataclass
-from typing import Protocol
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 import structlog
 
-from microsub.errors import FetchError, ParseError
+from microsub.errors import FetchError, ParseError, TooManyRequests
 from microsub.fetch import Answered, FetchFailed, Sending, SendLimits
 from microsub.formats.indieauth.clients import ClientInfo, may_be_asked, read_client
-from microsub.formats.indieauth.identifiers import same_origin
+from microsub.formats.indieauth.identifiers import identifier, same_origin
+from microsub.services.identity.crowd import OF_PEOPLE, OF_STRANGERS, Asker, Crowd
 from microsub.services.identity.remembering import Remembering
 
 LIFETIME = 900.0
@@ -28,7 +32,11 @@ FAILURES = 30.0
 MOST = 200
 """Apps that one process remembers, with a logo of at most 48 KiB each."""
 
+PATIENCE = 3.0
+"""Seconds for which a page waits for an app, its logo included. What comes later is there for the next page."""
+
 MAX_LOGO = 48 * 1024
+_AT_ONCE = OF_PEOPLE.at_once + OF_STRANGERS.at_once  # so that nobody waits for a turn
 _DOCUMENT = SendLimits(total=4.0, body=256 * 1024)
 _PICTURE = SendLimits(total=3.0, body=MAX_LOGO)
 _ACCEPT = "application/json, text/html;q=0.9, application/xhtml+xml;q=0.8, */*;q=0.1"
@@ -67,29 +75,68 @@ class Sender(Protocol):
         ...
 
 
-class Clients:
-    """Apps by identifier, remembered for a quarter of an hour."""
+T = TypeVar("T")
 
-    def __init__(self, sender: Sender) -> None:
+
+class Clients:
+    """Apps by identifier, remembered for a quarter of an hour. `clock` gives seconds. Belongs to one event loop."""
+
+    def __init__(
+        self, sender: Sender, *, patience: float = PATIENCE, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._sender = sender
-        self._known: Remembering[App] = Remembering(lifetime=LIFETIME, failures=FAILURES, most=MOST, at_once=10)
+        self._patience = patience
+        self._people, self._strangers = Crowd(OF_PEOPLE, clock), Crowd(OF_STRANGERS, clock)
+        self._known: Remembering[App] = Remembering(
+            lifetime=LIFETIME, failures=FAILURES, most=MOST, at_once=_AT_ONCE, clock=clock
+        )
+        self._logos: Remembering[str] = Remembering(
+            lifetime=LIFETIME, failures=FAILURES, most=MOST, at_once=_AT_ONCE, clock=clock
+        )
 
     def would_ask(self, client: str) -> bool:
         """Whether `find` would send a request for the app of this canonical identifier."""
         return may_be_asked(client) and not self._known.has(client)
 
-    async def find(self, client: str) -> App:
-        """What the app of this canonical identifier says of itself; nothing but the identifier where it can't be asked.
+    async def find(self, client: str, asker: Asker) -> App:
+        """What the app of this canonical identifier says of itself; nothing but the identifier where it can't be asked,
+        or takes longer than `patience`. Without its logo for strangers.
 
-        Takes seven seconds at most.
+        Raises TooManyRequests where it would have to be asked, and isn't because of too many others.
         """
+        app = App(ClientInfo(client))
         if not may_be_asked(client):
-            return App(ClientInfo(client))
+            return app
         try:
-            return await self._known.get(client, lambda: self._ask(client))
+            async with asyncio.timeout(self._patience):
+                app = await self._asked(self._known, client, asker, lambda: self._ask(client))
+                if asker.user and app.info.logo:
+                    return replace(app, logo=await self._logo(app.info.logo, asker))
         except (FetchError, ParseError) as error:
             log.info("an app says nothing of itself", client=client, why=type(error).__name__)
-            return App(ClientInfo(client))
+        except TimeoutError:
+            log.info("an app is slow to say anything of itself", client=client)
+        return app
+
+    async def _asked(self, kept: Remembering[T], url: str, asker: Asker, find: Callable[[], Awaitable[T]]) -> T:
+        """What is known of `url`, or what `find` finds, with a place in the crowd for as long as it takes."""
+        if kept.has(url) or kept.is_sought(url):
+            return await kept.get(url, find)
+        leave = (self._people if asker.user else self._strangers).enter(asker, identifier(url).host)
+
+        async def placed() -> T:
+            try:
+                return await find()
+            finally:
+                leave()
+
+        return await kept.get(url, placed)
+
+    async def _logo(self, url: str, asker: Asker) -> str | None:
+        try:
+            return await self._asked(self._logos, url, asker, lambda: self._picture(url)) or None
+        except (FetchError, TooManyRequests):
+            return None
 
     async def _ask(self, client: str) -> App:
         answer = await self._sender.send(Sending(client, accept=_ACCEPT, limits=_DOCUMENT))
@@ -104,15 +151,17 @@ class Clients:
         arguments = (answer.body, client, answer.final_url, answer.content_type, answer.headers.get("link"))
         # Pages of strangers may take a second or two, however small they are.
         info = await asyncio.to_thread(read_client, *arguments)
-        return App(info, await self._picture(info.logo) if info.logo else None, answered=True)
+        return App(info, answered=True)
 
-    async def _picture(self, url: str) -> str | None:
-        """Our copy of a logo; None for what is too large, or no picture that can do no harm."""
+    async def _picture(self, url: str) -> str:
+        """Our copy of a logo; empty for what is no picture that can do no harm. Raises FetchError."""
         answer = await self._sender.send(Sending(url, accept="image/png, image/*;q=0.5", limits=_PICTURE))
-        if isinstance(answer, FetchFailed) or answer.status != 200:
-            return None
+        if isinstance(answer, FetchFailed):
+            raise FetchError(url, answer.reason, answer.detail)
+        if answer.status != 200:
+            raise FetchError(url, "status", f"answered {answer.status}")
         body = answer.body
         kind = next((kind for mark, kind in _KINDS if body.startswith(mark)), None)
         if body[:4] == b"RIFF" and body[8:12] == b"WEBP":
             kind = "image/webp"
-        return f"data:{kind};base64,{base64.b64encode(body).decode()}" if kind else None
+        return f"data:{kind};base64,{base64.b64encode(body).decode()}" if kind else ""

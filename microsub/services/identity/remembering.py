@@ -69,6 +69,10 @@ class Remembering(Generic[T]):
         known = self._known.get(key)
         return known is not None and self._is_good(known, None)
 
+    def is_sought(self, key: str) -> bool:
+        """Whether somebody waits for an outcome just now, so that whoever wants it too costs nothing."""
+        return key in self._flying
+
     def forget(self, key: str) -> None:
         """Let go of one outcome, so that the next one who wants it searches."""
         self._known.pop(key, None)
