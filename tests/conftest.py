@@ -26,6 +26,10 @@ EXTERNAL = os.environ.get("TEST_REDIS_URL")
 ON_CLUSTER = os.environ.get("TEST_CLUSTER") == "1"
 """Whether every test that takes `redis` runs on a Redis Cluster too, and not only the store's."""
 
+# Hundreds of processes are started here. They leave their bytecode beside the modules, as Python does where nothing
+# forbids it; else each of them would compile the whole product anew, a quarter of what its start costs.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # Test processes that share a Redis have databases of their own.
 _SECOND = os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0"
 _databases = itertools.cycle(range(8, 15) if _SECOND else range(1, 8))

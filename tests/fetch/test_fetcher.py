@@ -6,7 +6,6 @@ import asyncio
 import base64
 import gzip
 import threading
-import time
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_network
@@ -369,15 +368,13 @@ async def test_too_large(site: Publisher) -> None:
 
 async def test_silence_ends_a_fetch(site: Publisher) -> None:
     """Before the head, and in the middle of the body."""
-    limits = FetchLimits(total=10, idle=0.1)
+    limits = FetchLimits(total=3600, idle=0.1)
     for answer in (Answer(b"half", hang=True, head_only_length=99), Answer(hang=True, head_only_length=9)):
         site.serve("/", answer)
-        start = time.monotonic()
         assert (await failed(site.url("/"), limits=limits)).reason == "timeout"
-        assert time.monotonic() - start < 5
 
     async def never(_asked: Asked) -> Answer:
-        await asyncio.sleep(3)
+        await asyncio.Event().wait()
         return Answer()
 
     site.serve("/", never)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -18,6 +17,9 @@ from microsub.store.port import Redis
 from tests.support.polling import FAST, dated, rss, world
 from tests.support.waiting import wait_until
 from tests.support.web import Answer, Asked, publisher
+
+FOR_EVER = FetchLimits(total=3600, idle=3600)
+"""No fetch of a publisher that hangs ends by itself as long as a test may last."""
 
 
 @asynccontextmanager
@@ -33,17 +35,15 @@ async def running(*workers: Worker, grace: float = 0.0) -> AsyncIterator[None]:
 
 async def test_hung_hosts_do_not_delay_the_others(real_redis: Redis) -> None:
     """Twenty hosts that accept and say nothing: eighty others are polled meanwhile."""
-    async with publisher() as site, world(real_redis, limits=FetchLimits(total=20, idle=15)) as it:
+    async with publisher() as site, world(real_redis, limits=FOR_EVER) as it:
         site.serve_document("/feed", rss(dated(1)))
         site.serve("/hung", Answer(hang=True, head_only_length=5))
         for number in range(20):
             await it.follow(site.url("/hung", f"hung{number}.test"))
         for number in range(80):
             await it.follow(site.url("/feed", f"blog{number}.test"))
-        start = time.monotonic()
         async with running(it.worker):
             await wait_until(lambda: site.count("/feed") == 80)
-            assert time.monotonic() - start < 15  # the hung ones end after 15 s
             assert site.count("/hung") == 20
             assert site.in_flight >= 20
 
@@ -108,13 +108,11 @@ async def test_an_admin_may_raise_a_hosts_concurrency(real_redis: Redis) -> None
 
 async def test_a_worker_stops_soon_and_hands_its_hosts_back(real_redis: Redis) -> None:
     """A poll in flight at the end of the grace is given up; its host is at the next worker's disposal at once."""
-    async with publisher() as site, world(real_redis) as it:
+    async with publisher() as site, world(real_redis, limits=FOR_EVER) as it:
         site.serve("/hung", Answer(hang=True, head_only_length=5))
         await it.follow(site.url("/hung", "hung.test"))
         async with running(it.worker, grace=0.05):
             await wait_until(lambda: site.count("/hung") == 1)
-            stopped = time.monotonic()
-        assert time.monotonic() - stopped < 2
         leases = await it.schedule.take(it.clock(), 10, 60)
         assert [lease.host for lease in leases] == ["hung.test"]
         assert len(await it.schedule.due_feeds(leases[0], it.clock(), 10)) == 1
@@ -190,10 +188,10 @@ async def test_a_lease_is_renewed_while_a_publisher_is_slow(real_redis: Redis) -
 
         site.serve("/feed", answer)
         await it.follow(site.url("/feed", "blog.test"))
-        turn = asyncio.create_task(it.make_worker(lease_seconds=0.3).run_once())
+        turn = asyncio.create_task(it.make_worker(lease_seconds=1.8).run_once())
         await wait_until(lambda: site.count("/feed") == 1)
-        begun = time.monotonic()
-        while time.monotonic() - begun < 0.8:
+        began = it.clock()
+        while it.clock() - began < 2.5:  # a renewal each 0.6 s, which may be late by 1.2 s
             assert await it.schedule.take(it.clock(), 1, 60) == []
             await asyncio.sleep(0.02)
         go_on.set()

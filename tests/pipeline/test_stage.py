@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 import structlog.testing
@@ -17,6 +18,9 @@ from microsub.store.streams import Message, Stream
 from tests.support.waiting import wait_until
 
 QUICK = Patience(idle=0.3, deliveries=3, tick=0.01, look_around=0.01, trouble=0.01)
+
+STEADY = replace(QUICK, idle=2.4)
+"""Where nothing may be taken over: a sign of life every 0.8 s that may come late on a busy machine."""
 
 
 @pytest.fixture(autouse=True)
@@ -47,8 +51,26 @@ class Handler:
             self.now -= 1
 
 
+class Signs(Stream):
+    """A stream that counts the signs of life."""
+
+    given = 0
+
+    async def keep(self, consumer, ids):
+        try:
+            return await super().keep(consumer, ids)
+        finally:
+            self.given += 1
+
+    async def longer_than_patience(self) -> None:
+        """Until so many more signs were given that the others' patience would be over without them."""
+        enough = self.given + 5
+        await wait_until(lambda: self.given >= enough)
+
+
 def stage(redis: Redis, handle: Handler, consumer: str = "one", **options: object) -> Stage:
-    return Stage(Stream(redis, "entries"), handle, DeadLetters(redis), consumer=consumer, patience=QUICK, **options)  # type: ignore[arg-type]
+    options = {"patience": QUICK, **options}
+    return Stage(Stream(redis, "entries"), handle, DeadLetters(redis), consumer=consumer, **options)  # type: ignore[arg-type]
 
 
 @asynccontextmanager
@@ -81,7 +103,7 @@ def fails_for(*bad: str) -> Callable[[str], object]:
 async def test_every_message_is_handled_and_leaves(redis):
     """A hundred messages for two consumers: each is handled once."""
     handler = Handler()
-    async with running(stage(redis, handler), stage(redis, handler, "two")):
+    async with running(stage(redis, handler, patience=STEADY), stage(redis, handler, "two", patience=STEADY)):
         await add(redis, *map(str, range(100)))
         await wait_until(lambda: empty(redis))
     assert sorted(handler.seen, key=int) == [str(n) for n in range(100)]
@@ -147,11 +169,12 @@ async def test_a_slow_handler_keeps_its_message(real_redis):
     """Signs of life let a consumer take longer than the others' patience."""
     release = asyncio.Event()
     slow, hasty = Handler(lambda _: release.wait()), Handler()
-    async with running(stage(real_redis, slow, "slow")):
+    signs = Signs(real_redis, "entries")
+    async with running(Stage(signs, slow, DeadLetters(real_redis), consumer="slow", patience=STEADY)):
         await add(real_redis, "long")
         await wait_until(lambda: slow.seen == ["long"])
-        async with running(stage(real_redis, hasty, "hasty")):
-            await asyncio.sleep(QUICK.idle * 3)
+        async with running(stage(real_redis, hasty, "hasty", patience=STEADY)):
+            await signs.longer_than_patience()
             assert hasty.seen == []
             release.set()
             await wait_until(lambda: empty(real_redis))
@@ -220,25 +243,16 @@ async def test_signs_of_life_go_on_after_a_stream_was_deleted(real_redis):
     """Somebody deletes the stream while a message is in hand: later messages are kept as ever."""
     release = asyncio.Event()
     slow, hasty = Handler(lambda _: release.wait()), Handler()
-    trips: list[object] = []
-
-    class Watched(Stream):
-        async def keep(self, consumer, ids):
-            try:
-                return await super().keep(consumer, ids)
-            finally:
-                trips.append(ids)
-
-    one = Stage(Watched(real_redis, "entries"), slow, DeadLetters(real_redis), consumer="slow", patience=QUICK)
-    async with running(one):
+    signs = Signs(real_redis, "entries")
+    async with running(Stage(signs, slow, DeadLetters(real_redis), consumer="slow", patience=STEADY)):
         await add(real_redis, "lost")
         await wait_until(lambda: slow.seen == ["lost"])
         await real_redis.command("DEL", "stream:{entries}", "stream:{entries}:bytes")
-        await wait_until(lambda: bool(trips))
+        await wait_until(lambda: signs.given > 0)
         await add(real_redis, "long")
         await wait_until(lambda: slow.seen == ["lost", "long"])
-        async with running(stage(real_redis, hasty, "hasty")):
-            await asyncio.sleep(QUICK.idle * 3)
+        async with running(stage(real_redis, hasty, "hasty", patience=STEADY)):
+            await signs.longer_than_patience()
             assert hasty.seen == []
             release.set()
             await wait_until(lambda: empty(real_redis))
@@ -253,7 +267,7 @@ async def test_what_a_dead_worker_left_is_found_behind_all_that_others_have_in_h
 
     async def found() -> list[Message]:
         await stream.keep("busy", busy)
-        return await stream.take_over("next", 0.2, 1)
+        return await stream.take_over("next", 1.0, 1)
 
     (message,) = await wait_until(found)
     assert message.fields == {"name": b"left"}

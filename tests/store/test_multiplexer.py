@@ -261,15 +261,26 @@ async def test_a_server_that_falls_silent_is_given_up():
 async def test_a_slow_server_is_not_given_up():
     """As long as replies come, each in less than the time limit, the connection stays."""
 
+    turn = asyncio.Semaphore(0)
+
     async def slow(reader, writer):
         while data := await reader.read(1000):
             for _ in range(data.count(b"PING")):
-                await asyncio.sleep(0.02)
+                await turn.acquire()
                 writer.write(b"+PONG\r\n")
 
     async with serving(slow) as url:
-        redis = Multiplexed(url, reply_timeout=0.06)
-        assert await asyncio.gather(*(redis.command("PING") for _ in range(12))) == [b"PONG"] * 12
+        redis = Multiplexed(url, reply_timeout=3600)
+        calls = [asyncio.create_task(redis.command("PING")) for _ in range(12)]
+        await wait_until(lambda: redis._link is not None and len(redis._link._waiting) == len(calls))
+        link = redis._link
+        for _ in calls:  # each time the limit is over, one more reply has come
+            before = link._replies
+            turn.release()
+            await wait_until(lambda before=before: link._replies > before)
+            link._check(before)
+        assert await asyncio.gather(*calls) == [b"PONG"] * 12
+        assert redis._link is link
         await redis.aclose()
 
 
