@@ -35,6 +35,12 @@ class Address:
             return self.base_url
         return f"http://{host}" if is_loopback(host) else None
 
+    def port(self, host: str) -> int | None:
+        """The port at which a browser sees the server; None where it is the scheme's own, or nothing is known of it."""
+        base = self.base(host)
+        parts = urlsplit(base or "")
+        return parts.port if parts.port != {"http": 80, "https": 443}.get(parts.scheme) else None
+
 
 def is_loopback(host: str) -> bool:
     """Whether a `Host` header names this machine: `localhost`, 127.0.0.0/8 or [::1], with or without a port."""

@@ -14,7 +14,7 @@ from microsub.services.identity.crowd import Asker
 from microsub.services.identity.recognising import Where
 from microsub.services.identity.sessions import SignedIn
 from microsub.web.address import origin
-from microsub.web.cookies import COOKIES, new_secret
+from microsub.web.cookies import COOKIES, Cookies, new_secret
 from microsub.web.forms import FIELD, Form, check_form, form_token, read_form
 from microsub.web.headers import page_headers
 from microsub.web.peer import peer
@@ -55,7 +55,8 @@ class Visit:
         self.now = site.services.clock()
         self.session: SignedIn | None = None
         self.form = Form()
-        self._browser = site.cookies.read(request, "browser")
+        self._cookies = Cookies.at(site.address, request.headers.get("host", ""))
+        self._browser = self._cookies.read(request, "browser")
         self._new: dict[str, str | None] = {}
 
     @property
@@ -87,7 +88,7 @@ class Visit:
 
     async def look(self) -> None:
         """Find out who is signed in."""
-        cookie = self.site.cookies.read(self.request, "session")
+        cookie = self._cookies.read(self.request, "session")
         if not cookie:
             return
         self.session = await self.site.identity.sessions.find(cookie, self.now)
@@ -141,7 +142,7 @@ class Visit:
         Raises Unauthorized where the user is disabled or gone.
         """
         agent = self.request.headers.get("user-agent", "")
-        before = self.site.cookies.read(self.request, "session")
+        before = self._cookies.read(self.request, "session")
         sessions = self.site.identity.sessions
         cookie = await sessions.begin(user, me, how, agent, self.now, instead_of=before)
         self.session = await sessions.find(cookie, self.now)
@@ -151,7 +152,7 @@ class Visit:
     @property
     def where(self) -> Where:
         """Where the request comes from: the client's address as the server was told to see it, and a known browser."""
-        return Where(peer(self.request), self.site.cookies.read(self.request, "devices"))
+        return Where(peer(self.request), self._cookies.read(self.request, "devices"))
 
     @property
     def asker(self) -> Asker:
@@ -176,9 +177,9 @@ class Visit:
             if name in self._new:
                 value = self._new[name]
                 if value is None:
-                    self.site.cookies.clear(response, name)
+                    self._cookies.clear(response, name)
                 else:
-                    self.site.cookies.write(response, name, value)
+                    self._cookies.write(response, name, value)
         return response
 
     @property

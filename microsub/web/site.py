@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from microsub.services.bundle import Services
 from microsub.services.identity.bundle import Identity
 from microsub.web.address import Address
-from microsub.web.cookies import Cookies
 from microsub.web.pages import Pages
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Services, templates, cookies, and the address under which people see them."""
+    """Services, templates, and the address under which people see them."""
 
     services: Services
     address: Address
     pages: Pages
-    cookies: Cookies
 
     @property
     def identity(self) -> Identity:
@@ -29,4 +27,4 @@ class Site:
 def make_site(services: Services, base_url: str | None) -> Site:
     """The site for an application that the outside sees at `base_url`."""
     address = Address(base_url)
-    return Site(services, address, Pages(address.prefix), Cookies(address.is_secure))
+    return Site(services, address, Pages(address.prefix))

@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from tests.support.process import Installation, installation
 from tests.support.provider import Fault, Provider, Variant, provider
-from tests.support.surfer import Surfer
+from tests.support.surfer import Surfer, cookie_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
@@ -380,7 +380,9 @@ async def test_guessing_sessions_and_states(world: World, mallory: Surfer) -> No
     """Brute force on cookies and states: everything made up is nothing, and nothing is told of who exists."""
     answers = set()
     for value in ("ann.x", f"ann.{'A' * 43}", "nobody.x", f"nobody.{'A' * 43}", "ann", ".", "*", "ann.*"):
-        reply = await mallory.http.get(f"{world.url}/account", headers={"Cookie": f"microsub-session={value}"})
+        reply = await mallory.http.get(
+            f"{world.url}/account", headers={"Cookie": f"{cookie_of(world.url, 'session')}={value}"}
+        )
         answers.add((reply.status_code, reply.headers.get("location")))
     assert answers == {(303, "/sign-in?next=%2Faccount")}
     for state in ("x", "*", "A" * 43, "../..", "ann"):
@@ -392,10 +394,10 @@ async def test_a_session_that_was_there_before_a_sign_in_ends_with_it(world: Wor
     """Fixation: Mallory plants her own session in Ann's browser, and has nothing of it once Ann has signed in."""
     async with Surfer() as mallory:
         await world.ask(mallory, world.evil.people["mallory"].me)
-        planted = mallory.http.cookies["microsub-session"]
-        browser = mallory.http.cookies["microsub-browser"]
-        ann.http.cookies.set("microsub-session", planted, domain="127.0.0.1")
-        ann.http.cookies.set("microsub-browser", browser, domain="127.0.0.1")
+        names = [cookie_of(world.url, name) for name in ("session", "browser")]
+        planted, browser = (mallory.http.cookies[name] for name in names)
+        for name, value in zip(names, (planted, browser), strict=True):
+            ann.http.cookies.set(name, value, domain="127.0.0.1")
         assert await world.signed_in_as(ann) == "mallory"
         world.honest.at_browser = "ann"
         await world.ask(ann, world.honest.people["ann"].me)

@@ -21,7 +21,7 @@ from tests.support.app_site import AppSite, app_site
 from tests.support.own_server import PASSWORD, Visitor, enrolled, links, sign_in
 from tests.support.process import Installation, installation
 from tests.support.reader_apps import APPS, IndiePassAndroid, Monocle, Together
-from tests.support.surfer import Surfer
+from tests.support.surfer import Surfer, cookie_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
 
@@ -197,7 +197,7 @@ async def test_tokens_and_codes_are_no_other_things(world: World) -> None:
     surfer = Surfer()
     await surfer.goto(f"{world.url}/account")
     await sign_in(surfer, world.ann)
-    cookie = surfer.http.cookies["microsub-session"]
+    cookie = surfer.http.cookies[cookie_of(world.url, "session")]
     await surfer.http.aclose()
     for secret in (refresh, code, cookie):
         assert await world.reads(secret) == 401
@@ -208,8 +208,9 @@ async def test_tokens_and_codes_are_no_other_things(world: World) -> None:
         assert (await world.http.post(f"{world.url}/token", data=form)).status_code == 400
     for secret in (access, refresh, cookie):
         assert (await world.redeem(secret)).status_code == 400
+    name = cookie_of(world.url, "session")
     for secret in (access, refresh, code):
-        page = await world.http.get(f"{world.url}/account", headers={"Cookie": f"microsub-session={secret}"})
+        page = await world.http.get(f"{world.url}/account", headers={"Cookie": f"{name}={secret}"})
         assert page.status_code == 303
     assert await world.reads(access, "bob") == 403
     assert await world.reads(access) == 200

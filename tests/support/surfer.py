@@ -15,6 +15,11 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 MOST_HOPS = 10
 
 
+def cookie_of(url: str, name: str) -> str:
+    """The name of a cookie of the server at `url`, by plain http: it has the port, since ports share them."""
+    return f"microsub-{name}-{urlsplit(url).port}"
+
+
 @dataclass
 class Surfer(AbstractAsyncContextManager["Surfer"]):
     """`here` is the address that is shown, `reply` what came from there; `away` is where a redirect led that wasn't

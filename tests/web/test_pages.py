@@ -10,12 +10,15 @@ from urllib.parse import urljoin, urlsplit
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.responses import Response
 
 import microsub
 from microsub.errors import StoreUnavailable
 from microsub.web.address import Address, is_loopback, origin, own_path
+from microsub.web.cookies import Cookies
 from microsub.web.headers import page_headers
 from microsub.web.pages import Pages
+from tests.support.local_sign_in import PASSWORD, tried
 from tests.support.readers import Instance, instance
 from tests.support.visitor import Visitor, fields_of
 
@@ -83,6 +86,51 @@ async def test_cookies_can_be_set_by_no_other_host(ann: Visitor, signed_in) -> N
     attributes = {part.strip().lower() for part in cookie.split(";")[1:]}
     assert attributes >= {"httponly", "secure", "samesite=lax", "path=/"}
     assert not any(part.startswith("domain") for part in attributes)
+
+
+async def test_two_servers_on_one_machine_have_cookies_of_their_own(real_redis) -> None:
+    """Browsers send a host's cookies to all its ports, and keep one of each name: the port is part of ours."""
+    async with instance(real_redis, base_url=None) as made:
+        here, there = (Visitor(made.app, f"http://127.0.0.1:{port}") for port in (8001, 8002))
+        there.client.cookies.jar = here.client.cookies.jar  # one browser
+        for name, visitor in (("ann", here), ("bob", there)):
+            await made.accounts.add_user(name, f"https://{name}.example/", made.now)
+            await made.identity.local.enrolling.set_password(name, PASSWORD, made.now)
+            assert (await tried(visitor, name)).location == "/account"
+        for name, visitor in (("ann", here), ("bob", there)):
+            assert f"signed in as {name}" in (await visitor.get("/account")).text
+        assert set(here.cookies) == {
+            f"microsub-{name}-{port}" for name in ("session", "browser", "devices") for port in (8001, 8002)
+        }
+        await here.submit(await here.get("/account"), "/sign-out")
+        assert "microsub-session-8001" not in here.cookies
+        assert "signed in as bob" in (await there.get("/account")).text
+        for visitor in (here, there):
+            await visitor.aclose()
+
+
+@pytest.mark.parametrize(
+    ("base_url", "host", "name"),
+    [
+        ("https://reader.example", "reader.example", "__Host-microsub-session"),
+        ("https://reader.example:8443", "reader.example:8443", "__Host-microsub-session"),
+        ("http://reader.example", "reader.example", "microsub-session"),
+        ("http://127.0.0.1:8000", "localhost:9000", "microsub-session-8000"),
+        (None, "127.0.0.1:8000", "microsub-session-8000"),
+        (None, "[::1]:8000", "microsub-session-8000"),
+        (None, "localhost", "microsub-session"),
+        (None, "localhost:80", "microsub-session"),
+        (None, "evil.example:8000", "microsub-session"),
+        (None, "127.0.0.1:8000=x; y", "microsub-session"),
+    ],
+)
+def test_a_cookies_name_has_the_port_where_only_that_tells_servers_apart(
+    base_url: str | None, host: str, name: str
+) -> None:
+    """Of the address that the admin has set, else of this machine as the browser names it. Not over https."""
+    cookies, response = Cookies.at(Address(base_url), host), Response()
+    cookies.write(response, "session", "x")
+    assert response.headers["set-cookie"].partition("=")[0] == name
 
 
 async def test_a_page_for_people_who_are_signed_in_leads_to_the_sign_in(ann: Visitor) -> None:
