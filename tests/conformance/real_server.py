@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
-import socket
 import subprocess
 import sys
 import time
@@ -12,13 +12,24 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
-
 from microsub.conformance.runner import Target
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-m", "microsub")
-START = 60
+COMMANDS = (
+    *(
+        sys.executable,
+        "-c",
+        "import sys\nfrom microsub.cli import main\n"
+        "for line in sys.argv[1:]: main(line.split(), standalone_mode=False)",
+    ),
+    *("user add alice", "user add bob"),
+    *("token create alice", "token create bob", "token create alice --scope read"),
+)
+"""Several commands in one process: most of what each of them costs is its start."""
+
+START = PATIENCE
 """Seconds that a start may take on a busy machine."""
 
 
@@ -27,14 +38,11 @@ def real_server(folder: Path, command: Sequence[str] = COMMAND, redis_url: str |
     """`serve` on a free port with its data in `folder` or in the Redis at `redis_url`, two users, and a token that may
     only read.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     settings = {
         "MICROSUB_DATA_DIR": str(folder / "data"),
         "MICROSUB_BACKEND": str(folder / "backend.json"),
         "MICROSUB_HOST": "127.0.0.1",
-        "MICROSUB_PORT": str(port),
+        "MICROSUB_PORT": "0",
         "MICROSUB_ALLOW_PRIVATE_NETWORKS": "127.0.0.0/8",
         "PYTHONPATH": str(ROOT),
     }
@@ -45,24 +53,18 @@ def real_server(folder: Path, command: Sequence[str] = COMMAND, redis_url: str |
     with log.open("wb") as output:
         process = subprocess.Popen([*command, "serve"], env=environment, cwd=folder, stdout=output, stderr=output)
     try:
-        endpoint = f"http://127.0.0.1:{port}/microsub"
-        _await(process, endpoint, log)
-
-        def run(*arguments: str) -> str:
-            done = subprocess.run(  # noqa: PLW1510 - the return code is looked at below
-                [*COMMAND, *arguments], env=environment, cwd=folder, capture_output=True, text=True, timeout=START
-            )
-            assert done.returncode == 0, done.stderr
-            return done.stdout.strip()
-
-        for name in ("alice", "bob"):
-            run("user", "add", name)
+        endpoint = f"{_address(process, log)}/microsub"
+        done = subprocess.run(  # noqa: PLW1510 - the return code is looked at below
+            COMMANDS, env=environment, cwd=folder, capture_output=True, text=True, timeout=START
+        )
+        assert done.returncode == 0, done.stderr
+        *_, token, second_token, read_token = done.stdout.split()
         exported = [f"{name}={value}" for name, value in settings.items()]
         yield Target(
             endpoint=endpoint,
-            token=run("token", "create", "alice"),
-            second_token=run("token", "create", "bob"),
-            read_token=run("token", "create", "alice", "--scope", "read"),
+            token=token,
+            second_token=second_token,
+            read_token=read_token,
             user_endpoint=f"{endpoint}/alice",
             poll_command=("env", *exported, *command, "poll", "{url}"),
             patience=20,
@@ -76,15 +78,14 @@ def real_server(folder: Path, command: Sequence[str] = COMMAND, redis_url: str |
             process.wait(60)
 
 
-def _await(process: subprocess.Popen[bytes], endpoint: str, log: Path) -> None:
-    """Wait until the endpoint answers."""
+def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+    """Where the server says that it is, which it says when it answers."""
     deadline = time.monotonic() + START
     while True:
-        tail = log.read_text(errors="replace")[-3000:]
-        assert process.poll() is None, f"`{shlex.join(map(str, process.args))}` ended: {tail}"  # type: ignore[arg-type]
-        assert time.monotonic() < deadline, f"no answer after {START} s: {tail}"
-        try:
-            if httpx.get(endpoint, trust_env=False, timeout=60).status_code == 401:
-                return
-        except httpx.HTTPError:
-            time.sleep(0.05)
+        text = log.read_text(errors="replace")
+        if found := re.search(r"Microsub server on (http://\S+)\n", text):
+            return found[1]
+        ended = f"`{shlex.join(map(str, process.args))}` ended: {text[-3000:]}"  # type: ignore[arg-type]
+        assert process.poll() is None, ended
+        assert time.monotonic() < deadline, f"no address after {START} s: {text[-3000:]}"
+        time.sleep(0.01)
