@@ -74,7 +74,9 @@ class Populate:
         """Look up and write. Raises StoreError; anything else is a message that isn't ours."""
         wanted = ItemIncomplete.of(message.fields)
         ((data, *others),) = await self._items.fields([wanted.item], _FIELDS)
-        version, digest, feed_id, guid, written, incomplete = (value.decode() if value else "" for value in others)
+        version, digest, feed_id, guid, written, incomplete = (
+            value.decode("utf-8", "replace") if value else "" for value in others
+        )
         if data is None or not feed_id or version != wanted.version or not incomplete:
             return
         news = _News(wanted.item, feed_id, written or guid, version, digest)

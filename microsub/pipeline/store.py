@@ -95,7 +95,7 @@ class StoreEntries:
         """What identifies these items in their feed; those that are gone, of which others tell, are left out."""
         rows = await self._items.fields(ids, (WRITTEN_GUID, "guid")) if ids else []
         found = zip(ids, (written or guid for written, guid in rows), strict=True)
-        return {item_id: guid.decode() for item_id, guid in found if guid}
+        return {item_id: guid.decode("utf-8", "replace") for item_id, guid in found if guid}
 
     def _events(self, feed_id: str, stored: Stored, left: Mapping[str, str]) -> list[Event]:
         now = self._clock()

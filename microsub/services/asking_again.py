@@ -38,7 +38,7 @@ async def look_ups_of(items: Items, ids: Sequence[str]) -> list[Fields]:
     """The messages that ask for what these items lack; those that lack nothing, or are gone, have none."""
     rows = await items.fields(ids, ("incomplete", "version"))
     return [
-        ItemIncomplete(item_id, (version or b"").decode()).to_fields()
+        ItemIncomplete(item_id, (version or b"").decode("utf-8", "replace")).to_fields()
         for item_id, (incomplete, version) in zip(ids, rows, strict=True)
         if incomplete
     ]

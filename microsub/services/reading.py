@@ -180,7 +180,7 @@ class Reading:
             rows = await self._timelines.walk(user, uid, _COUNTING_PAGE, after, unread_only=True)
             for (feed,) in await self._items.fields([row.id for row in rows.rows], ["feed"]):
                 if feed is not None:
-                    counts[feed.decode()] += 1
+                    counts[feed.decode("utf-8", "replace")] += 1
             if not rows.rows or not rows.older:
                 return counts
             after = Cursor(rows.rows[-1].score, rows.rows[-1].id)

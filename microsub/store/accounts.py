@@ -97,7 +97,7 @@ class Accounts:
 
     async def users(self) -> list[User]:
         """All users by name, disabled ones included."""
-        names = sorted(name.decode() for name in await self._redis.command("SMEMBERS", keys.users()))
+        names = sorted(name.decode("utf-8", "replace") for name in await self._redis.command("SMEMBERS", keys.users()))
         replies = await self._redis.pipeline([("HGETALL", keys.user(name)) for name in names])
         found = (_user(name, reply) for name, reply in zip(names, replies, strict=True))
         return [user for user in found if user is not None]
@@ -169,7 +169,9 @@ class Accounts:
 
     async def tokens(self, user: str) -> list[Token]:
         """The user's tokens that haven't expired, oldest first. Forgets the digests of those that have."""
-        digests = sorted(digest.decode() for digest in await self._redis.command("SMEMBERS", keys.tokens(user)))
+        digests = sorted(
+            digest.decode("utf-8", "replace") for digest in await self._redis.command("SMEMBERS", keys.tokens(user))
+        )
         replies = await self._redis.pipeline([("HGETALL", keys.token(user, digest)) for digest in digests])
         found, expired = [], []
         for digest, reply in zip(digests, replies, strict=True):
@@ -177,9 +179,9 @@ class Accounts:
             if not fields:
                 expired.append(digest)
                 continue
-            expires = float(fields["expires"]) if "expires" in fields else None
-            scopes = frozenset(fields["scope"].split())
-            found.append(Token(digest, scopes, fields["client"], float(fields["created"]), expires))
+            expires = _time(fields["expires"]) if "expires" in fields else None
+            scopes = frozenset(fields.get("scope", "").split())
+            found.append(Token(digest, scopes, fields.get("client", ""), _time(fields.get("created", "")), expires))
         if expired:
             await self._redis.command("SREM", keys.tokens(user), *expired)
         return sorted(found, key=lambda token: (token.created, token.digest))
@@ -189,7 +191,9 @@ class Accounts:
 
         Raises InvalidRequest when several tokens match, or the prefix is empty.
         """
-        digests = [digest.decode() for digest in await self._redis.command("SMEMBERS", keys.tokens(user))]
+        digests = [
+            digest.decode("utf-8", "replace") for digest in await self._redis.command("SMEMBERS", keys.tokens(user))
+        ]
         matching = [digest for digest in digests if digest.startswith(digest_prefix)]
         if not digest_prefix or len(matching) > 1:
             raise InvalidRequest(f"'{digest_prefix}' stands for {len(matching)} tokens; expected a longer beginning")
@@ -197,7 +201,7 @@ class Accounts:
             return False
         # An app that was granted this token could renew it otherwise.
         grant = await self._redis.command("HGET", keys.token(user, matching[0]), "grant")
-        if grant is not None and await end_grant(self._redis, user, grant.decode()):
+        if grant is not None and await end_grant(self._redis, user, grant.decode("utf-8", "replace")):
             return True
         # The token first: what a crash leaves in the list names nothing any more.
         deleted = await self._redis.command("DEL", keys.token(user, matching[0]))
@@ -234,7 +238,7 @@ class Accounts:
 
 def grant(user: str, scope: bytes, *, behind: bool = False) -> Grant:
     """A Grant from the scopes as Redis keeps them."""
-    return Grant(user, frozenset(scope.decode().split()), behind)
+    return Grant(user, frozenset(scope.decode("utf-8", "replace").split()), behind)
 
 
 def unauthorized(state: str) -> Unauthorized:
@@ -249,7 +253,10 @@ def _digest(token: str) -> str:
 
 
 def _text(reply: list[bytes]) -> dict[str, str]:
-    return {key.decode(): value.decode("utf-8", "replace") for key, value in zip(reply[0::2], reply[1::2], strict=True)}
+    return {
+        key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
+        for key, value in zip(reply[0::2], reply[1::2], strict=True)
+    }
 
 
 def _user(name: str, reply: list[bytes]) -> User | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from microsub.store import keys
+from microsub.store.ids import is_id
 from microsub.store.places import score_text
 from microsub.store.port import Redis
 from microsub.store.scripts import load
@@ -43,13 +44,13 @@ class Address:
 async def find(redis: Redis, url: str) -> Address | None:
     """The entry of a canonical URL."""
     found = await redis.command("HGET", keys.feeds_by_url(), url)
-    return Address(url, found.decode()) if found is not None else None
+    return _read(url, found) if found is not None else None
 
 
 async def find_many(redis: Redis, urls: Sequence[str]) -> list[Address | None]:
     """The entries of canonical URLs, in their order. One round trip."""
     found = await redis.command("HMGET", keys.feeds_by_url(), *urls)
-    return [Address(url, text.decode()) if text is not None else None for url, text in zip(urls, found, strict=True)]
+    return [_read(url, text) if text is not None else None for url, text in zip(urls, found, strict=True)]
 
 
 async def walk(redis: Redis) -> AsyncIterator[list[Address]]:
@@ -57,7 +58,8 @@ async def walk(redis: Redis) -> AsyncIterator[list[Address]]:
     cursor: Any = "0"
     while True:
         cursor, pairs = await redis.command("HSCAN", keys.feeds_by_url(), cursor, "COUNT", _BATCH)
-        yield [Address(url.decode(), text.decode()) for url, text in zip(pairs[0::2], pairs[1::2], strict=True)]
+        read = (_read(url, text) for url, text in zip(pairs[0::2], pairs[1::2], strict=True))
+        yield [one for one in read if one is not None]
         if int(cursor) == 0:
             return
 
@@ -90,3 +92,13 @@ async def forget_gone(
             changed = await redis.script(_CHANGE, [keys.feeds_by_url()], [one.url, one.text, after])
             forgotten += changed if not after else 0
     return forgotten
+
+
+def _read(url: str | bytes, text: bytes) -> Address | None:
+    """An entry read back; None for what is none, which `microsub check` finds."""
+    try:
+        one = Address(url if isinstance(url, str) else url.decode(), text.decode())
+        _ = one.condemned
+    except ValueError:
+        return None
+    return one if is_id(one.feed) else None

@@ -61,18 +61,8 @@ class Applied:
         self._redis = redis
 
     async def last(self) -> AppliedFile | None:
-        """What was last applied, None before the first time."""
-        reply = await self._redis.command("HGETALL", keys.applied_config())
-        fields = _fields(reply)
-        if "document" not in fields:
-            return None
-        return AppliedFile(
-            backend=from_document(orjson.loads(fields["document"])),
-            digest=fields["hash"].decode(),
-            edited_at=float(fields["mtime"]),
-            at=float(fields["at"]),
-            place=fields.get("place", b"").decode("utf-8", "replace"),
-        )
+        """What was last applied, None before the first time, and where it can't be read."""
+        return read_file(_fields(await self._redis.command("HGETALL", keys.applied_config())))
 
     async def remember(self, file: AppliedFile, *, instead_of: str) -> bool:
         """Remember `file` in place of the one whose digest is `instead_of` ('' for none).
@@ -115,18 +105,11 @@ class Applied:
     async def in_force(self) -> InForce:
         """All settings, in one round trip. Parts of another version that can't be read count as absent."""
         fields = _fields(await self._redis.command("HGETALL", keys.settings()))
-        users = {
-            name.removeprefix(_USER): limits_from(orjson.loads(value))
-            for name, value in fields.items()
-            if name.startswith(_USER)
-        }
-        quotas = {
-            name.removeprefix(_QUOTAS): quotas_from(orjson.loads(value))
-            for name, value in fields.items()
-            if name.startswith(_QUOTAS)
-        }
-        instance = fields.get(_INSTANCE)
-        return InForce(instance_from(orjson.loads(instance)) if instance else InstanceSettings(), users, quotas)
+        parts = {name: part for name, value in fields.items() if (part := _part(name, value)) is not None}
+        users = {name.removeprefix(_USER): part for name, part in parts.items() if isinstance(part, Limits)}
+        quotas = {name.removeprefix(_QUOTAS): part for name, part in parts.items() if isinstance(part, Quotas)}
+        instance = parts.get(_INSTANCE)
+        return InForce(instance if isinstance(instance, InstanceSettings) else InstanceSettings(), users, quotas)
 
     async def set_instance(self, settings: InstanceSettings) -> None:
         """Put the instance's settings in force."""
@@ -148,4 +131,36 @@ class Applied:
 
 
 def _fields(reply: list[Any]) -> dict[str, bytes]:
-    return {name.decode(): value for name, value in zip(reply[0::2], reply[1::2], strict=True)}
+    return {name.decode("utf-8", "replace"): value for name, value in zip(reply[0::2], reply[1::2], strict=True)}
+
+
+def read_file(fields: Mapping[str, bytes]) -> AppliedFile | None:
+    """What was last applied, read back; None where that can't be, which `microsub check` finds."""
+    try:
+        return AppliedFile(
+            backend=from_document(orjson.loads(fields["document"])),
+            digest=fields["hash"].decode(),
+            edited_at=float(fields["mtime"]),
+            at=float(fields["at"]),
+            place=fields.get("place", b"").decode("utf-8", "replace"),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def is_setting(name: str, value: bytes) -> bool:
+    """Whether a field of `keys.settings` can be read."""
+    return _part(name, value) is not None
+
+
+def _part(name: str, value: bytes) -> InstanceSettings | Limits | Quotas | None:
+    """One field of the settings in force; None for what is none, which `microsub check` finds."""
+    try:
+        part = orjson.loads(value)
+        if name == _INSTANCE:
+            return instance_from(part)
+        if name.startswith(_USER):
+            return limits_from(part)
+        return quotas_from(part) if name.startswith(_QUOTAS) else None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -77,5 +77,5 @@ class Audience:
 
 def as_places(members: list[bytes]) -> Places:
     """The members of a feed's set of subscribers."""
-    pairs = (member.decode().partition("/") for member in members)
+    pairs = (member.decode("utf-8", "replace").partition("/") for member in members)
     return tuple(sorted((user, uid) for user, _, uid in pairs))

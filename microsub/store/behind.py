@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from microsub.store import keys
+from microsub.store.ids import is_id
 from microsub.store.port import Arg, Redis, Script
 from microsub.store.scripts import load
 
@@ -62,6 +63,6 @@ def waiting(field: bytes, value: bytes) -> Waiting | None:
     """A note read back; None for what is none, which `microsub check` finds."""
     uid, _, feed = field.decode("utf-8", "replace").partition(" ")
     try:
-        return Waiting(uid, feed, float(value.split()[0]), value) if uid and feed.isdecimal() else None
+        return Waiting(uid, feed, float(value.split()[0]), value) if uid and is_id(feed) else None
     except (ValueError, IndexError):
         return None

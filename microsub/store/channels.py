@@ -75,7 +75,7 @@ class Channels:
         script_keys = [keys.channels(user), keys.user(user), keys.token(user, digest), keys.behind(user)]
         reply = await self._redis.script(load("channel_counts"), script_keys, [keys.pattern(keys.unread, user), now])
         if reply[0]:
-            raise unauthorized(reply[0].decode())
+            raise unauthorized(reply[0].decode("utf-8", "replace"))
         _, scopes, shape, uids, counts, waiting = reply
         granted = grant(user, scopes, behind=bool(waiting))
         known = self._names.get(user)
@@ -109,11 +109,15 @@ class Channels:
         )
         if name is None or removed is not None:
             raise await absent(self._redis, user, uid)
-        return Channel(uid, name.decode(), unread, read_settings(settings or b""))
+        return Channel(uid, name.decode("utf-8", "replace"), unread, read_settings(settings or b""))
 
     async def changed(self, user: str, uid: str) -> float:
         """When the channel's name or settings last changed, in Unix seconds; 0 when they never did."""
-        return float(await self._redis.command("HGET", keys.channel(user, uid), "changed") or 0)
+        changed = await self._redis.command("HGET", keys.channel(user, uid), "changed")
+        try:
+            return float(changed or 0)
+        except ValueError:
+            return 0.0  # `microsub check` finds it
 
     async def create(self, user: str, name: str, now: float, uid: str | None = None, *, most: int = 0) -> Channel:
         """Make a channel, or find the one of that name (of that uid, where one is given).
@@ -144,7 +148,7 @@ class Channels:
             raise await absent(self._redis, user)
         if len(reply) == 1:
             raise InvalidRequest(f"the channel uid '{uid or candidates[0]}' is taken by a removed channel")
-        return await self.get(user, reply[0].decode())
+        return await self.get(user, reply[0].decode("utf-8", "replace"))
 
     async def rename(self, user: str, uid: str, name: str, now: float) -> Channel:
         """Give the channel another name; its uid stays."""
@@ -169,7 +173,7 @@ class Channels:
         wished = [uid for uid in dict.fromkeys(uids) if uid != NOTIFICATIONS]
         unknown = await self._redis.script(load("channel_order"), [keys.channels(user)], wished)
         if unknown:
-            raise await absent(self._redis, user, unknown.decode())
+            raise await absent(self._redis, user, unknown.decode("utf-8", "replace"))
         return await self.list(user)
 
     async def delete(self, user: str, uid: str) -> builtins.list[str]:
@@ -216,12 +220,12 @@ class Channels:
     async def _feeds(self, user: str, uid: str, reply: builtins.list[bytes] | int) -> builtins.list[str]:
         if isinstance(reply, int):
             raise await absent(self._redis, user, uid)
-        return sorted(feed.decode() for feed in reply)
+        return sorted(feed.decode("utf-8", "replace") for feed in reply)
 
     async def removed(self, user: str) -> dict[str, float]:
         """The uids of removed channels with the time of removal in Unix seconds."""
         reply = await self._redis.command("ZRANGE", keys.removed_channels(user), 0, -1, "WITHSCORES")
-        return {uid.decode(): float(at) for uid, at in zip(reply[0::2], reply[1::2], strict=True)}
+        return {uid.decode("utf-8", "replace"): float(at) for uid, at in zip(reply[0::2], reply[1::2], strict=True)}
 
     async def follow(
         self, user: str, uid: str, feed_id: str, url: str, now: float, name: str | None = None, *, most: int = 0
@@ -271,7 +275,7 @@ class Channels:
 def _channels(reply: list[Any]) -> list[Channel]:
     rows = zip(reply[0::4], reply[1::4], reply[2::4], reply[3::4], strict=True)
     return [
-        Channel(uid.decode(), name.decode("utf-8", "replace"), unread, read_settings(text))
+        Channel(uid.decode("utf-8", "replace"), name.decode("utf-8", "replace"), unread, read_settings(text))
         for uid, name, text, unread in rows
     ]
 

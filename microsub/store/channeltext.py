@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from functools import lru_cache
 
@@ -29,7 +30,17 @@ def write_settings(settings: ChannelSettings) -> bytes:
 
 @lru_cache(maxsize=4096)
 def read_settings(text: bytes) -> ChannelSettings:
-    """The inverse of `write_settings`; settings of another version are left out."""
-    if not text:
-        return ChannelSettings()
-    return ChannelSettings(**{key: value for key, value in orjson.loads(text).items() if key in _KNOWN})
+    """The inverse of `write_settings`; settings of another version are left out, and so is what can't be read."""
+    return settings_in(text) or ChannelSettings()
+
+
+def settings_in(text: bytes) -> ChannelSettings | None:
+    """The same; None where the text can't be read, which `microsub check` finds."""
+    try:
+        given = orjson.loads(text) if text else {}
+        found = ChannelSettings(**{key: value for key, value in given.items() if key in _KNOWN})
+    except (ValueError, AttributeError, TypeError):
+        return None
+    numbers = (found.keep_read_days, found.keep_unread_days, found.max_items, found.first_fetch_unread)
+    good = all(one is None or isinstance(one, int | float) for one in numbers) and isinstance(found.filters, Mapping)
+    return found if good else None

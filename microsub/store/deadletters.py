@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -88,22 +89,37 @@ class DeadLetters:
         await self._stream.done([Message(letter.id, _fields(letter)) for letter in letters])
 
 
+def is_sound(message: Message) -> bool:
+    """Whether it is a letter that can be tried again: it names its stage."""
+    return message.fields.get(_STAGE, b"").decode("utf-8", "replace") in _STAGES
+
+
 def is_letter_id(text: str) -> bool:
     """Whether `text` has the shape of a dead letter's id."""
     return bool(_LETTER_ID.fullmatch(text))
 
 
 def _letter(row: Sequence[Any]) -> DeadLetter:
-    fields = {name.decode(): value for name, value in zip(row[1][::2], row[1][1::2], strict=True)}
+    """A letter read back. What a hand has put there has a stage of no name, and can be shown and dropped."""
+    fields = {name.decode("utf-8", "replace"): value for name, value in zip(row[1][::2], row[1][1::2], strict=True)}
+    texts = {name: fields.pop(name, b"").decode("utf-8", "replace") for name in (_STAGE, _WHY, _ID, _AT, _DELIVERIES)}
     return DeadLetter(
         id=row[0].decode(),
-        stage=fields.pop(_STAGE, b"?").decode(),
-        why=fields.pop(_WHY, b"").decode(),
-        at=float(fields.pop(_AT, b"0")),
-        message=fields.pop(_ID, b"").decode(),
-        deliveries=int(fields.pop(_DELIVERIES, b"0")),
+        stage=texts[_STAGE] or "?",
+        why=texts[_WHY],
+        at=_number(texts[_AT]),
+        message=texts[_ID],
+        deliveries=int(_number(texts[_DELIVERIES])),
         fields=fields,
     )
+
+
+def _number(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        return 0.0
+    return found if math.isfinite(found) else 0.0
 
 
 def _fields(letter: DeadLetter) -> dict[str, bytes]:

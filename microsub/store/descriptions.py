@@ -49,7 +49,7 @@ async def describe(
     """See `Feeds.describe`."""
     args: list[Arg] = [secrets.token_hex(8), len(said), *set_or_deleted(said), *set_or_deleted(if_changed)]
     changed, note = await redis.script(_DESCRIBE, [keys.feed(feed_id)], args)
-    return Described(tuple(changed.decode().split()), note.decode())
+    return Described(tuple(changed.decode("utf-8", "replace").split()), note.decode("utf-8", "replace"))
 
 
 async def told(redis: Redis, feed_id: str, note: str) -> None:
@@ -62,4 +62,6 @@ async def untold_of(redis: Redis, feed_ids: Sequence[str]) -> dict[str, str]:
     names = (UNTOLD, "last_success", "kept")
     rows = await redis.pipeline([("HMGET", keys.feed(feed_id), *names) for feed_id in feed_ids])
     found = zip(feed_ids, rows, strict=True)
-    return {feed_id: note.decode() for feed_id, (note, read, kept) in found if note and (read or kept)}
+    return {
+        feed_id: note.decode("utf-8", "replace") for feed_id, (note, read, kept) in found if note and (read or kept)
+    }

@@ -58,18 +58,24 @@ class Events:
 
     async def since(self, event_id: str, count: int = 100) -> list[Event]:
         """Up to `count` events behind that id, the oldest first; `0` for all that are kept."""
-        rows = await self._redis.command("XRANGE", keys.events_stream(), f"({event_id}", "+", "COUNT", count)
-        return [_event(row) for row in rows]
+        found: list[Event] = []
+        while not found:
+            rows = await self._redis.command("XRANGE", keys.events_stream(), f"({event_id}", "+", "COUNT", count)
+            if not rows:
+                break
+            found = [event for row in rows if (event := read_event(row)) is not None]
+            event_id = rows[-1][0].decode()
+        return found
 
     async def is_before_all(self, event_id: str) -> bool:
         """Whether the event of that id isn't kept any more, so that others behind it may be gone too."""
         rows = await self._redis.command("XRANGE", keys.events_stream(), "-", "+", "COUNT", 1)
-        return bool(rows) and _numbers(event_id) < _numbers(rows[0][0].decode())
+        return bool(rows) and _numbers(event_id) < _numbers(rows[0][0].decode("utf-8", "replace"))
 
     async def last(self) -> str:
         """The id of the newest event, `0` where there is none: who follows from now on begins behind it."""
         rows = await self._redis.command("XREVRANGE", keys.events_stream(), "+", "-", "COUNT", 1)
-        return rows[0][0].decode() if rows else "0"
+        return rows[0][0].decode("utf-8", "replace") if rows else "0"
 
 
 def is_event_id(text: str) -> bool:
@@ -88,14 +94,18 @@ def _fields(event: Event) -> list[str]:
     return [part for name, value in values.items() if value for part in (name, value)]
 
 
-def _event(row: Sequence[Any]) -> Event:
-    values = {name.decode(): value.decode() for name, value in zip(row[1][::2], row[1][1::2], strict=True)}
-    return Event(
-        kind=cast(Kind, values["kind"]),
-        feed=values["feed"],
-        at=float(values["at"]),
-        post=values.get("post", ""),
-        guid=values.get("guid", ""),
-        changed=tuple(values.get("changed", "").split()),
-        id=row[0].decode(),
-    )
+def read_event(row: Sequence[Any]) -> Event | None:
+    """An entry of the stream read back; None for what is no event, which `microsub check` finds."""
+    try:
+        values = {name.decode(): value.decode() for name, value in zip(row[1][::2], row[1][1::2], strict=True)}
+        return Event(
+            kind=cast(Kind, values["kind"]),
+            feed=values["feed"],
+            at=float(values["at"]),
+            post=values.get("post", ""),
+            guid=values.get("guid", ""),
+            changed=tuple(values.get("changed", "").split()),
+            id=row[0].decode(),
+        )
+    except (ValueError, KeyError):
+        return None

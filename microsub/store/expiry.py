@@ -77,7 +77,9 @@ async def old_unread(redis: Redis, user: str, uid: str, published_until: float, 
     """
     key = keys.hidden(user, uid) if hidden else keys.unread(user, uid)
     reply = await redis.command("ZRANGEBYSCORE", key, "-inf", published_until, "WITHSCORES", "LIMIT", skip, BATCH)
-    found = [OldItem(item.decode(), float(at)) for item, at in zip(reply[0::2], reply[1::2], strict=True)]
+    found = [
+        OldItem(item.decode("utf-8", "replace"), float(at)) for item, at in zip(reply[0::2], reply[1::2], strict=True)
+    ]
     size = len(found)
     if hidden and found:
         read = await redis.command("ZMSCORE", keys.hidden_read(user, uid), *(item.id for item in found))
@@ -94,7 +96,7 @@ async def left_before(redis: Redis, user: str, uid: str, until: float, skip: int
     """Ids that left the channel before a time in Unix seconds: one batch behind `skip` of them."""
     key = keys.gone(user, uid)
     reply = await redis.command("ZRANGEBYSCORE", key, "-inf", int(until), "LIMIT", skip, BATCH)
-    return [item.decode() for item in reply]
+    return [item.decode("utf-8", "replace") for item in reply]
 
 
 async def forget(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -251,7 +252,8 @@ class Feeds:
     async def item_ids(self, feed_id: str, beyond: int = 0) -> list[str]:
         """Ids of the feed's posts but for the `beyond` newest, the latest first."""
         return [
-            item.decode() for item in await self._redis.command("ZRANGE", keys.feed_items(feed_id), beyond, -1, "REV")
+            item.decode("utf-8", "replace")
+            for item in await self._redis.command("ZRANGE", keys.feed_items(feed_id), beyond, -1, "REV")
         ]
 
     async def all_ids(self) -> list[str]:
@@ -281,13 +283,13 @@ def _record(feed_id: str, reply: Sequence[bytes]) -> FeedRecord:
     values: dict[str, Any] = {}
     extra: dict[str, str] = {}
     for raw_name, raw_value in zip(reply[::2], reply[1::2], strict=True):
-        name, text = raw_name.decode(), raw_value.decode("utf-8", "replace")
+        name, text = raw_name.decode("utf-8", "replace"), raw_value.decode("utf-8", "replace")
         if name not in _NAMED:
             extra[name] = text
-        elif name in TIMES:
-            values[name] = float(text)
-        elif name in COUNTS:
-            values[name] = int(text)
+        elif name in TIMES | COUNTS:
+            # What can't be read is as if it weren't there, until `microsub check` mends it.
+            with suppress(ValueError):
+                values[name] = float(text) if name in TIMES else int(text)
         elif name in {"gone", "kept"}:
             values[name] = text == "1"
         else:

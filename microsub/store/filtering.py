@@ -26,10 +26,7 @@ log = structlog.get_logger(__name__)
 @lru_cache(maxsize=1024)
 def filter_of(settings: bytes) -> Filter | None:
     """The filter in a channel's settings (`store.channeltext`); None where they hold none."""
-    try:
-        filters = read_settings(settings).filters
-    except (ValueError, AttributeError, TypeError):
-        return None  # `microsub check` finds these
+    filters = read_settings(settings).filters
     if not filters:
         return None
     made = Filter.of(filters)

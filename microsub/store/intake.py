@@ -19,7 +19,7 @@ from microsub.formats.wire import identified, redated
 from microsub.store import keys, twins
 from microsub.store.arrivals import ItemToStore, Sifted, Stored, StoredItem, UpdatedItem
 from microsub.store.feeds import KEEP_UNFOLLOWED, FeedRecord
-from microsub.store.places import score_text
+from microsub.store.places import number_in, score_text
 from microsub.store.port import Arg, Command, Redis
 from microsub.store.scripts import load
 from microsub.store.shedding import listed_again
@@ -130,7 +130,11 @@ class Intake:
         if not listed:
             return _Compared({}, {}, {})
         found = await self._redis.command("HMGET", keys.feed_guids(feed.id), *listed)
-        ids = {guid: item_id.decode() for guid, item_id in zip(listed, found, strict=True) if item_id is not None}
+        ids = {
+            guid: item_id.decode("utf-8", "replace")
+            for guid, item_id in zip(listed, found, strict=True)
+            if item_id is not None
+        }
         ids |= await self._once_alone(feed, [one for guid, one in listed.items() if one.shared and guid not in ids])
         return _Compared(listed, ids, await self._known(ids))
 
@@ -143,12 +147,16 @@ class Intake:
             return {}
         key = keys.feed_guids(feed.id)
         ids = await self._redis.command("HMGET", key, *(one.shared for one in candidates))
-        pairs = [(one, item_id.decode()) for one, item_id in zip(candidates, ids, strict=True) if item_id is not None]
+        pairs = [
+            (one, item_id.decode("utf-8", "replace"))
+            for one, item_id in zip(candidates, ids, strict=True)
+            if item_id is not None
+        ]
         links = await self._redis.pipeline([("HGET", keys.item(item_id), "link") for _, item_id in pairs])
         same = [
             (one.guid, item_id)
             for (one, item_id), link in zip(pairs, links, strict=True)
-            if link and normalise_url(link.decode()) == normalise_url(one.link)
+            if link and normalise_url(link.decode("utf-8", "replace")) == normalise_url(one.link)
         ]
         claimed = await self._redis.pipeline([("HSETNX", key, guid, item_id) for guid, item_id in same])
         return {guid: item_id for (guid, item_id), was_free in zip(same, claimed, strict=True) if was_free}
@@ -158,12 +166,12 @@ class Intake:
         rows = await self._redis.pipeline([("HMGET", keys.item(item_id), *_KNOWN) for item_id in ids.values()])
         known = {}
         for (guid, item_id), row in zip(ids.items(), rows, strict=True):
-            texts = [value.decode() if value else "" for value in row]
+            texts = [value.decode("utf-8", "replace") if value else "" for value in row]
             digest, score, author, published, twin, twin_at, version, confirmed, untold = texts
             if score:
                 latest = max(version, confirmed)
                 known[guid] = _Known(
-                    item_id, digest, score, author, published, twin, float(twin_at or 0), latest, untold
+                    item_id, digest, score, author, published, twin, number_in(twin_at), latest, untold
                 )
         return known
 
@@ -214,7 +222,10 @@ class Intake:
             keys.feed_pending(feed.id),
         ]
         owners = await self._redis.script(_CLAIM, feed_keys, args)
-        return {candidate.guid: owner.decode() for (_, candidate), owner in zip(numbered, owners, strict=True)}
+        return {
+            candidate.guid: owner.decode("utf-8", "replace")
+            for (_, candidate), owner in zip(numbered, owners, strict=True)
+        }
 
     async def _edit(
         self, feed: FeedRecord, edited: Sequence[tuple[_Known, ItemToStore]], now: float, version: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from microsub.store.check.seen import Reader
+from microsub.store.check.seen import Reader, is_text
 from microsub.store.port import Redis
 from microsub.store.scripts import load
 from microsub.store.timelinekeys import Reason, batches, distinct, set_keys
@@ -56,8 +56,8 @@ def judge(sets: Sequence[Mapping[str, float]]) -> dict[str, set[str]]:
 
 def scores(flat: Sequence[bytes]) -> dict[str, float]:
     """A flat reply of members and scores as a dict."""
-    # A hand may have added what is no text: no id, whatever it is read as.
-    return {item.decode("utf-8", "replace"): float(score) for item, score in zip(flat[0::2], flat[1::2], strict=True)}
+    # What is no text at all `check.contents` finds.
+    return {item.decode(): float(score) for item, score in zip(flat[0::2], flat[1::2], strict=True) if is_text(item)}
 
 
 async def repair(redis: Redis, user: str, uid: str, now: float) -> list[Violation]:

@@ -10,6 +10,7 @@ from microsub.model.reader import Cursor, TimelineItem
 from microsub.store import keys, twins
 from microsub.store.arrivals import ItemToStore, Sifted, Stored, UpdatedItem
 from microsub.store.feeds import FeedRecord
+from microsub.store.ids import is_id
 from microsub.store.intake import ANY, FIRST, Intake
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
@@ -65,13 +66,13 @@ class Items:
 
     async def pending(self, feed_id: str) -> list[str]:
         """Ids that are stored but not in all timelines yet, the oldest first."""
-        return sorted(_texts(await self._redis.command("SMEMBERS", keys.feed_pending(feed_id))), key=int)
+        return _in_order(await self._redis.command("SMEMBERS", keys.feed_pending(feed_id)))
 
     async def pending_of(self, feed_ids: Sequence[str]) -> dict[str, list[str]]:
         """`pending` of several feeds in one round trip; those that have none are left out."""
         replies = await self._redis.pipeline([("SMEMBERS", keys.feed_pending(feed_id)) for feed_id in feed_ids])
-        found = zip(feed_ids, replies, strict=True)
-        return {feed_id: sorted(_texts(reply), key=int) for feed_id, reply in found if reply}
+        found = zip(feed_ids, map(_in_order, replies), strict=True)
+        return {feed_id: ids for feed_id, ids in found if ids}
 
     async def told(self, updated: Sequence[UpdatedItem]) -> None:
         """See `Intake.told`."""
@@ -145,7 +146,7 @@ class Items:
     async def id_of(self, feed_id: str, guid: str) -> str | None:
         """The item that the guid stands for in the feed, which may be gone; None for a guid that the feed never had."""
         item_id = await self._redis.command("HGET", keys.feed_guids(feed_id), guid)
-        return item_id.decode() if item_id is not None else None
+        return item_id.decode("utf-8", "replace") if item_id is not None else None
 
     async def by_guid(self, feed_id: str, guid: str) -> dict[str, str] | None:
         """All fields of the feed's item with that guid; None where there is none (any more)."""
@@ -155,7 +156,7 @@ class Items:
     async def places(self, ids: Sequence[str]) -> list[str | None]:
         """The scores of these items, as decimal text; None where an item is gone."""
         rows = await self.fields(ids, ("score",))
-        return [row[0].decode() if row[0] is not None else None for row in rows]
+        return [row[0].decode("utf-8", "replace") if row[0] is not None else None for row in rows]
 
     async def in_feed(self, feed_id: str, ids: Sequence[str]) -> set[str]:
         """Those of the ids that are posts of the feed."""
@@ -176,6 +177,11 @@ class Items:
             feed_id: _Source(host_of(url), tuple(dict.fromkeys(normalise_profile(u) for u in (url, home) if u)))
             for feed_id, (url, home) in zip(ids, map(_texts, rows), strict=True)
         }
+
+
+def _in_order(members: Iterable[bytes]) -> list[str]:
+    """The ids among the members of a set, the oldest first."""
+    return sorted((one for one in _texts(members) if is_id(one)), key=int)
 
 
 def _texts(values: Iterable[bytes | None]) -> list[str]:

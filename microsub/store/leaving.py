@@ -119,7 +119,7 @@ async def _unread(redis: Redis, user: str, uid: str) -> AsyncIterator[Sequence[s
         yield [row.id for row in page.rows]
     hidden = await redis.command("ZRANGE", keys.hidden(user, uid), 0, -1)
     for batch in batches(hidden):
-        yield [item.decode() for item in batch]
+        yield [item.decode("utf-8", "replace") for item in batch]
 
 
 async def _hand_over(

@@ -40,7 +40,7 @@ class EntriesFound:
         """The message read back. Raises ValueError or KeyError for what isn't one."""
         heads = orjson.loads(fields["items"])
         items = tuple(ItemToStore(wire=fields[str(place)], **head) for place, head in enumerate(heads))
-        return cls(fields["feed"].decode(), float(fields["found"]), items)
+        return cls(fields["feed"].decode("utf-8", "replace"), float(fields["found"]), items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,10 @@ class ItemsStored:
         """The message read back. Raises ValueError or KeyError for what isn't one."""
         target = None
         if "target" in fields:
-            user, _, uid = fields["target"].decode().partition("/")
+            user, _, uid = fields["target"].decode("utf-8", "replace").partition("/")
             target = (user, uid)
         new, edited = _split(fields["new"]), _split(fields["edited"])
-        return cls(fields["feed"].decode(), new, edited, target, _split(fields.get("reworded", b"")))
+        return cls(fields["feed"].decode("utf-8", "replace"), new, edited, target, _split(fields.get("reworded", b"")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class ItemIncomplete:
     @classmethod
     def of(cls, fields: Mapping[str, bytes]) -> ItemIncomplete:
         """The message read back. Raises KeyError for what isn't one."""
-        return cls(fields["item"].decode(), fields["version"].decode())
+        return cls(fields["item"].decode("utf-8", "replace"), fields["version"].decode("utf-8", "replace"))
 
 
 _HEAD = ("guid", "hash", "score", "published", "author", "link", "twin", "incomplete", "shared", "extra")
@@ -104,4 +104,4 @@ def _joined(ids: Sequence[str]) -> bytes:
 
 
 def _split(ids: bytes) -> tuple[str, ...]:
-    return tuple(ids.decode().split())
+    return tuple(ids.decode("utf-8", "replace").split())

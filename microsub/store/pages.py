@@ -110,7 +110,7 @@ async def read_walk(
     if state == b"channel":
         raise await absent(redis, user, uid)
     if state:
-        raise unauthorized(state.decode())
+        raise unauthorized(state.decode("utf-8", "replace"))
     return reply[5], _rows(uid, reply)
 
 
@@ -122,13 +122,13 @@ def _walk(query: PageQuery) -> Walk:
 def _rows(uid: str, reply: list[bytes]) -> PageRows:
     """The script's reply (page.lua, page_global.lua) as rows."""
     names: Mapping[str, str]
-    places = reply[3].decode().split()
+    places = reply[3].decode("utf-8", "replace").split()
     if uid == GLOBAL:
-        listed = [part.decode() for part in reply[1]]  # type: ignore[attr-defined]  # a list in this script's reply
+        listed = [part.decode("utf-8", "replace") for part in reply[1]]  # type: ignore[attr-defined]  # a list in this script's reply
         names = dict(zip(listed[0::2], listed[1::2], strict=True))
-        homes = reply[6].decode().split()
+        homes = reply[6].decode("utf-8", "replace").split()
     else:
-        names = {uid: reply[1].decode()}
+        names = {uid: reply[1].decode("utf-8", "replace")}
         homes = [uid] * len(reply[4])
     read = [flag == 48 for flag in reply[4]]
     rows = tuple(map(_row, zip(places[0::2], places[1::2], read, homes, strict=True)))

@@ -43,4 +43,4 @@ class Presence:
     async def alive(self, now: float) -> list[str]:
         """Names of the workers that gave a sign lately."""
         found = await self._redis.command("ZRANGEBYSCORE", keys.workers(), f"{now - SIGN_SECONDS:.3f}", "+inf")
-        return [name.decode() for name in found]
+        return [name.decode("utf-8", "replace") for name in found]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from microsub.store import keys
+from microsub.store.ids import is_id
 from microsub.store.port import Redis
 from microsub.store.scripts import load
 from microsub.store.timelinekeys import BATCH, GLOBAL_BATCH, batches, distinct, split
@@ -18,7 +19,7 @@ async def subscriptions(redis: Redis, user: str) -> set[str]:
     """Ids of the feeds that the user's channels follow, removed channels included."""
     uids = await _every_channel(redis, user)
     replies = await redis.pipeline([("HKEYS", keys.channel_feeds(user, uid)) for uid in uids])
-    return {feed.decode() for reply in replies for feed in reply}
+    return {feed.decode("utf-8", "replace") for reply in replies for feed in reply}
 
 
 async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
@@ -31,7 +32,7 @@ async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
 
 async def _every_channel(redis: Redis, user: str) -> list[str]:
     lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))])
-    return [uid.decode() for reply in lists for uid in reply]
+    return [uid.decode("utf-8", "replace") for reply in lists for uid in reply]
 
 
 async def holding(redis: Redis, user: str, ids: Sequence[str]) -> set[str]:
@@ -52,7 +53,7 @@ async def members(redis: Redis, key: str) -> AsyncIterator[list[str]]:
     cursor = b"0"
     while True:
         cursor, found = await redis.command("ZSCAN", key, cursor, "COUNT", BATCH)
-        ids = distinct(item.decode() for item in found[0::2])
+        ids = [one for one in distinct(item.decode("utf-8", "replace") for item in found[0::2]) if is_id(one)]
         if ids:
             yield ids
         if cursor == b"0":

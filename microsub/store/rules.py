@@ -58,7 +58,7 @@ class Rules:
         return await self._write(user, uid, keys.blocked, url, now, on=False)
 
     async def _listed(self, key: str) -> list[str]:
-        return sorted(url.decode() for url in await self._redis.command("HVALS", key))
+        return sorted(url.decode("utf-8", "replace") for url in await self._redis.command("HVALS", key))
 
     async def _write(
         self, user: str, uid: str, key: Callable[[str, str], str], given: str, now: float, *, on: bool
@@ -84,7 +84,7 @@ class Rules:
         replies = await self._redis.pipeline(
             [("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))]
         )
-        return [channel.decode() for reply in replies for channel in reply]
+        return [channel.decode("utf-8", "replace") for reply in replies for channel in reply]
 
     async def _settle(self, user: str, uid: str, items: Sequence[TimelineItem], now: float) -> int:
         """Settle items, and once more those of which an author was learnt between the look-up and the move."""

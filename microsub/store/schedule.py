@@ -83,13 +83,13 @@ class Schedule:
         reply = await self._redis.script(
             _TAKE, [keys.hosts_due(), keys.hosts_leases()], [_time(now), count, _time(now + lease), *(among or ())]
         )
-        texts = [part.decode() for part in reply]
-        return [HostLease(host, token) for host, token in zip(texts[::2], texts[1::2], strict=True)]
+        texts = [part.decode("utf-8", "replace") for part in reply]
+        return [HostLease(host, token) for host, token in zip(texts[::2], texts[1::2], strict=True) if host]
 
     async def due_feeds(self, lease: HostLease, now: float, count: int) -> list[str]:
         """The feeds of the host that are due, the earliest first. Empty as well where the lease was lost."""
         reply = await self._host(lease, "due", _time(now), count)
-        return [feed_id.decode() for feed_id in reply or ()]
+        return [feed_id.decode("utf-8", "replace") for feed_id in reply or ()]
 
     async def renew(self, lease: HostLease, now: float, lease_seconds: float) -> bool:
         """Keep the host for `lease_seconds` from now. False where the lease was lost."""
@@ -111,12 +111,14 @@ class Schedule:
         """
         args = () if finished is None else (finished[0], _time_or_never(finished[1]))
         next_request = await self._host(lease, "next", _time(now + interval), *args)
-        released = 0 if next_request is None else await self._lease(lease, "release", next_request.decode())
+        released = (
+            0 if next_request is None else await self._lease(lease, "release", next_request.decode("utf-8", "replace"))
+        )
         if released > 1:
             # Feeds were added while the host was taken, and our look above may have missed them.
             again = await self._redis.script(_FEEDS, _host_keys(lease.host))
             if again and again != next_request:
-                await self._hosts_due([(lease.host, again.decode())])
+                await self._hosts_due([(lease.host, again.decode("utf-8", "replace"))])
         return released > 0
 
     async def hold(self, host: str, feed_id: str, until: float, now: float) -> int:
@@ -145,7 +147,9 @@ class Schedule:
         if not by_host:
             return
         times = await self._redis.scripts([(_FEEDS, _host_keys(host), pairs) for host, pairs in by_host.items()])
-        await self._hosts_due([(host, time.decode()) for host, time in zip(by_host, times, strict=True)])
+        await self._hosts_due(
+            [(host, time.decode("utf-8", "replace")) for host, time in zip(by_host, times, strict=True)]
+        )
 
     async def _hosts_due(self, times: Iterable[tuple[str, str]]) -> None:
         args = [part for pair in times for part in pair]
@@ -153,7 +157,7 @@ class Schedule:
 
     async def _holds(self, lease: HostLease) -> bool:
         token = await self._redis.command("HGET", keys.hosts_leases(), lease.host)
-        return token is not None and token.decode() == lease.token
+        return token is not None and token.decode("utf-8", "replace") == lease.token
 
     async def _lease(self, lease: HostLease, verb: str, time: str) -> int:
         args = [lease.host, lease.token, verb, time]

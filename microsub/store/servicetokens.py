@@ -58,8 +58,10 @@ class ServiceTokens:
     async def all(self) -> list[ServiceToken]:
         """All tokens by name, expired ones too."""
         flat = await self._redis.command("HGETALL", keys.service_tokens())
-        rows = [(name.decode(), orjson.loads(row)) for name, row in zip(flat[::2], flat[1::2], strict=True)]
-        return sorted((_token(name, row) for name, row in rows), key=lambda token: token.name)
+        rows = [
+            (name.decode("utf-8", "replace"), read_row(row)) for name, row in zip(flat[::2], flat[1::2], strict=True)
+        ]
+        return sorted((_token(name, row) for name, row in rows if row is not None), key=lambda token: token.name)
 
     async def revoke(self, name: str) -> bool:
         """Revoke the program's token; holds from the next request on. Whether there was one."""
@@ -71,11 +73,22 @@ class ServiceTokens:
         if mark != MARK or not secret or len(token) > LONGEST_TOKEN or not NAME.match(name):
             raise Unauthorized("the token is not valid: expected one that 'microsub token service create' has made")
         found = await self._redis.command("HGET", keys.service_tokens(), name)
-        record: dict[str, Any] = orjson.loads(found) if found is not None else {"digest": _NOBODY}
+        record = (read_row(found) if found is not None else None) or {"digest": _NOBODY}
         is_right = hmac.compare_digest(record["digest"], _digest(token))
         if not is_right or record.get("expires", now + 1) <= now:
             raise Unauthorized("the token is unknown, expired or revoked")
         return name
+
+
+def read_row(row: bytes) -> dict[str, Any] | None:
+    """What is kept of a token; None for what can't be read, which `microsub check` finds."""
+    try:
+        found = orjson.loads(row)
+        times = (found["created"], found.get("expires", 0.0))
+        good = isinstance(found["digest"], str) and all(isinstance(one, int | float) for one in times)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return dict(found) if good else None
 
 
 def _token(name: str, record: Mapping[str, Any]) -> ServiceToken:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from microsub.formats.identity import host_of
 from microsub.store import keys, twins
 from microsub.store.feeds import KEEP_UNFOLLOWED
+from microsub.store.ids import is_id
 from microsub.store.places import score_text
 from microsub.store.port import Arg, Command, Redis, Script
 from microsub.store.scripts import load
@@ -48,8 +49,9 @@ class Candidate:
 
 
 async def newest_id(redis: Redis) -> int:
-    """The last id that was given out; items with greater ones are younger than this answer."""
-    return int(await redis.command("GET", keys.item_ids()) or 0)
+    """The last id that was given out, 0 where nobody knows; items with greater ones are younger than this answer."""
+    last = await redis.command("GET", keys.item_ids())
+    return int(last) if last is not None and last.isdigit() else 0
 
 
 async def stored_ids(redis: Redis) -> AsyncIterator[list[int]]:
@@ -57,7 +59,7 @@ async def stored_ids(redis: Redis) -> AsyncIterator[list[int]]:
     prefix = len(keys.ITEM_PREFIX)
     async for names in redis.scan(_BATCH):
         ids = [name[prefix:] for name in names if name.startswith(keys.ITEM_PREFIX.encode())]
-        if found := [int(text) for text in ids if text.isdigit()]:
+        if found := [int(text) for text in ids if is_id(text.decode("utf-8", "replace"))]:
             yield found
 
 
@@ -131,7 +133,7 @@ async def erase(redis: Redis, retired: Sequence[Candidate]) -> None:
 async def _twin_left(redis: Redis, one: Candidate) -> list[Command]:
     if not one.twin:
         return []
-    feed_url = (await redis.command("HGET", keys.feed(one.feed), "url") or b"").decode()
+    feed_url = (await redis.command("HGET", keys.feed(one.feed), "url") or b"").decode("utf-8", "replace")
     member = twins.Copy(one.id, one.feed, host_of(feed_url), host_of(one.link)).member()
     return [("SREM", keys.twins(one.twin), member)]
 

@@ -59,7 +59,7 @@ class Message:
     def version(self) -> str:
         """The id as text that sorts as the messages were written; that of the first attempt of a dead letter."""
         origin = self.fields.get(ORIGIN)
-        return version_of(origin.decode() if origin else self.id)
+        return version_of(origin.decode("utf-8", "replace") if origin else self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Stream:
             args += [size_of(fields), len(fields) * 2]
             for name, value in fields.items():
                 args += [name, value]
-        return [reply.decode() for reply in await self._redis.script(_ADD, self._keys, args)]
+        return [reply.decode("utf-8", "replace") for reply in await self._redis.script(_ADD, self._keys, args)]
 
     async def add_within(self, bounds: Bounds, messages: Sequence[Mapping[str, bytes]]) -> bool:
         """Append messages unless the stream is full. Then it is noted that some were left out (`left_out`), and False
@@ -117,7 +117,7 @@ class Stream:
     async def left_out(self) -> str | None:
         """Whether messages were left out since that was made up for: a mark, another one each time, or None."""
         mark = await self._redis.command("GET", keys.stream_left_out(self.name))
-        return mark.decode() if mark is not None else None
+        return mark.decode("utf-8", "replace") if mark is not None else None
 
     async def made_up(self, mark: str) -> None:
         """All that was left out when `left_out` gave that mark has been added; what was left out since is not."""
@@ -127,7 +127,7 @@ class Stream:
         """Up to `count` messages that nobody had yet, the oldest first; they are `consumer`'s until done."""
         command = ("XREADGROUP", "GROUP", GROUP, consumer, "COUNT", count, "STREAMS", self._key, ">")
         reply = await self._in_group(command)
-        return [] if not reply else [_message(entry) for entry in _of_first_stream(reply)]
+        return [] if not reply else [message_of(entry) for entry in _of_first_stream(reply)]
 
     async def take_over(self, consumer: str, idle: float, count: int) -> list[Message]:
         """Up to `count` messages whose owners have given no sign of life for `idle` seconds, and which they thereby
@@ -145,7 +145,7 @@ class Stream:
         entries = [entry for entry in claimed if entry is not None and entry[1] is not None]
         if len(entries) < len(handed_out):
             await self._disown(handed_out.keys() - {entry[0] for entry in entries})
-        return [_message(entry, handed_out[entry[0]]) for entry in entries]
+        return [message_of(entry, handed_out[entry[0]]) for entry in entries]
 
     async def keep(self, consumer: str, ids: Sequence[str]) -> set[str]:
         """A sign of life for messages in hand; which of them are still `consumer`'s."""
@@ -209,7 +209,7 @@ class Stream:
 
     async def _first(self, start: str, end: str) -> str | None:
         found = await self._redis.script(_FIRST, self._keys[:1], [start, end])
-        return found.decode() if found else None
+        return found.decode("utf-8", "replace") if found else None
 
     async def _disown(self, ids: Collection[bytes]) -> None:
         """Let nobody own those of the messages that somebody has deleted by hand: Redis 6 never does that itself."""
@@ -240,7 +240,7 @@ async def backlogs(redis: Redis, names: Sequence[str]) -> dict[str, Backlog]:
     for name in names:
         commands += [("XLEN", keys.stream(name)), ("GET", keys.stream_bytes(name))]
     replies = await redis.pipeline(commands)
-    return {name: Backlog(int(replies[2 * n]), int(replies[2 * n + 1] or 0)) for n, name in enumerate(names)}
+    return {name: Backlog(int(replies[2 * n]), _count(replies[2 * n + 1])) for n, name in enumerate(names)}
 
 
 def version_of(message_id: str) -> str:
@@ -259,10 +259,16 @@ def _of_first_stream(reply: Any) -> Any:
     return next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]
 
 
-def _message(entry: Sequence[Any], deliveries: int = 1) -> Message:
+def message_of(entry: Sequence[Any], deliveries: int = 1) -> Message:
+    """A message of what XRANGE says of it."""
     parts = entry[1]
-    fields = {name.decode(): value for name, value in zip(parts[::2], parts[1::2], strict=True)}
-    return Message(entry[0].decode(), fields, deliveries)
+    fields = {name.decode("utf-8", "replace"): value for name, value in zip(parts[::2], parts[1::2], strict=True)}
+    return Message(entry[0].decode("utf-8", "replace"), fields, deliveries)
+
+
+def _count(value: bytes | None) -> int:
+    """What is counted; 0 where a hand has put anything else there, which the next message makes good."""
+    return int(value) if value is not None and value.isdigit() else 0
 
 
 def _missing(error: ResponseError) -> bool:

@@ -11,6 +11,7 @@ from microsub.errors import QuotaReached
 from microsub.model.reader import Subscription
 from microsub.store import keys
 from microsub.store.absent import absent
+from microsub.store.ids import is_id
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
 
@@ -40,7 +41,9 @@ class Subscriptions:
 
     async def all(self, user: str) -> dict[str, list[Subscription]]:
         """See `Channels.all_subscriptions`."""
-        uids = [uid.decode() for uid in await self._redis.command("ZRANGE", keys.channels(user), 0, -1)]
+        uids = [
+            uid.decode("utf-8", "replace") for uid in await self._redis.command("ZRANGE", keys.channels(user), 0, -1)
+        ]
         replies = await self._redis.pipeline([("HGETALL", keys.channel_feeds(user, uid)) for uid in uids])
         return {uid: _decode_all(reply) for uid, reply in zip(uids, replies, strict=True)}
 
@@ -52,7 +55,9 @@ class Subscriptions:
             old = await self._redis.command("HGET", keys.channel_feeds(user, uid), feed_id)
             if old is None:
                 return None
-            new = _decode(feed_id, old)
+            new = read_subscription(feed_id, old)
+            if new is None:
+                return None
             if url is not None:
                 new = replace(new, url=url)
             if name is not None:
@@ -82,11 +87,18 @@ def _encode(subscription: Subscription) -> bytes:
     return orjson.dumps(value)
 
 
-def _decode(feed_id: str, value: bytes) -> Subscription:
-    found = orjson.loads(value)
-    return Subscription(feed_id, found["url"], found["followed_at"], found.get("name"))
+def read_subscription(feed_id: str, value: bytes) -> Subscription | None:
+    """A subscription read back; None for what is none, which `microsub check` finds."""
+    try:
+        found = orjson.loads(value)
+        url, followed_at, name = found["url"], found["followed_at"], found.get("name")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    good = isinstance(url, str) and isinstance(followed_at, int | float) and isinstance(name, str | None)
+    return Subscription(feed_id, url, followed_at, name) if good and is_id(feed_id) else None
 
 
 def _decode_all(reply: list[bytes]) -> list[Subscription]:
-    found = [_decode(feed.decode(), value) for feed, value in zip(reply[0::2], reply[1::2], strict=True)]
-    return sorted(found, key=lambda one: (one.followed_at, int(one.feed) if one.feed.isdecimal() else 0, one.feed))
+    pairs = zip(reply[0::2], reply[1::2], strict=True)
+    found = [read_subscription(feed.decode("utf-8", "replace"), value) for feed, value in pairs]
+    return sorted((one for one in found if one is not None), key=lambda one: (one.followed_at, int(one.feed)))

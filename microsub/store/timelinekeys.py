@@ -75,7 +75,7 @@ def counted(parts: Iterable[str]) -> list[Arg]:
 
 def split(reply: bytes) -> tuple[str, ...]:
     """The ids of a reply 'id id …'."""
-    return tuple(reply.decode().split())
+    return tuple(reply.decode("utf-8", "replace").split())
 
 
 def distinct(ids: Iterable[str]) -> list[str]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from microsub.model.reader import Twin
 from microsub.store import keys
+from microsub.store.ids import is_id
 from microsub.store.port import Command, Redis
 
 LIFETIME = 400 * 86400
@@ -49,7 +50,7 @@ class Copy:
     def read(cls, member: bytes) -> Copy | None:
         """`member` read back; None for what is none, which `microsub check` finds."""
         parts = member.decode("utf-8", "replace").split(" ")
-        return cls(*parts) if len(parts) == _PARTS and parts[0].isdecimal() else None
+        return cls(*parts) if len(parts) == _PARTS and is_id(parts[0]) else None
 
 
 def twins_of(mine: Copy, copies: Iterable[Copy]) -> tuple[Twin, ...]:

@@ -193,7 +193,7 @@ DAMAGE: dict[str, tuple[list[Command], str, str]] = {
         [
             ("INCR", keys.item_ids()),
             ("HSET", keys.feed(A), "created", "1500000000"),
-            ("HSET", keys.item("21"), "ID", "21", "Data", "{}", "score", "5", "feed", A, "discovered", "1600000000",
+            ("HSET", keys.item("21"), "ID", "21", "Data", '{"type":"entry"}', "score", "5", "feed", A, "discovered", "1600000000",
              "guid", "https://a.example/3"),
         ],
         keys.item("21"), "belongs to item 9",
@@ -374,7 +374,7 @@ async def test_it_works_on_a_cluster(cluster_url: str) -> None:
 
 async def test_what_a_death_left_a_moment_ago_is_left_to_the_sweep(lived_in: LivedIn) -> None:
     """A worker that died between writing a post and claiming its guid: no finding for a day."""
-    written = ("HSET", keys.item("21"), "ID", "21", "Data", "{}", "score", "5", "feed", A, "guid", "g")
+    written = ("HSET", keys.item("21"), "ID", "21", "Data", '{"type":"entry"}', "score", "5", "feed", A, "guid", "g")
     await lived_in.redis.command("INCR", keys.item_ids())
     await lived_in.redis.command("HSET", keys.feed(A), "created", "1500000000")
     await lived_in.redis.command(*written, "discovered", str(LATER - 3600))

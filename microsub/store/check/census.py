@@ -4,27 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import orjson
+
 from microsub.store import keys, twins
+from microsub.store.check import contents
 from microsub.store.check.findings import Call, Commands, Findings, PutAside
-from microsub.store.check.seen import Reader, Seen, number
+from microsub.store.check.seen import Reader, Seen, batched, is_text, number
+from microsub.store.ids import is_id
 from microsub.store.keynames import Kind, kind_of, looks_like_ours
 from microsub.store.port import Command
 
 AREA = "keys"
 _LIVES = {"twins": twins.LIFETIME}
+_ALL = 10**18
 _OTHER_LIFE = 48 * 3600
-_ITEM = ("ID", "score", "feed", "guid")
+_NUMBERS = (b"updated", b"discovered", b"twin_at", b"condemned")
+_ITEMS_AT_ONCE = 250
 
 Named = tuple[str, Kind, Mapping[str, str]]
 
 
 async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
     """Walk over all keys; what they are is noted in `seen`."""
-    seen.begun_at_item = await _counter(reader, keys.item_ids())
+    counted = await _counter(reader, keys.item_ids())
+    seen.begun_at_item = counted if counted >= 0 else _ALL  # while the counter is spoilt, nothing new comes
     feeds_at_first = await _counter(reader, keys.feed_ids())
     newest = {"item": 0, "feed": 0}
     async for batch in reader.redis.scan():
         named = await _sound(reader, seen, found, sorted(set(batch)))
+        await contents.examine(reader, found, named, seen.now)
         items = []
         for _, kind, values in named:
             _note(seen, kind, values)
@@ -40,10 +48,11 @@ async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
         newest["item"] = max((newest["item"], *ours))
         await _twins(reader, found, [key for key, kind, _ in named if kind.name == "twins"])
     for name, counter, first in (
-        ("item", keys.item_ids(), seen.begun_at_item),
+        ("item", keys.item_ids(), counted),
         ("feed", keys.feed_ids(), feeds_at_first),
     ):
-        if newest[name] > max(first, await _counter(reader, counter)):
+        now = await _counter(reader, counter)
+        if now < 0 or newest[name] > max(first, now):
             remedy = Call("counter_raise", (counter,), (newest[name],))
             found.add(AREA, counter, "behind the ids that were given out already", remedy)
 
@@ -95,26 +104,42 @@ def _note(seen: Seen, kind: Kind, values: Mapping[str, str]) -> None:
 
 async def _items(reader: Reader, seen: Seen, found: Findings, ids: Sequence[str]) -> None:
     """Note the items, and find those that nobody could be shown."""
-    commands: list[Command] = []
-    for item_id in ids:
-        commands += [("HMGET", keys.item(item_id), *_ITEM), ("HSTRLEN", keys.item(item_id), "Data")]
-    replies = await reader.ask(commands)
     found.examined["items"] += len(ids)
-    for item_id, row, length in zip(ids, replies[0::2], replies[1::2], strict=True):
-        own_id, score, feed, guid = row
-        if not any(row) and not length:
-            continue  # gone since
-        key = keys.item(item_id)
-        place = number(score)
-        if not length or place is None:
-            # Its guid stays claimed, so the post doesn't come back; timelines let go of it as of any vanished item.
-            lacks = "Data" if not length else "score"
-            found.add("items", key, f"damaged: no {lacks}", Commands((("DEL", key),)))
-            continue
-        if own_id is None or own_id.decode() != item_id:
-            found.add("items", key, "with another item's ID", Commands((("HSET", key, "ID", item_id),)))
-        source = feed.decode() if feed and guid and feed.isdigit() else "0"
-        seen.places.note(item_id, place, int(source))
+    for batch in batched(ids, _ITEMS_AT_ONCE):
+        rows = await reader.ask([("HGETALL", keys.item(item_id)) for item_id in batch])
+        for item_id, flat in zip(batch, rows, strict=True):
+            if flat:  # else gone since
+                _item(seen, found, item_id, dict(zip(flat[0::2], flat[1::2], strict=True)))
+
+
+def _item(seen: Seen, found: Findings, item_id: str, fields: Mapping[bytes, bytes]) -> None:
+    key, place = keys.item(item_id), number(fields.get(b"score"))
+    has_data = _is_object(fields.get(b"Data", b""))
+    if not has_data or place is None:
+        # Its guid stays claimed, so the post doesn't come back; timelines let go of it as of any vanished item.
+        lacks = "score" if has_data else "Data"
+        found.add("items", key, f"damaged: no {lacks}", Commands((("DEL", key),)))
+        return
+    if fields.get(b"ID", b"").decode("utf-8", "replace") != item_id:
+        found.add("items", key, "with another item's ID", Commands((("HSET", key, "ID", item_id),)))
+    broken = [name for name, value in fields.items() if not is_text(name) or (not is_text(value) and name != b"Data")]
+    broken += [name for name in _NUMBERS if name in fields and number(fields[name]) is None]
+    if broken:
+        # Where the last edit stood, now stands what is known of the post's time.
+        commands: list[Command] = [("HDEL", key, *dict.fromkeys(broken))]
+        commands += [("HSET", key, "updated", repr(place))] if b"updated" in broken else []
+        names = ", ".join(sorted(name.decode("utf-8", "backslashreplace") for name in set(broken)))
+        found.add("items", key, f"fields that can't be read: {names}", Commands(tuple(commands)))
+    feed, guid = (fields.get(name, b"").decode("utf-8", "replace") for name in (b"feed", b"guid"))
+    seen.places.note(item_id, place, int(feed) if feed and guid and is_id(feed) else 0)
+
+
+def _is_object(data: bytes) -> bool:
+    """Whether pages can be made of it: they are put together without reading it."""
+    try:
+        return data[:1] == b"{" and len(data) > 2 and isinstance(orjson.loads(data), dict)
+    except ValueError:
+        return False
 
 
 async def _twins(reader: Reader, found: Findings, names: Sequence[str]) -> None:
@@ -122,13 +147,15 @@ async def _twins(reader: Reader, found: Findings, names: Sequence[str]) -> None:
     for name, members in zip(names, replies, strict=True):
         for member in members or ():
             parts = member.decode("utf-8", "replace").split(" ")
-            if len(parts) != 4 or not parts[0].isdigit():
+            if len(parts) != 4 or not is_id(parts[0]):
                 found.add("items", name, f"a copy that can't be read: {parts}", Commands((("SREM", name, member),)))
 
 
 async def _counter(reader: Reader, key: str) -> int:
-    """A counter's value; 0 where it can't be read, which is found to be of the wrong type or behind later."""
+    """A counter's value; 0 where there is none, or one of a wrong type, and -1 where it is no number."""
     if await reader.redis.command("TYPE", key) not in (b"string", "string"):
         return 0
     value = await reader.redis.command("GET", key)
-    return int(value) if value is not None and value.isdigit() else 0
+    if value is None:
+        return 0
+    return int(value) if value.isdigit() else -1

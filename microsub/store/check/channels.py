@@ -8,7 +8,8 @@ from microsub.model.reader import GLOBAL, TimelineItem
 from microsub.store import keys
 from microsub.store.check.findings import Call, ChannelSets, Commands, Findings, Settle, TakeOut
 from microsub.store.check.places import SHOWN
-from microsub.store.check.seen import Reader, Seen, batched, pairs, strays
+from microsub.store.check.seen import Reader, Seen, batched, pairs
+from microsub.store.ids import is_id
 from microsub.store.invariants import judge, scores
 from microsub.store.items import Items
 from microsub.store.timelinekeys import rule_keys, set_keys, urls
@@ -28,8 +29,6 @@ async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
         names = {place: set_keys(*place) for place in batch}
         flat = await reader.walk("ZSCAN", [key for listed in names.values() for key in listed])
         for (user, uid), listed in names.items():
-            for key in listed:
-                strays(found, AREA, key, flat[key])
             sets = [scores(flat[key]) for key in listed]
             _sound(found, user, uid, sets)
             shown = _existing(seen, found, user, uid, sets)
@@ -49,7 +48,7 @@ def _existing(seen: Seen, found: Findings, user: str, uid: str, sets: Sets) -> l
     posts, _, _, hidden, _, _ = sets
     good = []
     for item in sorted({item for part in sets for item in part}):
-        if not (item.isascii() and item.isdigit()) or len(item) > 19:
+        if not is_id(item):
             remedy = Commands(tuple(("ZREM", key, item) for key in set_keys(user, uid)))
             found.add(AREA, _subject(user, uid, item), "no id of an item", remedy)
             continue

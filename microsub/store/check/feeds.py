@@ -7,11 +7,14 @@ from functools import cache
 from typing import Any
 
 from microsub.formats.identity import canonical_feed_url, host_of
+from microsub.model.reader import NAME
 from microsub.store import keys
+from microsub.store.check.contents import NOTHING
 from microsub.store.check.findings import Call, Commands, Findings, Follow, Remedy
 from microsub.store.check.places import CLAIMED, INDEXED, SHOWN
 from microsub.store.check.seen import FeedFacts, Reader, Seen, batched, number, pairs
 from microsub.store.feeds import COUNTS, KEEP_UNFOLLOWED, TIMES
+from microsub.store.ids import is_id
 from microsub.store.keynames import kinds
 from microsub.store.port import Command
 from microsub.store.twins import Copy
@@ -29,7 +32,7 @@ async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
         for url, entry in pairs(flat).items():
             # Behind the id may stand a time: the feed was found gone.
             feed, _, condemned = entry.partition(" ")
-            if feed.isdigit() and (not condemned or number(condemned) is not None):
+            if is_id(feed) and (not condemned or number(condemned) is not None):
                 seen.urls[url] = feed
             else:
                 remedy = Commands((("HDEL", keys.feeds_by_url(), url),))
@@ -101,7 +104,7 @@ def _followers(seen: Seen, found: Findings, feed: str, members: Sequence[bytes])
     key = keys.feed_subscribers(feed)
     for member in members:
         user, slash, uid = member.decode("utf-8", "replace").partition("/")
-        if slash and uid:
+        if slash and NAME.match(user) and NAME.match(uid):
             listed.add((user, uid))
         else:
             remedy = Commands((("SREM", key, member),))
@@ -162,10 +165,10 @@ def _guids(seen: Seen, found: Findings, feed: str, claims: Mapping[str, str]) ->
     found.examined["guids"] += len(claims)
     key = keys.feed_guids(feed)
     for guid, item in claims.items():
-        if not item.isdigit():
+        if item != NOTHING and not is_id(item):
             remedy = Call("guid_bury", (key,), (guid, item))
             found.add(AREA, f"{key} {guid}", f"stands for '{item[:40]}', which is no item", remedy)
-        elif seen.places.score(item) is None:
+        elif item == NOTHING or seen.places.score(item) is None:
             continue  # a tombstone: the post is listed by its feed, and shall not come back
         elif seen.places.feed(item) != int(feed):
             remedy = Call("guid_bury", (key,), (guid, item))
@@ -178,9 +181,9 @@ def _index(seen: Seen, found: Findings, feed: str, members: Sequence[bytes]) -> 
     key = keys.feed_items(feed)
     for member in members:
         item = member.decode("utf-8", "replace")
-        if item.isdigit() and int(item) > seen.begun_at_item:
+        if is_id(item) and int(item) > seen.begun_at_item:
             continue
-        if not item.isdigit() or seen.places.score(item) is None:
+        if not is_id(item) or seen.places.score(item) is None:
             found.add(AREA, f"{key} {item}", "lists an item that isn't there", Commands((("ZREM", key, item),)))
         elif seen.places.feed(item) != int(feed):
             found.add(AREA, f"{key} {item}", "lists another feed's item", Commands((("ZREM", key, item),)))
@@ -192,7 +195,7 @@ def _pending(seen: Seen, found: Findings, feed: str, members: Sequence[bytes]) -
     key = keys.feed_pending(feed)
     for member in members:
         item = member.decode("utf-8", "replace")
-        if not item.isdigit() or (int(item) <= seen.begun_at_item and seen.places.score(item) is None):
+        if not is_id(item) or (int(item) <= seen.begun_at_item and seen.places.score(item) is None):
             found.add(AREA, f"{key} {item}", "waits for an item that isn't there", Commands((("SREM", key, item),)))
 
 
@@ -218,7 +221,7 @@ def _stray_item(seen: Seen, found: Findings, item: str, row: Sequence[Any], clai
     guid, updated, discovered, twin, link = (value.decode("utf-8", "replace") if value else "" for value in row[:5])
     feed = str(seen.places.feed(item))
     key = keys.item(item)
-    owner = claim.decode() if claim is not None and claim.isdigit() else None
+    owner = claim.decode() if claim is not None and is_id(claim.decode("utf-8", "replace")) else None
     if (number(discovered) or 0.0) < seen.records[feed].created:
         return  # the feed's keys had ended with its last follower; this item has been kept by a timeline
     if seen.now - (number(discovered) or 0.0) < LEFT_TO_THE_SWEEP and not seen.places.marked(item, SHOWN):

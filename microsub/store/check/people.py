@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import orjson
 
 from microsub.formats.identity import canonical_feed_url, normalise_profile
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS
 from microsub.store import identitykeys, keys
+from microsub.store.applied import is_setting
 from microsub.store.behind import waiting
-from microsub.store.channeltext import read_settings
+from microsub.store.channeltext import settings_in
 from microsub.store.check.findings import Adopt, Call, Commands, Findings
 from microsub.store.check.seen import Reader, Seen, batched, number, pairs
 from microsub.store.departure import USER_KEYS
 from microsub.store.port import Command
+from microsub.store.subscriptions import read_subscription
 
 AREA = "users"
 _AT_ONCE = 50
@@ -39,7 +38,7 @@ class _Lists:
 async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
     """The settings in force, and all users, listed or not."""
     for name, text in pairs((await reader.walk("HSCAN", [keys.settings()]))[keys.settings()]).items():
-        if not _is_object(text):
+        if not is_setting(name, text.encode()):
             # Every worker asks for them; without, the defaults hold.
             remedy = Commands((("HDEL", keys.settings(), name),))
             found.add(AREA, f"{keys.settings()} {name}", "can't be read; edit backend.json to set it anew", remedy)
@@ -229,9 +228,7 @@ def _head(seen: Seen, found: Findings, user: str, uid: str, head: Sequence[bytes
     listed_elsewhere = uid in lists.removed and not is_active
     if listed_elsewhere and (number(removed) is None or number(position) is None):
         found.add(AREA, key, "a removed channel that couldn't come back", _mend(user, uid, seen.now))
-    try:
-        read_settings(settings or b"")
-    except (ValueError, AttributeError, TypeError):
+    if settings_in(settings or b"") is None:
         remedy = Commands((("HDEL", key, "settings"),))
         found.add(AREA, key, "settings that can't be read", remedy)
 
@@ -249,33 +246,18 @@ def _subscriptions(seen: Seen, found: Findings, user: str, uid: str, feeds: Mapp
     key = keys.channel_feeds(user, uid)
     found.examined["subscriptions"] += len(feeds)
     for feed, text in feeds.items():
-        value = _read(text)
-        if not feed.isdigit() or value is None:
+        value = read_subscription(feed, text.encode())
+        if value is None:
             # Nobody can say any more what was followed there; what the timeline holds stays.
             remedy = Commands((("HDEL", key, feed),))
             found.add(AREA, f"{key} {feed}", "a subscription that can't be read", remedy)
             continue
-        seen.wanted.setdefault(feed, canonical_feed_url(value["url"]))
+        seen.wanted.setdefault(feed, canonical_feed_url(value.url))
         if counts:
-            at = float(value["followed_at"])
+            at = value.followed_at
             seen.followed[feed][user, uid] = at
             if seen.now - _SETTLING < at <= seen.now:
                 seen.fresh.add((feed, user, uid))
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(orjson.loads(text), dict)
-    except ValueError:
-        return False
-
-
-def _read(text: str) -> dict[str, Any] | None:
-    try:
-        value = orjson.loads(text)
-        return value if isinstance(value["url"], str) and isinstance(value["followed_at"], int | float) else None
-    except (ValueError, KeyError, TypeError):
-        return None
 
 
 def _texts(reply: Sequence[bytes] | None) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from microsub.formats.identity import host_of
 from microsub.store import keys
 from microsub.store.check.findings import Commands, Findings, Queue
-from microsub.store.check.seen import Reader, Seen, batched, number, pairs, strays
+from microsub.store.check.seen import Reader, Seen, batched, number, pairs
 from microsub.store.invariants import scores
 
 AREA = "schedule"
@@ -24,7 +24,6 @@ async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
     if seen.wrong & {keys.hosts_due(), keys.hosts_leases()}:
         return
     flat = await reader.walk("ZSCAN", [keys.hosts_due()])
-    strays(found, AREA, keys.hosts_due(), flat[keys.hosts_due()])
     line = scores(flat[keys.hosts_due()])
     leases = pairs((await reader.walk("HSCAN", [keys.hosts_leases()]))[keys.hosts_leases()])
     found.examined["hosts"] += len(seen.hosts | line.keys())

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from microsub.store.check.findings import Commands, Findings
 from microsub.store.check.places import Places
 from microsub.store.port import Command, Redis
 
@@ -114,20 +113,21 @@ def batched(parts: Iterable[_Part], size: int) -> Iterable[list[_Part]]:
 
 
 def pairs(flat: Sequence[bytes]) -> dict[str, str]:
-    """A flat reply of pairs as a dict; the first mention counts."""
+    """A flat reply of pairs as a dict; the first mention counts. Names that are no text `contents` finds."""
     found: dict[str, str] = {}
     for name, value in zip(flat[0::2], flat[1::2], strict=True):
-        found.setdefault(name.decode("utf-8", "replace"), value.decode("utf-8", "replace"))
+        if is_text(name):
+            found.setdefault(name.decode(), value.decode("utf-8", "replace"))
     return found
 
 
-def strays(found: Findings, area: str, key: str, flat: Sequence[bytes]) -> None:
-    """Find members of a sorted set that are no text at all; nothing else could name them."""
-    for member in flat[0::2]:
-        try:
-            member.decode()
-        except UnicodeDecodeError:
-            found.add(area, f"{key} {member!r}", "no text", Commands((("ZREM", key, member),)))
+def is_text(value: bytes) -> bool:
+    """Whether the bytes are text at all."""
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def number(text: str | bytes | None) -> float | None:

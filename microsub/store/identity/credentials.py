@@ -90,7 +90,7 @@ class Credentials:
         hashed, disabled = await self._redis.pipeline(
             [("HGET", identitykeys.credentials(user), "password"), ("HEXISTS", keys.user(user), "disabled")]
         )
-        return hashed.decode() if hashed is not None and not disabled else None
+        return hashed.decode("utf-8", "replace") if hashed is not None and not disabled else None
 
     async def set_password(self, user: str, hashed: str, now: float, *, invitation: str | None = None) -> None:
         """Set the hash of the user's password; with `invitation`, a code that is used up by it.
@@ -125,9 +125,11 @@ class Credentials:
                 ("HGETALL", identitykeys.passkeys(user)),
             ]
         )
-        read = (read_passkey(one.decode(), row) for one, row in zip(rows[::2], rows[1::2], strict=True))
+        read = (
+            read_passkey(one.decode("utf-8", "replace"), row) for one, row in zip(rows[::2], rows[1::2], strict=True)
+        )
         found = [passkey for passkey in read if passkey is not None]
-        since = float(changed or 0) if password is not None else None
+        since = _since(changed) if password is not None else None
         return Overview(since, tuple(sorted(found, key=lambda passkey: (passkey.created, passkey.id))))
 
     async def handle(self, user: str) -> str:
@@ -146,7 +148,7 @@ class Credentials:
         name = await self._redis.command("HGET", identitykeys.handles(), handle)
         if name is None:
             return None
-        user: str = name.decode()
+        user: str = name.decode("utf-8", "replace")
         held = await self._redis.command("HGET", identitykeys.credentials(user), "handle")
         return user if held is not None and secrets.compare_digest(held, handle.encode()) else None
 
@@ -274,6 +276,14 @@ def user_in(secret: str) -> str | None:
     """The user whom a code or cookie `<user>.<secret>` names; None where it has another form. Checks nothing else."""
     user, dot, rest = secret.partition(".")
     return user if dot and rest and len(secret) <= LONGEST_SECRET and NAME.match(user) else None
+
+
+def _since(changed: bytes | None) -> float:
+    """When a password was set; 0 where that can't be read, which `microsub check` finds."""
+    try:
+        return float(changed or 0)
+    except ValueError:
+        return 0.0
 
 
 def _digest(secret: str) -> str:

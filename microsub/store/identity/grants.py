@@ -121,7 +121,9 @@ class Grants:
 
     async def all(self, user: str) -> list[AppGrant]:
         """The user's grants, newest first. Forgets the ids of those that have expired."""
-        ids = sorted(one.decode() for one in await self._redis.command("SMEMBERS", identitykeys.grants(user)))
+        ids = sorted(
+            one.decode("utf-8", "replace") for one in await self._redis.command("SMEMBERS", identitykeys.grants(user))
+        )
         rows = await self._redis.pipeline([("HGETALL", identitykeys.grant(user, grant)) for grant in ids])
         found = {grant: _grant(user, grant, _text(row)) for grant, row in zip(ids, rows, strict=True)}
         if gone := [grant for grant, one in found.items() if one is None]:
@@ -176,6 +178,14 @@ def _place(refresh: str) -> tuple[str, str] | None:
 def _grant(user: str, grant: str, fields: Mapping[str, str]) -> AppGrant | None:
     if "refresh" not in fields:
         return None
+    try:
+        return read_grant(user, grant, fields)
+    except (KeyError, ValueError):
+        return None  # `microsub check` finds it
+
+
+def read_grant(user: str, grant: str, fields: Mapping[str, str]) -> AppGrant:
+    """A grant of the fields of its hash. Raises KeyError or ValueError for what is none."""
     renewed = float(fields["renewed"]) if "renewed" in fields else None
     scopes = frozenset(fields["scope"].split())
     created, expires = float(fields["created"]), float(fields["expires"])
@@ -183,4 +193,7 @@ def _grant(user: str, grant: str, fields: Mapping[str, str]) -> AppGrant | None:
 
 
 def _text(reply: list[bytes]) -> dict[str, str]:
-    return {key.decode(): value.decode() for key, value in zip(reply[0::2], reply[1::2], strict=True)}
+    return {
+        key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
+        for key, value in zip(reply[0::2], reply[1::2], strict=True)
+    }

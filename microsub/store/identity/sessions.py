@@ -5,7 +5,7 @@ A session keeps its `id` for as long as it lasts, while its secret changes: the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from microsub.store import identitykeys as keys
@@ -73,7 +73,7 @@ class SessionStore:
         flat, (me, disabled) = await self._redis.pipeline(
             [("HGETALL", keys.session(user, digest)), ("HMGET", user_key(user), "me", "disabled")]
         )
-        record = _record(flat)
+        record = read_session(flat)
         if record is None or me is None:
             return None
         return Found(record, me.decode(), disabled is not None)
@@ -107,11 +107,13 @@ class SessionStore:
 
         The order is that of their last visits, the newest first.
         """
-        digests = sorted(one.decode() for one in await self._redis.command("SMEMBERS", keys.sessions(user)))
+        digests = sorted(
+            one.decode("utf-8", "replace") for one in await self._redis.command("SMEMBERS", keys.sessions(user))
+        )
         replies = await self._redis.pipeline([("HGETALL", keys.session(user, digest)) for digest in digests])
         found, ended = [], []
         for digest, flat in zip(digests, replies, strict=True):
-            record = _record(flat)
+            record = read_session(flat)
             if record is None:
                 ended.append(digest)
             else:
@@ -139,9 +141,10 @@ def _fields(record: SessionRecord) -> dict[str, str]:
     return {**texts, **times}
 
 
-def _record(flat: list[bytes]) -> SessionRecord | None:
-    fields = {key.decode(): value.decode() for key, value in zip(flat[0::2], flat[1::2], strict=True)}
+def read_session(flat: Sequence[bytes]) -> SessionRecord | None:
+    """A session's hash read back; None for what is none."""
     try:
+        fields = {key.decode(): value.decode() for key, value in zip(flat[0::2], flat[1::2], strict=True)}
         return SessionRecord(
             fields["id"],
             fields["me"],

@@ -39,6 +39,10 @@ end
 
 local count = math.min(#rows / 2, limit)
 if count == 0 then return { '', head[1], older and 1 or 0, '', '', scope, waiting } end
+-- What a hand has put in is no id, and a space in it would spoil the reply: it stands for an item that isn't there.
+for i = 1, 2 * count, 2 do
+  if string.find(rows[i], '%D') or rows[i] == '' then rows[i] = '-' end
+end
 local flags
 if walked == KEYS[3] then
   flags = string.rep('1', count)

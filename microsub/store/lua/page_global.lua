@@ -102,7 +102,8 @@ end
 local pairs_, flags, homes, names, named = {}, {}, {}, {}, {}
 for i = 1, #picked do
   local row = picked[upward and #picked + 1 - i or i]
-  pairs_[2 * i - 1] = row.id
+  -- As in page.lua: what a hand has put in stands for an item that isn't there.
+  pairs_[2 * i - 1] = (string.find(row.id, '%D') or row.id == '') and '-' or row.id
   pairs_[2 * i] = row.text
   flags[i] = row.flag
   homes[i] = row.uid

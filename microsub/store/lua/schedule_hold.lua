@@ -12,7 +12,7 @@ local untils = {}
 local all = redis.call('HGETALL', KEYS[1])
 for at = 1, #all, 2 do
   if string.sub(all[at], 1, 5) == 'held:' then
-    if tonumber(all[at + 1]) > now then
+    if (tonumber(all[at + 1]) or 0) > now then
       untils[#untils + 1] = all[at + 1]
     else
       redis.call('HDEL', KEYS[1], all[at])

@@ -11,7 +11,7 @@
 --                   reply: the time of the host's next request, or ''
 -- reply nil where a newer holder has come
 -- include: host_next
-local newest = tonumber(redis.call('HGET', KEYS[2], 'token') or 0)
+local newest = tonumber(redis.call('HGET', KEYS[2], 'token') or 0) or 0
 if newest > tonumber(ARGV[1]) then return nil end
 redis.call('HSET', KEYS[2], 'token', ARGV[1])
 redis.call('EXPIRE', KEYS[2], ARGV[2])

@@ -71,7 +71,11 @@ if call('EXISTS', unpack(KEYS, 7)) > 0 then
   if since then
     unfilled = since
     goes_on = string.sub(since, 1, 5) == 'left '
-    if goes_on then left_unread = tonumber(string.sub(since, 6)) else filled_from = since end
+    if goes_on then
+      left_unread = tonumber(string.sub(since, 6)) or 0
+    else
+      filled_from = tonumber(since) and since or now -- a hand may have put in anything
+    end
     call('HDEL', KEYS[7], feed)
   end
 end
