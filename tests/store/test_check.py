@@ -193,8 +193,8 @@ DAMAGE: dict[str, tuple[list[Command], str, str]] = {
         [
             ("INCR", keys.item_ids()),
             ("HSET", keys.feed(A), "created", "1500000000"),
-            ("HSET", keys.item("21"), "ID", "21", "Data", '{"type":"entry"}', "score", "5", "feed", A, "discovered", "1600000000",
-             "guid", "https://a.example/3"),
+            ("HSET", keys.item("21"), "ID", "21", "Data", '{"type":"entry"}', "score", "5", "feed", A,
+             "discovered", "1600000000", "guid", "https://a.example/3"),
         ],
         keys.item("21"), "belongs to item 9",
     ),
