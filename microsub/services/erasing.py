@@ -31,13 +31,17 @@ async def erase(
     To be repeated where it broke off. Raises StoreError.
     """
     retired = await shedding.retire(redis, doomed, now, wanted_too=wanted_too)
-    ids = [one.id for one in retired]
+    await withdraw(redis, accounts, [one.id for one in retired], now)
+    await shedding.erase(redis, retired)
+    return retired
+
+
+async def withdraw(redis: Redis, accounts: Accounts, ids: Sequence[str], now: float) -> None:
+    """Take posts out of all timelines of all users, for good."""
     names = [user.name for user in await accounts.users()] if ids else []
     for start in range(0, len(names), _USERS_AT_ONCE):
         batch = names[start : start + _USERS_AT_ONCE]
         await asyncio.gather(*(_withdraw(redis, name, ids, now) for name in batch))
-    await shedding.erase(redis, retired)
-    return retired
 
 
 async def _withdraw(redis: Redis, user: str, ids: Sequence[str], now: float) -> None:

@@ -10,14 +10,14 @@ Any number of processes may offer to sweep; one does at a time, in small batches
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
 
 import structlog
 
 from microsub.config.backend import KEEP_PER_FEED
-from microsub.services.erasing import erase
+from microsub.services.erasing import erase, withdraw
 from microsub.services.rounds import Pace, for_ever
 from microsub.store import addresses, shedding
 from microsub.store.accounts import Accounts
@@ -54,8 +54,8 @@ async def nothing_else() -> AsyncIterator[Sequence[str]]:
 class SweepReport:
     """What a sweep saw and did, in numbers of items: `reached` by somebody, `examined` in the store, `condemned` (all
     that carry the mark now), `deleted`, and `tombstones` that were forgotten; `addresses` are URLs of feeds that are
-    gone, forgotten too. With `dry_run` nothing was changed: `condemned` and `deleted` tell what would be, and the last
-    two aren't looked for.
+    gone, forgotten too, and `hollow` ids of posts that are gone, taken out of timelines. With `dry_run` nothing was
+    changed: `condemned`, `deleted` and `hollow` tell what would be, and the other two aren't looked for.
     """
 
     dry_run: bool = False
@@ -65,6 +65,7 @@ class SweepReport:
     deleted: int = 0
     tombstones: int = 0
     addresses: int = 0
+    hollow: int = 0
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
@@ -111,14 +112,18 @@ class Sweeping:
         mark = await shedding.newest_id(self._redis)
         reached = await self._reached(mark)
         report = SweepReport(dry_run, reached=reached.count())
+        stored = Bitmap(mark)
         async for ids in shedding.stored_ids(self._redis):
             old = [item for item in ids if item <= mark]
+            stored.add_all(old)
             report = replace(report, examined=report.examined + len(old))
             unwanted = [str(item) for item in dict.fromkeys(old) if item not in reached]
             for start in range(0, len(unwanted), _BATCH):
                 found = await shedding.candidates(self._redis, unwanted[start : start + _BATCH])
                 report = await self._decide([one for one in found if not self._stays(one)], now, report)
                 await self._pause(_PAUSE)
+        hollow = await self._hollow(reached, stored, now, dry_run)
+        report = replace(report, hollow=hollow)
         if not dry_run:
             report = replace(report, tombstones=await self._forget(), addresses=await self._forget_addresses(now))
         return report
@@ -159,6 +164,23 @@ class Sweeping:
                 log.warning("the pipeline is behind; nothing is swept", stage=name, seconds=round(now - oldest))
                 return True
         return False
+
+    async def _hollow(self, reached: Bitmap, stored: Bitmap, now: float, dry_run: bool) -> int:
+        """Let timelines go of ids whose items are gone; of how many.
+
+        An item is written before any timeline gets its id, and who adds an id looks again whether its item is still
+        there; so this is what somebody has left who died between the two, while the item was deleted.
+        """
+        count = 0
+        for ids in reached.but_not(stored, _BATCH):
+            dead = await shedding.missing(self._redis, ids)
+            count += len(dead)
+            if dead and not dry_run:
+                await withdraw(self._redis, self._accounts, dead, now)
+            await self._pause(_PAUSE)
+        if count and not dry_run:
+            log.warning("ids whose posts are gone were taken out of timelines", posts=count)
+        return count
 
     def _stays(self, one: Candidate) -> bool:
         return one.rank is not None and one.rank < self._kept()
@@ -222,6 +244,29 @@ class Bitmap:
             number = int(text)
             if number <= most and (only is None or number in only):
                 bits[number >> 3] |= 1 << (number & 7)
+
+    def add_all(self, numbers: Sequence[int]) -> None:
+        """Take in ids, none of them above the limit."""
+        bits = self._bits
+        for number in numbers:
+            bits[number >> 3] |= 1 << (number & 7)
+
+    def but_not(self, other: Bitmap, size: int) -> Iterator[list[str]]:
+        """The ids that are in this set and not in the other, `size` at a time."""
+        # As a rule there are none, which numbers tell in no time.
+        difference = int.from_bytes(self._bits) & ~int.from_bytes(other._bits)
+        found: list[str] = []
+        for place, bits in enumerate(difference.to_bytes(len(self._bits)) if difference else ()):
+            left = bits
+            while left:
+                low = left & -left
+                found.append(str(8 * place + low.bit_length() - 1))
+                left -= low
+                if len(found) == size:
+                    yield found
+                    found = []
+        if found:
+            yield found
 
     def __contains__(self, number: int) -> bool:
         return bool(self._bits[number >> 3] & (1 << (number & 7)))

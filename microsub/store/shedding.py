@@ -80,6 +80,12 @@ async def candidates(redis: Redis, ids: Sequence[str]) -> list[Candidate]:
     ]
 
 
+async def missing(redis: Redis, ids: Sequence[str]) -> list[str]:
+    """Those of the ids that no item has."""
+    there = await redis.pipeline([("EXISTS", keys.item(item_id)) for item_id in ids])
+    return [item_id for item_id, exists in zip(ids, there, strict=True) if not exists]
+
+
 async def condemn(redis: Redis, ids: Sequence[str], now: float) -> None:
     """Mark items for a later sweep; those that are marked already keep their time."""
     await redis.scripts([(_CONDEMN, [keys.item(item_id)], [score_text(now)]) for item_id in ids])

@@ -255,6 +255,49 @@ async def test_who_takes_a_post_in_after_it_expired_takes_it_back(it, site):
     assert await it.redis.command("ZCARD", keys.posts("bob", "home")) == 0
 
 
+async def test_who_dies_before_taking_it_back_leaves_that_to_the_sweep(it, site, monkeypatch):
+    """An id in a timeline whose post is gone: the next sweep lets go of it for good, unread or muted or removed."""
+    feed = await followed(it, site, 3)
+    ids = await ids_of(it)
+    items = await it.items.timeline_items(ids)
+    await it.timelines.remove("alice", "home", ids, it.clock())
+    await it.follow(site.url("/feed", "blog.test"), "bob")
+    await it.follow(site.url("/feed", "blog.test"), "carol")
+    assert await sweeping(it).expire(feed.id, 0, it.clock()) == 3
+
+    async def die(*_args: object) -> set[str]:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("microsub.store.timelines.take_back", die)
+        for user in ("bob", "carol"):
+            with pytest.raises(KeyboardInterrupt):
+                await it.timelines.add(user, "home", feed.id, items, now=it.clock(), limit=0)
+    await it.channels.disable("carol", "home", it.clock())
+    assert len(await ids_of_user(it, "bob")) == 3
+    assert (await sweeping(it).run(it.clock(), dry_run=True)).hollow == 3
+    assert len(await ids_of_user(it, "bob")) == 3
+    assert (await sweeping(it).run(it.clock())).hollow == 3
+    assert (await sweeping(it).run(it.clock())).hollow == 0
+    for user in ("bob", "carol"):
+        assert await it.redis.command("ZCARD", keys.posts(user, "home")) == 0
+        assert await it.redis.command("ZCARD", keys.unread(user, "home")) == 0
+        assert await it.timelines.left_for_good(user, "home", ids) == set(ids)
+    await it.channels.restore("carol", "home")
+    assert (await look(it.redis, it.clock())).found == []
+
+
+async def test_what_is_stored_while_the_sweep_looks_is_not_hollow(it, site):
+    """Only ids that were given out before the sweep began are judged, and each is asked for once more."""
+    await followed(it, site, 3)
+    assert (await sweeping(it).run(it.clock())).hollow == 0
+    assert len(await ids_of(it)) == 3
+
+
+async def ids_of_user(it: World, user: str) -> list[str]:
+    return [row.id for row in await it.rows(user)]
+
+
 async def test_an_expiry_that_broke_off_is_finished_by_the_next(it, site):
     """Posts that are retired and not erased are nobody's, and in nobody's way."""
     feed = await followed(it, site, 2)
