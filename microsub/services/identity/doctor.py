@@ -22,6 +22,7 @@ from microsub.formats.indieauth.metadata import ServerMetadata, read_metadata
 from microsub.formats.indieauth.rels import Written, page_of, written_links
 from microsub.formats.trees import MAX_PAGE
 from microsub.services.identity.findings import Finding, Report
+from microsub.services.identity.lines import Line, microsub_line
 from microsub.services.identity.own import is_own
 from microsub.services.identity.pacing import Pacing
 from microsub.services.identity.page_findings import (
@@ -30,6 +31,7 @@ from microsub.services.identity.page_findings import (
     caching_findings,
     head_findings,
     link_findings,
+    misnamed_findings,
     missing_findings,
     query_finding,
     scheme_findings,
@@ -44,9 +46,11 @@ from microsub.services.identity.server_findings import (
     metadata_failed,
     metadata_findings,
     microsub_findings,
+    mistyped_here,
     own_provider_findings,
     user_of,
 )
+from microsub.services.identity.typos import mended_address, misnamed, near_own_line
 
 SECONDS = 20.0
 """For everything together; each exchange has five."""
@@ -180,27 +184,42 @@ class Doctor:
             own = any(is_own(named.get(rel), base) for rel in RELS[1:3]) if base else False
             notes.add(*endpoint_findings(named["microsub"], here, trail, own_provider=own))
             notes.add(*query_finding(named["microsub"]))
+        user = user_of(trail, here)
         for rel in RELS:
-            notes.add(*link_findings(rel, page.links, got))
-        notes.add(*missing_findings(frozenset(named), base, user_of(trail, here)))
-        await self._servers(page, base, notes)
+            ours = microsub_line(base, user or "YOUR-NAME") if base is not None and rel == "microsub" else None
+            notes.add(*link_findings(rel, page.links, got, ours))
+        written = {rel for link in page.links for rel in link.rels if rel in RELS}
+        meant = misnamed(page.links, RELS, written)
+        has = frozenset({*written, *meant})
+        # A line with a typo in it is one thing to mend, and isn't missing beside that.
+        notes.add(*misnamed_findings(meant, has), *missing_findings(has, base, user))
+        await self._servers(page, base, user, notes)
 
-    async def _servers(self, page: _Page, base: str | None, notes: _Notes) -> None:
-        """Ask whoever the page names."""
-        named = page.named
+    async def _servers(self, page: _Page, base: str | None, user: str | None, notes: _Notes) -> None:
+        """Ask whoever the page names, but for what is known to be mistyped."""
+        wrong = mistyped_here(page.named, base)
+        named = {rel: url for rel, url in page.named.items() if rel not in wrong}
         provider, feeds = await asyncio.gather(self._metadata(named.get("indieauth-metadata"), base), self._feeds(page))
-        notes.add(*_provider_findings(provider, named))
         asked = _endpoints(provider, named)
         answers = await asyncio.gather(*(self._answer(url, base) for _, url in asked))
+        found: list[Finding] = []
+        failed = set()
         for (rel, url), answer in zip(asked, answers, strict=True):
             if answer is None:
                 continue
+            meant = _meant(rel, url, page, provider, base, user)
             if rel == "microsub":
-                notes.add(*microsub_findings(url, answer))
+                said = [*microsub_findings(url, answer, meant)]
             else:
-                notes.add(*answering_findings(rel, url, answer, private=self._private))
+                said = [*answering_findings(rel, url, answer, private=self._private, meant=meant)]
+            found += said
+            if url == named.get(rel) and said[0].level == "problem":
+                failed.add(rel)
+        meant = _meant("indieauth-metadata", named.get("indieauth-metadata", ""), page, _Provider(), base, user)
+        working = {rel: url for rel, url in named.items() if rel not in failed}
+        notes.add(*_provider_findings(provider, working, meant), *found)
         if base is not None:
-            notes.add(*own_provider_findings(named, base))
+            notes.add(*own_provider_findings(page.named, base))
         notes.add(*feeds)
 
     async def _metadata(self, url: str | None, base: str | None) -> _Provider:
@@ -251,10 +270,23 @@ class Doctor:
         return base is not None and not self._asks_itself and is_own(url, base)
 
 
-def _provider_findings(provider: _Provider, named: Mapping[str, str]) -> list[Finding]:
+def _meant(rel: str, url: str, page: _Page, provider: _Provider, base: str | None, user: str | None) -> Line | None:
+    """The line that would be right in place of one that leads to nothing, as far as something is near."""
+    if page.named.get(rel) != url:
+        return None
+    told = getattr(provider.metadata, rel, None)
+    if told is None:
+        target = next(
+            link.target for link in page.links if rel in link.rels and endpoint(link.target, link.base) == url
+        )
+        told = mended_address(target)
+    return Line(rel, told) if told not in {None, url} else near_own_line(rel, url, base, user)
+
+
+def _provider_findings(provider: _Provider, named: Mapping[str, str], meant: Line | None) -> list[Finding]:
     url = named.get("indieauth-metadata", "")
     if provider.failure:
-        return [metadata_failed(url, provider.failure)]
+        return [metadata_failed(url, provider.failure, meant)]
     if provider.metadata is not None:
         return [*metadata_findings(provider.metadata, url), *differing_findings(provider.metadata, named)]
     return []

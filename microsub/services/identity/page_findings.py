@@ -6,7 +6,7 @@ What each app does is told in `docs/how-to/check-your-page.md`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from microsub.fetch import Answered, FetchFailed, Hop
@@ -14,8 +14,9 @@ from microsub.formats.indieauth.asandroid import found_on_android
 from microsub.formats.indieauth.identifiers import endpoint, shown
 from microsub.formats.indieauth.rels import Written, written_links
 from microsub.services.identity.findings import ALL, ANDROID, DESKTOP, HERE, IOS, MONOCLE, OLDER, TOGETHER, Finding
-from microsub.services.identity.lines import microsub_line, provider_lines
+from microsub.services.identity.lines import Line, microsub_line, provider_lines
 from microsub.services.identity.profiles import Trail
+from microsub.services.identity.typos import mended_address
 
 LONG = 3600
 """Seconds for which a page may be kept before that counts as long."""
@@ -119,17 +120,19 @@ def caching_findings(page: Answered) -> Iterable[Finding]:
         )
 
 
-def link_findings(name: str, links: Sequence[Written], page: Answered) -> Iterable[Finding]:
-    """How a relation is written that the page has; nothing where it hasn't. What it leads to isn't looked at."""
+def link_findings(name: str, links: Sequence[Written], page: Answered, ours: Line | None = None) -> Iterable[Finding]:
+    """How a relation is written that the page has; nothing where it hasn't. What it leads to isn't looked at. `ours` is
+    the line that this server has for it, to be offered where nothing else is near.
+    """
     mine = [link for link in links if name in link.rels]
     found = [(link, address) for link in mine if (address := endpoint(link.target, link.base)) is not None]
     if mine and not found:
-        yield Finding(
-            "problem",
-            name,
-            f"the address '{shown(mine[0].target)}' can't be used",
-            "It has to be an http or https URL without user, password and fragment.",
-        )
+        near = mended_address(mine[0].target)
+        meant = Line(name, near) if near is not None else ours
+        mend = "It has to be an http or https URL without user, password and fragment."
+        if meant is not None:
+            mend += f" Write {meant.html}, if that is meant."
+        yield Finding("problem", name, f"the address '{shown(mine[0].target)}' can't be used", mend)
     if not found:
         return
     first, address = found[0]
@@ -147,8 +150,29 @@ def link_findings(name: str, links: Sequence[Written], page: Answered) -> Iterab
             yield _not_on_android(name, first, seen)
 
 
+def misnamed_findings(meant: Mapping[str, Written], has: frozenset[str]) -> Iterable[Finding]:
+    """Links whose relation is mistyped: `meant` are those by what they seem to be meant for, `has` the relations that
+    the page has, these included.
+    """
+    for rel, link in meant.items():
+        has_older = {"authorization_endpoint", "token_endpoint"} <= has
+        clients = {"microsub": ALL, "micropub": (IOS,)}.get(
+            rel, OLDER if "indieauth-metadata" in has - {*meant} else ALL
+        )
+        is_spare = rel == "micropub" or (rel == "indieauth-metadata" and has_older)
+        yield Finding(
+            "advice" if is_spare else "problem",
+            rel,
+            f"the page has a link with rel='{shown(link.rel)}', which no app knows",
+            f"Write {Line(rel, endpoint(link.target, link.base) or '').html}",
+            (HERE,) if rel == "indieauth-metadata" and has_older else clients,
+        )
+
+
 def missing_findings(has: frozenset[str], base: str | None, user: str | None = None) -> Iterable[Finding]:
-    """What the page doesn't name. `has` are the relations with a usable address, `user` whose page it is, if known."""
+    """What the page doesn't name. `has` are the relations that it has, with whatever address, `user` whose page it is,
+    if known.
+    """
     ours = base or "https://this-server.example"
     if "microsub" not in has:
         yield Finding(

@@ -10,9 +10,10 @@ from microsub.fetch import Answered, FetchFailed
 from microsub.formats.indieauth.identifiers import identifier, shown
 from microsub.formats.indieauth.metadata import ServerMetadata
 from microsub.services.identity.findings import ALL, ANDROID, EKSTEREYE, HERE, MONOCLE, OLDER, Finding
-from microsub.services.identity.lines import microsub_line, provider_lines
+from microsub.services.identity.lines import Line, microsub_line, provider_lines
 from microsub.services.identity.own import is_own
 from microsub.services.identity.profiles import Trail
+from microsub.services.identity.typos import last_name, near_name
 
 ENDPOINT = "/microsub"
 
@@ -58,7 +59,7 @@ def endpoint_findings(microsub: str, here: Here, trail: Trail, *, own_provider: 
             "problem",
             "microsub",
             f"{microsub} is on this server, but no Microsub endpoint",
-            f"Name {microsub_line(here.base, user_of(trail, here) or 'YOUR-NAME').href}",
+            f"Name {microsub_line(here.base, user_of(trail, here) or last_name(microsub) or 'YOUR-NAME').href}",
             ALL,
         )
         return
@@ -101,14 +102,14 @@ def _account(user: str, here: Here, trail: Trail) -> Iterable[Finding]:
             "problem",
             "account",
             f"there is no user {shown(user)} here",
-            f'Add the user to backend.json, with "me": "{trail.me}".',
+            f'{_perhaps(near_name(user, here.people), here)}Add the user to backend.json, with "me": "{trail.me}".',
         )
     elif me is None and here.people:
         yield Finding(
             "problem",
             "account",
             f"the page names the endpoint of {shown(user)}; you are signed in as {', '.join(here.people)}",
-            "Put your own name into the address of the endpoint.",
+            f"Write {microsub_line(here.base or '', next(iter(here.people))).html}",
         )
     elif me is not None and not me:
         yield Finding(
@@ -126,6 +127,10 @@ def _account(user: str, here: Here, trail: Trail) -> Iterable[Finding]:
         )
     elif me is not None:
         yield Finding("ok", "account", f"the user {user} of this server is {me}, which is this page")
+
+
+def _perhaps(name: str | None, here: Here) -> str:
+    return "" if name is None else f"Write {microsub_line(here.base or '', name).html}, if {name} is meant. "
 
 
 def metadata_findings(metadata: ServerMetadata, url: str) -> Iterable[Finding]:
@@ -169,13 +174,13 @@ def _issuer_findings(issuer: str) -> Iterable[Finding]:
         )
 
 
-def metadata_failed(url: str, detail: str) -> Finding:
-    """The document can't be had or used."""
+def metadata_failed(url: str, detail: str, meant: Line | None = None) -> Finding:
+    """The document can't be had or used. `meant` is a line that is near."""
     return Finding(
         "problem",
         "indieauth-metadata",
         f"{url} can't be used: {detail}",
-        "Mend the document, or take the line off the page: whoever finds it doesn't look at the older lines.",
+        _check(meant, "Mend the document, or take the line off the page: whoever finds it looks at no older lines."),
         (MONOCLE, HERE),
     )
 
@@ -196,13 +201,29 @@ def differing_findings(metadata: ServerMetadata, named: Mapping[str, str]) -> It
             )
 
 
+def mistyped_here(named: Mapping[str, str], base: str | None) -> frozenset[str]:
+    """The relations whose address is on this server and isn't one that it has for that: which needn't be asked about,
+    since `own_provider_findings` and `endpoint_findings` say it.
+    """
+    if base is None:
+        return frozenset()
+    wrong = {line.rel for line in provider_lines(base) if _is_other(named.get(line.rel), line, base)}
+    if is_own(named.get("microsub"), base) and user_in(named["microsub"], base) is None:
+        wrong.add("microsub")
+    return frozenset(wrong)
+
+
+def _is_other(found: str | None, line: Line, base: str) -> bool:
+    return found is not None and is_own(found, base) and found.partition("?")[0] != line.href
+
+
 def own_provider_findings(named: Mapping[str, str], base: str) -> Iterable[Finding]:
     """Whether the lines that name this server as the provider are those that it has."""
     for line in provider_lines(base):
         found = named.get(line.rel)
         if found is None or not is_own(found, base):
             continue
-        if found.partition("?")[0] == line.href:
+        if not _is_other(found, line, base):
             yield Finding("ok", line.rel, f"{found}, which is this server's")
             if line.rel == "indieauth-metadata":
                 yield from _issuer_findings(base)
@@ -212,12 +233,21 @@ def own_provider_findings(named: Mapping[str, str], base: str) -> Iterable[Findi
             )
 
 
-def answering_findings(about: str, url: str, answer: Answered | FetchFailed, *, private: bool) -> Iterable[Finding]:
-    """Whether anything answers at an endpoint of the provider, which was asked nothing in particular."""
+def _check(meant: Line | None, otherwise: str) -> str:
+    return otherwise if meant is None else f"Write {meant.html}, if that is meant. {otherwise}"
+
+
+def answering_findings(
+    about: str, url: str, answer: Answered | FetchFailed, *, private: bool, meant: Line | None = None
+) -> Iterable[Finding]:
+    """Whether anything answers at an endpoint of the provider, which was asked nothing in particular. `meant` is a line
+    that is near, or what the provider's metadata has.
+    """
     if isinstance(answer, FetchFailed):
-        yield Finding("problem", about, f"{url} doesn't answer: {answer.detail}", "Check the address.")
+        yield Finding("problem", about, f"{url} doesn't answer: {answer.detail}", _check(meant, "Check the address."))
     elif answer.status in {404, 410} or answer.status >= 500:
-        yield Finding("problem", about, f"{url} answers {answer.status}", "Check the address, and the provider's log.")
+        mend = _check(meant, "Check the address, and the provider's log.")
+        yield Finding("problem", about, f"{url} answers {answer.status}", mend)
     elif not private and url.startswith("http:"):
         yield Finding(
             "problem",
@@ -229,12 +259,13 @@ def answering_findings(about: str, url: str, answer: Answered | FetchFailed, *, 
         yield Finding("ok", about, f"{url} answers")
 
 
-def microsub_findings(url: str, answer: Answered | FetchFailed) -> Iterable[Finding]:
-    """Whether an endpoint answers as one, to who has no token."""
+def microsub_findings(url: str, answer: Answered | FetchFailed, meant: Line | None = None) -> Iterable[Finding]:
+    """Whether an endpoint answers as one, to who has no token. `meant` is a line that is near."""
+    mend = _check(meant, "Check the address.")
     if isinstance(answer, FetchFailed):
-        yield Finding("problem", "microsub", f"{url} doesn't answer: {answer.detail}", "Check the address.", ALL)
+        yield Finding("problem", "microsub", f"{url} doesn't answer: {answer.detail}", mend, ALL)
     elif answer.status in {404, 410} or answer.status >= 500:
-        yield Finding("problem", "microsub", f"{url} answers {answer.status}", "Check the address.", ALL)
+        yield Finding("problem", "microsub", f"{url} answers {answer.status}", mend, ALL)
     elif answer.status not in {400, 401, 403}:
         yield Finding(
             "advice", "microsub", f"{url} answers {answer.status} to a request without a token, where 401 was expected"

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +96,7 @@ def web_of(served: Mapping[str, Any], body: bytes) -> Web:
 async def examined(served: Mapping[str, Any], body: bytes) -> tuple[Report, Web]:
     web = web_of(served, body)
     here = Here(**{"base": BASE, **served.get("here", {})})
-    doctor = Doctor(web, private=served.get("private", False))
+    doctor = Doctor(web, private=served.get("private", False), asks_itself=served.get("asks_itself", False))
     return await doctor.examine(served.get("asked", "https://alice.example/"), here), web
 
 
@@ -111,7 +112,43 @@ async def test_what_is_found_on_a_page(case: Path) -> None:
         return
     assert found == document
     assert not any(sending.form or sending.bearer or sending.method == "POST" for sending in web.asked)
-    assert not any(sending.url.startswith(BASE) for sending in web.asked), "a server that runs doesn't ask itself"
+    itself = any(sending.url.startswith(BASE) for sending in web.asked)
+    assert not itself or document["served"].get("asks_itself"), "a server that runs doesn't ask itself"
+
+
+def typos(body: str, name: str) -> Iterator[str]:
+    """The page with one letter less, or two letters swapped, in the value of an attribute of that name of a line."""
+    for match in re.finditer(r'<link rel="(?:indieauth|auth|token|microsub|micropub)[^>]*>', body):
+        value = re.search(rf'{name}="([^"]*)"', match[0])
+        assert value is not None
+        start, end = match.start() + value.start(1), match.start() + value.end(1)
+        for at in range(start, end):
+            yield body[:at] + body[at + 1 :]
+            if at + 1 < end:
+                yield body[:at] + body[at + 1] + body[at] + body[at + 2 :]
+
+
+@pytest.mark.parametrize("name", ["rel", "href"])
+@pytest.mark.parametrize("asks_itself", [False, True], ids=["on the page", "from the command line"])
+@pytest.mark.parametrize("page", ["complete", "complete-with-own-provider"])
+async def test_one_typo_is_one_problem(page: str, asks_itself: bool, name: str) -> None:
+    """Wherever it is in one line: never a second one for what follows from it, nor advice about the same line."""
+    body = next(path for path in CASES if path.stem == page).read_text()
+    own = page.endswith("provider")
+    answers: dict[str, Any] = {
+        f"{BASE}/auth": {"status": 400},
+        f"{BASE}/token": {"status": 401},
+    }
+    for url in re.findall(rf"{BASE}/microsub/[a-z]*", " ".join([body, *typos(body, "href")])):
+        answers[url] = {"status": 401, "headers": {"access-control-allow-origin": "*"}}
+    here = {"people": {"alice": "https://alice.example/"}, "everybody": asks_itself}
+    served = {"asks_itself": asks_itself, "web": answers, "here": here, **({"metadata_at": BASE} if own else {})}
+    good, _ = await examined(served, body.encode())
+    assert {one.level for one in good.findings} == {"ok"}
+    for mistyped in typos(body, name):
+        report, _ = await examined(served, mistyped.encode())
+        said = [one for one in report.findings if one.level != "ok"]
+        assert len(said) <= 1, (mistyped, said)
 
 
 async def test_a_page_is_asked_as_apps_ask_it() -> None:
