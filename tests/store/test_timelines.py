@@ -10,6 +10,7 @@ from microsub.errors import NotFound
 from microsub.model.reader import Cursor, PageQuery, TimelineItem, Twin
 from microsub.store import keys
 from microsub.store.port import Redis
+from microsub.store.rules import Rules
 from microsub.store.timelines import Added, Reason, Target
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
@@ -56,6 +57,48 @@ async def test_a_first_fill_is_read_but_for_the_newest(world: OneReader) -> None
     assert first.read == ("5", "4", "3", "2", "1")
     late = await world.timelines.add(ANN, "work", "2", world.items.know("2", item(8)), now=NOW, limit=0, fresh=3)
     assert late.added == ("8",)
+
+
+async def test_what_is_not_shown_takes_no_place_among_what_stays_unread(world: OneReader) -> None:
+    """Of a new feed whose newest posts are muted or blocked, as many as the setting says are unread all the same."""
+    for uid in ("one", "two"):
+        await world.channels.create(ANN, uid, NOW, uid)
+        await world.channels.follow(ANN, uid, "2", "https://2.example/feed", 1e9)
+    rules = Rules(world.redis, world.items)
+    await rules.mute(ANN, "one", "https://loud.example/", NOW)
+    await rules.block(ANN, "two", "https://loud.example/", NOW)
+    loud = [item(n, author="https://loud.example/") for n in range(2000, 2020)]
+    items = world.items.know("2", *(item(n) for n in range(1, 1500)), *loud)
+    for uid in ("one", "two"):
+        filled = await world.timelines.add(ANN, uid, "2", items, now=NOW, limit=0, fresh=3)
+        assert filled.added == ("1499", "1498", "1497")
+        assert len(filled.read) == 1496
+    assert await world.redis.command("ZCARD", keys.hidden_read(ANN, "one")) == 17
+
+
+async def test_a_muted_post_takes_no_place_that_is_left_of_a_first_fill(world: OneReader) -> None:
+    """The first document is read twice, and what it has besides fills up the places that were left."""
+    await world.channels.follow(ANN, "work", "2", "https://2.example/feed", 1e9)
+    await Rules(world.redis, world.items).mute(ANN, "work", "https://loud.example/", NOW)
+    first = [replace(one, first=True) for one in world.items.know("2", item(1), item(2))]
+    assert len((await world.timelines.add(ANN, "work", "2", first, now=NOW, limit=0, fresh=3)).added) == 2
+    loud = [item(n, author="https://loud.example/") for n in (8, 9)]
+    more = [replace(one, first=True) for one in world.items.know("2", item(5), item(6), *loud)]
+    again = await world.timelines.add(ANN, "work", "2", more, now=NOW, limit=0, fresh=3)
+    assert (again.added, again.read, again.hidden) == (("6",), ("5",), ("9", "8"))
+
+
+async def test_what_the_reader_is_done_with_takes_its_place(world: OneReader) -> None:
+    """Who comes back to a feed whose newest posts they have removed isn't given older ones as unread for them."""
+    await world.follow("work", "2")
+    items = world.items.know("2", *(item(n) for n in range(1, 8)))
+    await world.timelines.add(ANN, "work", "2", items, now=NOW, limit=0)
+    await world.timelines.remove(ANN, "work", ["7", "6"], NOW)
+    await world.channels.unfollow(ANN, "work", "2")
+    await world.timelines.unfollow(ANN, "work", "2", NOW)
+    await world.channels.follow(ANN, "work", "2", "https://2.example/feed", 1e9)
+    again = await world.timelines.add(ANN, "work", "2", items, now=NOW, limit=0, fresh=3)
+    assert again.added == ("5",)
 
 
 async def test_a_first_fill_of_more_than_one_batch_stays_one(world: OneReader) -> None:

@@ -112,9 +112,12 @@ class Model:
         since = channel.feeds[feed] if feed in channel.unfilled else None
         channel.unfilled.discard(feed)
         chosen = [item for item in self.sorted(ids) if self.words.get(item) not in channel.excluded]
+        used = 0
         for rank, item in enumerate(chosen):
-            old = since is not None and rank >= fresh and self.place(item)[0] < since
-            self._take(channel, item, now if old else None, now, limit)
+            # What isn't shown takes up no place among those that stay unread.
+            hidden = self.is_muted(channel, item)
+            old = since is not None and (rank if hidden else used) >= fresh and self.place(item)[0] < since
+            used += self._take(channel, item, now if old else None, now, limit)
 
     def leave_for_later(self, uid: str, feed: str, ids: Sequence[str]) -> None:
         behind = self.channels[uid].behind
@@ -127,25 +130,26 @@ class Model:
                 due = [one for one in self.items if self.feed_of[one] == feed and self.place(one)[0] >= waiting[feed]]
                 self.add(uid, feed, due, now, limit, fresh)
 
-    def _take(self, channel: ModelChannel, item: str, read_at: float | None, now: float, limit: int) -> None:
-        if channel.part_of(item) is not None:
-            return
+    def _take(self, channel: ModelChannel, item: str, read_at: float | None, now: float, limit: int) -> bool:
+        """Whether it is one of those that the reader sees, or is done with."""
+        if (part := channel.part_of(item)) is not None:
+            return part is channel.posts
         if item in channel.gone and channel.gone[item] not in COMES_BACK:
-            return
+            return channel.gone[item] is not Reason.BLOCKED
         twins = self.items[item].twins
         final = [channel.gone[twin.item] for twin in twins if channel.gone.get(twin.item) not in {None, *COMES_BACK}]
         standing = [twin for twin in twins if channel.part_of(twin.item) is not None]
         if final:
             channel.gone[item] = final[0]
-            return
+            return True
         if any(twin.wins and twin.feed in channel.feeds for twin in standing):
             channel.gone[item] = Reason.TWIN
-            return
+            return True
         left = any(channel.gone.get(twin.item) == Reason.UNFOLLOWED for twin in twins)
         if channel.gone.get(item) == Reason.TWIN and not standing and not left:
-            return
+            return True
         if self.is_blocked(channel, item):
-            return
+            return False
         if standing:
             times = [(channel.part_of(twin.item) or {})[twin.item] for twin in standing]
             read_at = next((at for at in times if at is not None), None)
@@ -155,11 +159,12 @@ class Model:
         if not hidden and not standing and limit and len(channel.posts) >= limit:
             oldest = sorted(channel.posts, key=self.place)[: len(channel.posts) - limit + 1]
             if self.place(oldest[-1]) > self.place(item):
-                return
+                return False
             for out in oldest:
                 channel.leave(out, Reason.EVICTED)
         channel.gone.pop(item, None)
         (channel.hidden if hidden else channel.posts)[item] = read_at
+        return not hidden
 
     # --- read state --------------------------------------------------------------------------------------------------
 

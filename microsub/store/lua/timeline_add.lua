@@ -16,6 +16,9 @@
 -- one by then. What its readings have that is older than the follow counts as one fill, whichever part comes first. What
 -- is left of the unread places stands in `unfilled` until posts of a later document come; without it there is none left.
 --
+-- The newest of a fill stay unread. What is blocked or muted takes up none of their places, since nobody sees it; what
+-- the reader is done with does: older posts don't become unread in its stead.
+--
 -- Filters are more than Lua can judge by. So the caller says by which settings it has chosen the items, and where the
 -- channel filters by others it is told these and nothing happens: what is added was chosen by the settings of that very
 -- moment. The script runs for every subscriber of a feed, so each command counts here: most
@@ -30,11 +33,11 @@
 --       7.. per item, newest first: id, score, lines of URLs (author, sources), '' or 'id feed 1 id feed 0 …' of its
 --       twins, 1 where that one wins; 1 where it is of its feed's first document, else ''
 -- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', settings} choose by these first; else
---       {'', added, read, hidden, suppressed, evicted, 'time of following n' or ''}, lists of ids as 'id id …'; n is how
---       many items of the fill were given so far
+--       {'', added, read, hidden, suppressed, evicted, 'time of following n m' or ''}, lists of ids as 'id id …'; n is
+--       how many items of the fill were given so far, m how many of them took a place
 -- include: leave
 -- include: rules
-local UNFOLLOWED, TWIN, EVICTED = 7, 8, 3
+local UNFOLLOWED, TWIN, EVICTED, BLOCKED = 7, 8, 3, 6
 local FIRST_ITEM, FIELDS, AT_ONCE = 7, 5, 100
 
 local call = redis.call
@@ -57,11 +60,11 @@ local sets = { posts = posts, unread = unread, read = KEYS[5], hidden = KEYS[8],
 local given = (#ARGV - FIRST_ITEM + 1) / FIELDS
 local filled_from, is_hiding, mutes, blocks = '', false, nil, nil
 local goes_on, left_unread, unfilled = false, 0, nil
-local given_before = 0
+-- Of this fill so far: how many items were given, and how many of the places that stay unread are taken.
+local given_before, places = 0, 0
 if ARGV[5] ~= '' then
-  filled_from, given_before = string.match(ARGV[5], '^(%S+) (%d+)$')
-  given_before = tonumber(given_before)
-  fresh = math.max(0, fresh - given_before) -- the newest were in the calls before
+  filled_from, given_before, places = string.match(ARGV[5], '^(%S+) (%d+) (%d+)$')
+  given_before, places = tonumber(given_before), tonumber(places)
 end
 if call('EXISTS', unpack(KEYS, 7)) > 0 then
   is_hiding = call('EXISTS', KEYS[8], KEYS[9]) > 0
@@ -141,19 +144,25 @@ local function fits(id)
   return true
 end
 
-local function take(id, score, lines, twins, is_first, place)
+-- `given` is the number of items of this fill that were given before.
+local function take(id, score, lines, twins, is_first, given)
   local left = call('ZSCORE', gone, id)
   local left_as = left and reason_of(left)
   if left and left_as ~= UNFOLLOWED and left_as ~= TWIN then
+    if left_as ~= BLOCKED then places = places + 1 end
     suppressed[#suppressed + 1] = id
     return
   end
-  if (mutes or left or twins ~= '') and stands(id) then return end
+  if (mutes or left or twins ~= '') and stands(id) then
+    if call('ZSCORE', posts, id) then places = places + 1 end
+    return
+  end
   local reason, over, heard
   if left_as == TWIN or twins ~= '' then
     reason, over, heard = yields(twins)
     if reason or (left_as == TWIN and not heard) then
       if reason then leave(sets, id, math.floor(tonumber(now)), reason) end
+      places = places + 1
       suppressed[#suppressed + 1] = id
       return
     end
@@ -177,7 +186,10 @@ local function take(id, score, lines, twins, is_first, place)
     for _, one in ipairs(over) do leave(sets, one, math.floor(tonumber(now)), TWIN) end
   end
   if not is_muted then
-    if call('ZADD', posts, 'NX', score, id) == 0 then return end
+    if call('ZADD', posts, 'NX', score, id) == 0 then
+      places = places + 1
+      return
+    end
     if limit > 0 and not hands_over and not fits(id) then
       call('ZREM', posts, id)
       return
@@ -186,11 +198,16 @@ local function take(id, score, lines, twins, is_first, place)
   if not hands_over then
     read_at = time_of_reading(id)
     if not read_at and read_before then
-      if place > fresh and tonumber(score) < read_before then read_at = now end
+      if (is_muted and given or places) >= fresh and tonumber(score) < read_before then read_at = now end
     elseif not read_at and is_first and is_old(score) then
-      if left_unread > 0 then left_unread = left_unread - 1 else read_at = now end
+      if left_unread <= 0 then
+        read_at = now
+      elseif not is_muted then
+        left_unread = left_unread - 1
+      end
     end
   end
+  if not is_muted then places = places + 1 end
   if left then call('ZREM', gone, id) end
   if is_muted then
     call('ZADD', sets.hidden, score, id)
@@ -210,12 +227,12 @@ local are_first = true
 for at = FIRST_ITEM, #ARGV, FIELDS do
   local is_first = ARGV[at + 4] == '1'
   are_first = are_first and is_first
-  take(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], is_first, (at - FIRST_ITEM) / FIELDS + 1)
+  take(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], is_first, given_before + (at - FIRST_ITEM) / FIELDS)
 end
 if unfilled and are_first then
-  if not goes_on or read_before then left_unread = fresh - given end
+  if not goes_on or read_before then left_unread = fresh - places end
   if left_unread > 0 then call('HSET', KEYS[7], feed, string.format('left %d', left_unread)) end
 end
-local filled = filled_from ~= '' and string.format('%s %d', filled_from, given_before + given) or ''
+local filled = filled_from ~= '' and string.format('%s %d %d', filled_from, given_before + given, places) or ''
 local function joined(ids) return table.concat(ids, ' ') end
 return { '', joined(added), joined(read), joined(hidden), joined(suppressed), joined(evicted), filled }
