@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import fakeredis
@@ -29,6 +30,10 @@ ON_CLUSTER = os.environ.get("TEST_CLUSTER") == "1"
 # Hundreds of processes are started here. They leave their bytecode beside the modules, as Python does where nothing
 # forbids it; else each of them would compile the whole product anew, a quarter of what its start costs.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A script that runs the tests in its background has made them deaf to SIGINT, and with them all that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Test processes that share a Redis have databases of their own.
 _SECOND = os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0"

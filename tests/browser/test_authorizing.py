@@ -60,7 +60,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         apps, evil = await enter(app_site()), await enter(app_site("localhost"))
         users = {"ann": {"me": made.person("ann").me, "channels": [{"uid": "home", "name": "Home"}]}}
         installed = await enter(installation(tmp_path_factory.mktemp("reader"), {"users": users}))
-        yield World(http, made, apps, evil, installed, await installed.serve())
+        yield World(http, made, apps, evil, installed, await installed.serve("web"))
 
 
 async def test_an_app_is_let_in(browser: Browser, world: World) -> None:

@@ -67,8 +67,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         url = own_url.replace("127.0.0.1", "localhost")
         for name in names:
             site.profile(name, **links(url, microsub=f"{other_url}/microsub/bee" if name == "beth" else None))
-        for name in ("ann", "beth"):
-            await enrolled(own, own_url, name)
+        await enrolled(own, own_url, "ann", "beth")
         await wait_until(lambda: '"feed polled"' in own.log and '"feed polled"' in other.log)
         yield World(http, site, own, url, other, other_url)
 

@@ -37,7 +37,7 @@ class World:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with installation(tmp_path_factory.mktemp("reader"), {"users": USERS}) as installed:
-        yield World(installed, (await installed.serve()).replace("127.0.0.1", "localhost"))
+        yield World(installed, (await installed.serve("web")).replace("127.0.0.1", "localhost"))
 
 
 @dataclass

@@ -64,7 +64,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         for made in providers.values():
             made.person("stranger")
         installed = await enter(installation(tmp_path_factory.mktemp("reader"), {"users": users}))
-        yield World(http, providers, installed, await installed.serve())
+        yield World(http, providers, installed, await installed.serve("web"))
 
 
 @pytest.mark.parametrize("name", VARIANTS)

@@ -62,7 +62,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         users = {"users": {"ann": {"me": me, "channels": [{"uid": "home", "name": "Home"}]}}}
         one, two = [await enter(installation(tmp_path_factory.mktemp(name), users)) for name in ("home", "other")]
         # One host: browsers send cookies to all its ports, so the two have names of their own for them.
-        home, other = await one.serve(), await two.serve()
+        home, other = await one.serve("web"), await two.serve("web")
         site.pages["/ann/"] = (
             "<!doctype html><title>Ann</title>"
             f'<link rel="indieauth-metadata" href="{home}/.well-known/oauth-authorization-server">'

@@ -42,7 +42,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         far = await enter(provider(Variant.lenient(twice=True)))
         users = {name: {"me": f"{site.listening.base}/{name}/"} for name in ("ann", "far")}
         installed = await enter(installation(tmp_path_factory.mktemp("reader"), {"users": users}))
-        url = await installed.serve()
+        url = await installed.serve("web")
         await enrolled(installed, url, "ann")
         async with Surfer() as surfer:
             await surfer.goto(f"{url}/")

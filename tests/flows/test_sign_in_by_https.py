@@ -50,7 +50,7 @@ async def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         installed = await enter(
             installation(tmp_path_factory.mktemp("reader"), users, MICROSUB_BASE_URL=public, MICROSUB_PORT=port)
         )
-        assert await installed.serve() == public
+        assert await installed.serve("web") == public
         made = World(public, f"http://127.0.0.1:{port}", site, installed)
         site.profile("ann", **links(public))
         code, out, err = await installed.run("user", "invite", "ann")

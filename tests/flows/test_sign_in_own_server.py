@@ -63,8 +63,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         own_url, other_url = await asyncio.gather(own.serve(), other.serve())
         site.profile("ann", **links(own_url))
         site.profile("beth", in_header=True, **links(own_url, microsub=f"{other_url}/microsub/bee"))
-        for user in ("ann", "beth"):
-            await enrolled(own, own_url, user)
+        await enrolled(own, own_url, "ann", "beth")
         for made in (own, other):
             await wait_until(lambda made=made: '"feed polled"' in made.log)
         yield World(http, site, own, own_url, other, other_url)

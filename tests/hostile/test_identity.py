@@ -52,7 +52,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         users["old"] = {"me": old.person("old").me}
         users["mallory"] = {"me": evil.person("mallory").me}
         installed = await enter(installation(tmp_path_factory.mktemp("reader"), {"users": users}))
-        yield World(honest, old, evil, installed, await installed.serve())
+        yield World(honest, old, evil, installed, await installed.serve("web"))
 
 
 @pytest_asyncio.fixture(loop_scope="module")

@@ -78,7 +78,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         installation(tmp_path_factory.mktemp("reader"), backend) as installed,
         httpx.AsyncClient(timeout=60) as http,
     ):
-        yield World(http, installed, await installed.serve())
+        yield World(http, installed, await installed.serve("web"))
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -48,7 +48,7 @@ async def served(world: World) -> AsyncIterator[tuple[Installation, str]]:
         made = await stack.enter_async_context(
             installation(world.folder.mktemp("reader"), {"users": {}}, MICROSUB_ALLOW_PRIVATE_NETWORKS="127.0.0.1/32")
         )
-        yield made, await made.serve()
+        yield made, await made.serve("web")
 
 
 async def test_nothing_inside_is_asked(world: World, served: tuple[Installation, str]) -> None:

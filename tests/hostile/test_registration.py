@@ -64,7 +64,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         evil.person("mallory")
         backend = {"users": {"ann": {"me": honest.person("ann").me}}, "settings": {"registration": REGISTRATION}}
         installed = await enter(installation(tmp_path_factory.mktemp("open"), backend))
-        yield World(http, honest, evil, installed, await installed.serve())
+        yield World(http, honest, evil, installed, await installed.serve("web"))
 
 
 async def test_one_person_is_one_account(world: World) -> None:

@@ -91,7 +91,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         for name in ("ann", "beside", "slow", "crowd"):
             users[name] = {"me": newer.person(name).me}
         installed = await enter(installation(tmp_path_factory.mktemp("reader"), {"users": users}))
-        yield World(http, newer, older, bystander, installed, await installed.serve())
+        yield World(http, newer, older, bystander, installed, await installed.serve("web"))
 
 
 def told(fault: Fault, made: Provider, user: str, world: World) -> Fault:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -25,11 +26,14 @@ def links(url: str, user: str | None = None, *, microsub: str | None = None) -> 
     }
 
 
-async def enrolled(installed: Installation, url: str, user: str, password: str = PASSWORD) -> None:
-    """Give the user a password, by the one-time link that the command line makes."""
-    code, out, err = await installed.run("user", "invite", user)
-    assert code == 0, err
-    link = next(word for word in out.split() if "#" in word)
+async def enrolled(installed: Installation, url: str, *users: str) -> None:
+    """Give the users the password, by the one-time links that the command line makes."""
+    printed = await installed.run_each(*(f"user invite {user}" for user in users))
+    links = [next(word for word in out.split() if "#" in word) for out in printed]
+    await asyncio.gather(*(_use(url, link) for link in links))
+
+
+async def _use(url: str, link: str, password: str = PASSWORD) -> None:
     async with Surfer() as surfer:
         await surfer.goto(f"{url}{urlsplit(link).path}")
         await surfer.submit(code=urlsplit(link).fragment, password=password, again=password)

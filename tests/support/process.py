@@ -18,6 +18,17 @@ import httpx
 
 from tests.support.waiting import wait_until
 
+_EACH = """
+import contextlib, io, json, sys
+from microsub.cli import main
+printed = []
+for command in sys.argv[1:]:
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        main(command.split(), standalone_mode=False)
+    printed.append(out.getvalue())
+print(json.dumps(printed))
+"""
+
 
 @dataclass
 class Installation:
@@ -92,6 +103,22 @@ class Installation:
         )
         out, err = await asyncio.wait_for(process.communicate(), 60)
         return process.returncode or 0, out.decode(), err.decode()
+
+    async def run_each(self, *commands: str) -> list[str]:
+        """Run several commands, which must succeed, and return what each of them prints.
+
+        For what a test needs and isn't about: all in one process, since most of what a command costs is its start.
+        """
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", _EACH, *commands),
+            env=self.environment(),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        out, err = await asyncio.wait_for(process.communicate(), 60)
+        assert process.returncode == 0, err.decode()
+        printed: list[str] = json.loads(out)
+        return printed
 
     async def token(self, user: str, *flags: str) -> str:
         code, out, err = await self.run("token", "create", user, *flags)
