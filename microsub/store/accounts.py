@@ -231,7 +231,8 @@ class Accounts:
         return grant(credential.user, scope)
 
     async def _change(self, name: str, *pairs: Arg, forgets: bool = False) -> None:
-        script_keys = [keys.user(name), *([identitykeys.foreign(name)] if forgets else ())]
+        forgotten = (identitykeys.foreign(name), identitykeys.foreign_networks(name)) if forgets else ()
+        script_keys = [keys.user(name), *forgotten]
         if not await self._redis.script(load("user_change"), script_keys, [keys.token(name, "*"), *pairs]):
             raise await absent(self._redis, name)
 

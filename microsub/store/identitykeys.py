@@ -77,10 +77,18 @@ def foreign(name: str) -> str:
 
 
 def foreign_checks(name: str) -> str:
-    """Hash: `all` → how many unknown tokens the user's provider was asked about this minute, and the same by the
-    address that they came from. Lifetime: a minute. `store.identity.foreign`.
+    """Hash: `known`, `first`, `rest` → how many unknown tokens the user's provider was asked about this minute out of
+    each share; `known <digest>` … the same by the SHA-256 of the network that they came from. Lifetime: a minute.
+    `store.identity.foreign`.
     """
     return f"user:{{{name}}}:foreign:checks"
+
+
+def foreign_networks(name: str) -> str:
+    """Sorted set: SHA-256 of each network from which a good token of the user's own provider came, by Unix time of the
+    last. Lifetime: 30 days after that; 50 at most. `store.identity.foreign`.
+    """
+    return f"user:{{{name}}}:foreign:networks"
 
 
 def foreign_refused(name: str, digest: str) -> str:
@@ -161,7 +169,7 @@ def requests(name: str, minute: str) -> str:
 
 USER_KEYS: tuple[Callable[[str], str], ...] = (
     *(credentials, passkeys, invitation, devices),
-    *(foreign, foreign_checks),
+    *(foreign, foreign_checks, foreign_networks),
     sessions,
     grants,
 )

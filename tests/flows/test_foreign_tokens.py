@@ -242,16 +242,16 @@ async def test_a_slow_provider_holds_up_nobody_else(world: World, monkeypatch: p
 
 
 async def test_hammering_is_bounded(world: World) -> None:
-    """A hundred unknown tokens from one address are at most twenty questions; the others are told to wait."""
+    """A hundred unknown tokens from one address are at most eighteen questions; the others are told to wait."""
     statuses = Counter(await asyncio.gather(*(world.status(f"unknown-{number}") for number in range(100))))
-    assert statuses == {401: 20, 429: 80}
-    assert world.checks == 20
+    assert statuses == {401: 18, 429: 82}
+    assert world.checks == 18
     assert world.site.count(f"/{world.alice.name}/") == 1
     limited = await world.get("one-more")
     assert 0 < int(limited.headers["retry-after"]) <= 60
     again = Counter(await asyncio.gather(*(world.status(f"unknown-{number}") for number in range(100))))
-    assert again[401] == 20
-    assert world.checks == 20
+    assert again[401] == 18
+    assert world.checks == 18
 
 
 async def test_many_requests_with_one_new_token_are_one_question(world: World) -> None:

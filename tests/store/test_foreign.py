@@ -9,7 +9,16 @@ from microsub.model.reader import Credential
 from microsub.store import identitykeys, keys
 from microsub.store.accounts import Accounts
 from microsub.store.identity import foreign
-from microsub.store.identity.foreign import ForeignTokens, Principal, Standing, Vouched
+from microsub.store.identity.foreign import (
+    KNOWN_FOR,
+    MOST_NETWORKS,
+    ForeignTokens,
+    Place,
+    Principal,
+    Shares,
+    Standing,
+    Vouched,
+)
 from microsub.store.port import Redis
 from tests.support.posts import NOON as NOW
 
@@ -166,18 +175,50 @@ async def test_grace_lets_it_serve_on(tokens: ForeignTokens, accounts: Accounts)
     assert not await tokens.prolong(TOKEN, NOW + 800)
 
 
+SHARES = Shares(known=2, of_known=1, first=4, of_first=2, rest=3, of_rest=2)
+
+
 async def test_questions_are_counted(tokens: ForeignTokens, redis: Redis) -> None:
-    """Per user, and per address, so that one asker leaves something for others."""
+    """Per user, and per network: its first ones out of one share, further ones out of another."""
 
-    async def count(address: str) -> int:
-        return await tokens.count(ANN, address, most=5, most_from_one=3)
+    async def counted(network: str, site: str = "") -> bool:
+        wait = await tokens.count(ANN, Place(network, site or network), SHARES, NOW)
+        assert 0 <= wait <= 60
+        return not wait
 
-    assert [await count("192.0.2.1") for _ in range(3)] == [0, 0, 0]
-    assert 0 < await count("192.0.2.1") <= 60
-    assert [await count("192.0.2.2") for _ in range(2)] == [0, 0]
-    assert 0 < await count("192.0.2.3") <= 60
+    assert [await counted("192.0.2.1") for _ in range(6)] == [True] * 4 + [False] * 2
+    assert [await counted("192.0.2.2") for _ in range(4)] == [True] * 3 + [False]
+    assert not await counted("192.0.2.3")
     assert 0 < await redis.command("TTL", identitykeys.foreign_checks(ANN)) <= 60
-    assert not await tokens.count("bob", "192.0.2.1", most=5, most_from_one=3)
+    assert not await tokens.count("bob", Place("192.0.2.1", "192.0.2.1"), SHARES, NOW)
+    assert b"192.0.2" not in b" ".join(await redis.command("HGETALL", identitykeys.foreign_checks(ANN)))
+
+
+async def test_first_questions_of_what_belongs_together_are_counted_together(tokens: ForeignTokens) -> None:
+    """Whoever has a /48 of IPv6 has 65,536 networks."""
+    shares = Shares(first=10, of_first=2, rest=0)
+    counts = [await tokens.count(ANN, Place(f"2001:db8:0:{n}::/64", "2001:db8::/48"), shares, NOW) for n in range(3)]
+    assert [not wait for wait in counts] == [True, True, False]
+
+
+async def test_known_networks_have_a_share_of_their_own(
+    tokens: ForeignTokens, redis: Redis, accounts: Accounts
+) -> None:
+    """For a month after a good token came from them; the last ones are known."""
+
+    async def counted(network: str, now: float = NOW) -> bool:
+        return not await tokens.count(ANN, Place(network, network), Shares(2, 1, 0, 0, 0, 0), now)
+
+    for number in range(MOST_NETWORKS + 1):
+        await tokens.know(ANN, Place(f"n{number}", "s"), NOW + number)
+    assert not await counted("n0")
+    assert not await counted("n1", NOW + 1 + KNOWN_FOR)
+    assert [await counted("n1"), await counted("n1"), await counted("n2"), await counted("n3")] == [
+        *(True, False, True, False)
+    ]
+    assert 0 < await redis.command("TTL", identitykeys.foreign_networks(ANN)) <= KNOWN_FOR
+    await accounts.set_me(ANN, "https://another.example/")
+    assert not await redis.command("EXISTS", identitykeys.foreign_networks(ANN))
 
 
 async def test_one_asks_at_a_time(tokens: ForeignTokens) -> None:

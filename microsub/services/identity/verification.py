@@ -6,7 +6,9 @@ then. While it can't be asked, what it said last serves for `token_grace` second
 401 would sign people out.
 
 What strangers may cause is bounded: a refusal is remembered, one question at a time is asked about a token, by all
-processes together, and a limited number a minute about tokens that nobody has vouched for yet.
+processes together, and a limited number a minute about tokens that nobody has vouched for yet. Of that number, one part
+is for networks that are known by a good token, and one for the first tokens from wherever, so that a few addresses full
+of made-up ones don't keep a new app of the user's outside.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import structlog
@@ -26,9 +28,9 @@ from microsub.errors import Forbidden, MicrosubError, ProviderUnavailable, TooMa
 from microsub.formats.identity import mask_credentials
 from microsub.model.reader import Credential, Grant
 from microsub.model.scopes import understood
-from microsub.services.identity.attempts import network_of
+from microsub.services.identity.attempts import network_of, site_of
 from microsub.services.identity.vouching import SECONDS, Another, Denied, Good, Said, Silent
-from microsub.store.identity.foreign import ForeignTokens, Principal, Standing, Vouched
+from microsub.store.identity.foreign import ForeignTokens, Place, Principal, Shares, Standing, Vouched
 
 log = structlog.get_logger(__name__)
 
@@ -37,15 +39,14 @@ log = structlog.get_logger(__name__)
 class Pace:
     """Bounds, in seconds: how long a refusal is remembered, how soon a provider that couldn't be asked is asked again
     about a token (`again`; `while_known` where an earlier answer serves), how long to wait for another process that
-    asks; and numbers: questions a minute about unknown tokens of a user, and of those from one client's network.
+    asks; and questions a minute about unknown tokens of a user (`shares`).
     """
 
     refused: int = 60
     again: int = 10
     while_known: float = 30.0
     patience: float = SECONDS + 2
-    most: int = 60
-    most_from_one: int = 20
+    shares: Shares = field(default_factory=Shares)
     look: float = 0.05
 
 
@@ -120,16 +121,16 @@ class Verification:
         principal = standing.principal
         assert principal is not None  # `decided` has refused it
         if standing.vouched is None:
-            pace = self._pace
-            network = network_of(address)
-            wait = await self._tokens.count(credential.user, network, most=pace.most, most_from_one=pace.most_from_one)
+            wait = await self._tokens.count(credential.user, place_of(address), self._pace.shares, now)
             if wait:
                 metrics.TOKEN_CHECKS.labels("limited").inc()
                 raise TooManyRequests("too many unknown tokens were tried for this user: try again later", wait)
         said = await self._vouching.ask(principal, token, now)
         match said:
             case Good():
-                return await self._remember(credential, principal, said, now)
+                granted = await self._remember(credential, principal, said, now)
+                await self._tokens.know(credential.user, place_of(address), now)
+                return granted
             case Denied():
                 await self._tokens.refuse(credential, _INVALID, self._pace.refused)
                 _count("invalid", credential.user)
@@ -173,6 +174,12 @@ class Verification:
 # --- decisions -----------------------------------------------------------------------------------------------------
 
 _INVALID, _ANOTHER, _SILENT = "invalid", "another", "silent until "
+
+
+def place_of(address: str) -> Place:
+    """Where a token came from, by a client's address."""
+    network = network_of(address)
+    return Place(network, site_of(address) or network)
 
 
 def decided(user: str, standing: Standing, now: float) -> Grant | MicrosubError | None:

@@ -114,6 +114,7 @@ JUDGES: Mapping[str, Judge] = {
     "tokens": _digest,
     "sessions": _digest,
     "foreign": _digest,
+    "foreign_networks": _digest,
     "devices": _digest,
     "grants": lambda one, _: bool(_GRANT.fullmatch(one)),
     "channel": lambda one, value: one == b"name" or _number_in(b"changed")(one, value),

@@ -7,6 +7,7 @@ Whether a provider must be asked is decided in `services.identity.verification`.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
@@ -23,6 +24,36 @@ MOST_REMEMBERED = 100
 
 PERIOD = 60
 """Seconds over which questions about unknown tokens are counted."""
+
+
+KNOWN_FOR = 30 * 86_400
+"""Seconds for which a network is known, after a good token came from it."""
+
+MOST_NETWORKS = 50
+"""Networks of one user that are known; of more, those that were seen last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Questions a minute about unknown tokens of one user, all together 60: `known` from networks from which a good
+    token came lately, `first` ones from wherever, `rest` further ones; and how many of each may be one network's
+    (`of_first`: one /48's, of IPv6).
+    """
+
+    known: int = 20
+    of_known: int = 10
+    first: int = 24
+    of_first: int = 2
+    rest: int = 16
+    of_rest: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a token came from: the client's network, and the larger one that it lies in, if any, else the same."""
+
+    network: str
+    site: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +163,27 @@ class ForeignTokens:
         key = identitykeys.foreign_refused(credential.user, credential.digest)
         await self._redis.command("SET", key, reason, "EX", seconds)
 
-    async def count(self, user: str, address: str, *, most: int, most_from_one: int) -> int:
-        """Count a question about an unknown token that came from `address`; 0, or the seconds until one may be asked
+    async def count(self, user: str, place: Place, shares: Shares, now: float) -> int:
+        """Count a question about an unknown token that came from there; 0, or the seconds until one may be asked
         again, and then it isn't counted.
         """
-        args = (address, most, most_from_one, PERIOD)
-        return int(await self._redis.script(load("foreign_count"), [identitykeys.foreign_checks(user)], args))
+        args = (
+            *(_hidden(place.network), _hidden(place.site), now - KNOWN_FOR),
+            *(shares.known, shares.of_known, shares.first, shares.of_first, shares.rest, shares.of_rest, PERIOD),
+        )
+        script_keys = [identitykeys.foreign_checks(user), identitykeys.foreign_networks(user)]
+        return int(await self._redis.script(load("foreign_count"), script_keys, args))
+
+    async def know(self, user: str, place: Place, now: float) -> None:
+        """A good token of the user's provider has come from there."""
+        key = identitykeys.foreign_networks(user)
+        await self._redis.pipeline(
+            [
+                ("ZADD", key, now, _hidden(place.network)),
+                ("ZREMRANGEBYRANK", key, 0, -MOST_NETWORKS - 1),
+                ("EXPIRE", key, KNOWN_FOR),
+            ]
+        )
 
     def asking(self, credential: Credential, seconds: float) -> AbstractAsyncContextManager[bool]:
         """Whether it is up to us to ask about the token, for the block. Others wait for what comes of it."""
@@ -148,6 +194,11 @@ class ForeignTokens:
         """The user whose provider vouched for the token last; that it still does is not said."""
         found = await self._redis.command("GET", identitykeys.foreign_owner(digest))
         return None if found is None else str(found.decode())
+
+
+def _hidden(network: str) -> str:
+    """No address stands in Redis, as far as a hash of what can be guessed hides one."""
+    return hashlib.sha256(network.encode()).hexdigest()
 
 
 def _text(scopes: Iterable[str]) -> str:

@@ -16,7 +16,7 @@ from microsub.model.reader import Credential, Grant
 from microsub.services.identity.verification import Pace, Verification, decided, grace_until
 from microsub.services.identity.vouching import Another, Denied, Good, Said, Silent
 from microsub.store.accounts import Accounts
-from microsub.store.identity.foreign import ForeignTokens, Principal, Standing, Vouched
+from microsub.store.identity.foreign import ForeignTokens, Principal, Shares, Standing, Vouched
 from microsub.store.port import Redis
 from tests.support.posts import NOON as NOW
 from tests.support.waiting import wait_until
@@ -352,6 +352,10 @@ async def test_others_dont_wait_for_ever(world: World) -> None:
     assert await hanging == GRANT
 
 
+FROM_ONE = Shares().of_first + Shares().of_rest
+IN_ALL = Shares().known + Shares().first + Shares().rest
+
+
 async def test_hammering_with_unknown_tokens_is_bounded(world: World) -> None:
     """Per minute and user, over all processes; a single address leaves something for others."""
     world.provider.says = Denied("no")
@@ -359,19 +363,42 @@ async def test_hammering_with_unknown_tokens_is_bounded(world: World) -> None:
     outcomes = await all_of(
         *(processes[number % 2].check(another(number), "t", "192.0.2.1", NOW) for number in range(60))
     )
-    assert world.provider.asked == 20
+    assert world.provider.asked == FROM_ONE
     limited = [outcome for outcome in outcomes if isinstance(outcome, TooManyRequests)]
-    assert len(limited) == 40
+    assert len(limited) == 60 - FROM_ONE
     assert all(0 < outcome.retry_after <= 60 for outcome in limited)
-    await all_of(*(world.check(credential=another(number), address=f"192.0.2.{number}") for number in range(100, 160)))
-    assert world.provider.asked == 60
+    await all_of(*(world.check(credential=another(number), address=f"192.0.2.{number}") for number in range(100, 250)))
+    assert world.provider.asked == IN_ALL - Shares().known <= 60
 
 
 async def test_a_customers_network_is_one_address(world: World) -> None:
     """Who has one address of IPv6 has all of its /64, and hammers no more with all of them than with one."""
     world.provider.says = Denied("no")
     await all_of(*(world.check(credential=another(n), address=f"2001:db8:0:7::{n:x}") for n in range(60)))
-    assert world.provider.asked == 20
+    assert world.provider.asked == FROM_ONE
+
+
+@pytest.mark.parametrize(
+    "places", [[f"192.0.2.{n}" for n in range(1, 11)], [f"2001:db8:0:{n:x}::1" for n in range(200)]]
+)
+async def test_a_few_who_hammer_keep_no_new_app_outside(world: World, places: list[str]) -> None:
+    """Ten addresses of IPv4 full of made-up tokens, or a whole /48: what comes from another address is asked about."""
+    world.provider.says = Denied("no")
+    await all_of(*(world.check(credential=another(n), address=places[n % len(places)]) for n in range(400)))
+    world.provider.says = READ
+    assert await world.check(address="198.51.100.7") == GRANT
+
+
+async def test_an_address_that_had_a_good_token_is_asked_about_however_many_hammer(world: World) -> None:
+    """Where one app of the user's is, there is the next one; and hammering from there leaves something too."""
+    await world.check(credential=another(9000), address="198.51.100.7")
+    await world.check(credential=another(9001), address="203.0.113.9")
+    world.provider.says = Denied("no")
+    places = [f"192.0.2.{n}" for n in range(256)] + ["203.0.113.9"]
+    await all_of(*(world.check(credential=another(n), address=places[n % len(places)]) for n in range(1000)))
+    assert world.provider.asked <= IN_ALL
+    world.provider.says = READ
+    assert await world.check(address="198.51.100.7") == GRANT
 
 
 async def test_hammering_doesnt_touch_those_who_are_known(world: World) -> None:
