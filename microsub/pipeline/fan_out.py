@@ -18,6 +18,7 @@ from microsub.config.backend import Delivery as DeliverySettings
 from microsub.errors import NotFound
 from microsub.metrics import ITEMS_DELIVERED
 from microsub.pipeline.recipients import Place, Recipients, chooses, recipients
+from microsub.store.adding import AGAIN, DOUBT
 from microsub.store.messages import ItemsStored
 from microsub.store.timelines import Reason, Target
 
@@ -96,7 +97,8 @@ class FanOut:
         ids = list({*news.new, *news.edited, *news.reworded})
         if news.target is not None:
             items = {item.id: item for item in await self._items.timeline_items(ids)}
-            await self._add(news.feed, _of(items, news.new), [news.target], now)
+            again = DOUBT if news.doubt else AGAIN
+            await self._add(news.feed, _of(items, news.new), [news.target], now, again)
             await self._take_back(news.new, [news.target], now)
             return
         # Asked together, that is in one flight.
@@ -153,11 +155,13 @@ class FanOut:
             return Recipients(places)
         return recipients(places, await self._patient.activity.last_seen(user for user, _ in places), settings, now)
 
-    async def _add(self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[Place], now: float) -> int:
+    async def _add(
+        self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[Place], now: float, again: str = ""
+    ) -> int:
         if not items or not places:
             return 0
         limits = await self._limits()
-        delivery = self._timelines.delivery(feed_id, items, now)
+        delivery = self._timelines.delivery(feed_id, items, now, again=again)
 
         async def add(batch: Sequence[Place]) -> int:
             targets = []

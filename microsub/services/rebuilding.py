@@ -14,6 +14,7 @@ from microsub.config.backend import InstanceSettings
 from microsub.errors import NotFound
 from microsub.services.filling import MOST_ITEMS, oldest
 from microsub.store.messages import ItemsStored
+from microsub.store.restoring import Left
 
 if TYPE_CHECKING:
     from microsub.store.channels import Channels
@@ -67,11 +68,14 @@ class Rebuilding:
 
     async def _channel(self, user: str, uid: str, feeds: Sequence[str], now: float) -> Rebuilt:
         since = oldest(self._settings().delivery, now)
-        lost = await self._timelines.start_anew(user, uid, now)
+        left = await self._timelines.left_of(user, uid, now)
+        # First what is known for sure, also of posts that are too old to be sent.
+        await self._timelines.restore(user, uid, now)
+        doubt = left is Left.UNREAD
         count = 0
         for feed in feeds:
             ids = await self._items.newest(feed, MOST_ITEMS, since)
             if ids:
-                await self._stored.add([ItemsStored(feed, tuple(ids), target=(user, uid)).to_fields()])
+                await self._stored.add([ItemsStored(feed, tuple(ids), target=(user, uid), doubt=doubt).to_fields()])
                 count += len(ids)
-        return Rebuilt(user, uid, len(feeds), count, lost)
+        return Rebuilt(user, uid, len(feeds), count, left is Left.BLANK)

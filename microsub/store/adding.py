@@ -15,6 +15,9 @@ _ADD = load("timeline_add")
 _FILTERS = b'"filters":{'
 """By this the script sees that settings filter."""
 
+AGAIN, DOUBT = "a", "d"
+"""Items that the store offers to a timeline once more, and the same where all that was read there is lost."""
+
 ScriptCall = tuple[Script, Sequence[str], Sequence[Arg]]
 
 UNFILTERED = b"*"
@@ -131,12 +134,12 @@ def newest_first(items: Sequence[TimelineItem]) -> list[TimelineItem]:
     return sorted(items, key=lambda item: (float(item.score), item.id), reverse=True)
 
 
-def item_args(items: Sequence[TimelineItem]) -> list[Arg]:
-    """The items as the script reads them."""
+def item_args(items: Sequence[TimelineItem], again: str = "") -> list[Arg]:
+    """The items as the script reads them; `again` is `AGAIN` or `DOUBT` where they may have been there before."""
     args: list[Arg] = []
     for item in items:
         twins = " ".join(f"{twin.item} {twin.feed} {int(twin.wins)}" for twin in item.twins)
-        args += (item.id, item.score, "\n".join(urls(item)), twins, "1" if item.first else "")
+        args += (item.id, item.score, "\n".join(urls(item)), twins, ("1" if item.first else "") + again)
     return args
 
 

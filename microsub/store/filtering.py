@@ -39,15 +39,18 @@ class Delivery:
     """Items of one feed on their way to timelines, and which of them each channel takes. Made once, for any number of
     timelines: the posts are read once, and only if somebody filters.
 
-    `feed` is '' for items of no feed. `unfiltered` items come in whatever a channel filters.
+    `feed` is '' for items of no feed. `unfiltered` items come in whatever a channel filters. `again` is `adding.AGAIN`
+    or `DOUBT` for what may have been in the timeline before.
     """
 
     def __init__(
-        self, lookup: ItemLookup, feed: str, items: Sequence[TimelineItem], now: float, *, unfiltered: bool = False
-    ) -> None:
+        self, lookup: ItemLookup, feed: str, items: Sequence[TimelineItem], now: float, *, unfiltered: bool = False,
+        again: str = "",
+    ) -> None:  # fmt: skip
         self.feed = feed
         self.now = f"{now:.6f}"
         self.unfiltered = unfiltered
+        self._again = again
         self._lookup = lookup
         self._items = newest_first(items)
         self._posts: dict[str, Searched] | None = None
@@ -62,7 +65,7 @@ class Delivery:
             if rule is not None:
                 posts = await self._read()
                 chosen = [item for item in self._items if item.id in posts and rule.takes(posts[item.id])]
-            known = [item_args(batch) for batch in batches(chosen)]
+            known = [item_args(batch, self._again) for batch in batches(chosen)]
             if not known and self._items:
                 known = [[]]  # that nothing is left of a first fill must be told too
             self._args[settings] = known

@@ -48,7 +48,8 @@ class ItemsStored:
     """Items of one feed for the timelines: `new` ones are added, `edited` ones held against the rules again. Those and
     `reworded` ones, whose author is as before, are offered again to channels that had filtered them out.
 
-    `target` is the one timeline (user, channel uid) that is meant; None means all who follow the feed.
+    `target` is the one timeline (user, channel uid) that is meant, and may have had them before; None means all who
+    follow the feed. With `doubt` nobody knows any more what was read in that timeline.
     """
 
     feed: str
@@ -56,12 +57,15 @@ class ItemsStored:
     edited: tuple[str, ...] = ()
     target: tuple[str, str] | None = None
     reworded: tuple[str, ...] = ()
+    doubt: bool = False
 
     def to_fields(self) -> Fields:
         """Ids separated by spaces."""
         fields = {"feed": self.feed.encode(), "new": _joined(self.new), "edited": _joined(self.edited)}
         if self.reworded:
             fields["reworded"] = _joined(self.reworded)
+        if self.doubt:
+            fields["doubt"] = b"1"
         return fields | ({"target": "/".join(self.target).encode()} if self.target else {})
 
     @classmethod
@@ -72,7 +76,14 @@ class ItemsStored:
             user, _, uid = fields["target"].decode("utf-8", "replace").partition("/")
             target = (user, uid)
         new, edited = _split(fields["new"]), _split(fields["edited"])
-        return cls(fields["feed"].decode("utf-8", "replace"), new, edited, target, _split(fields.get("reworded", b"")))
+        return cls(
+            fields["feed"].decode("utf-8", "replace"),
+            new,
+            edited,
+            target,
+            _split(fields.get("reworded", b"")),
+            "doubt" in fields,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,15 +34,14 @@ from microsub.store.marks import Places, mark, mark_all, mark_before
 from microsub.store.pages import Walk, read_page, read_walk
 from microsub.store.port import Redis
 from microsub.store.reach import holding, members, references
-from microsub.store.scripts import load
+from microsub.store.restoring import Left, begin, restore
 from microsub.store.settling import settle, settle_in
 from microsub.store.timelinekeys import BATCH, Reason
 
-_UNFILL = load("channel_unfill")
 _MOST_FILTERING = 10_000
 """Channels of which a process remembers by what they filter."""
 
-__all__ = ["Added", "Delivery", "OldBatch", "OldItem", "Places", "Reason", "Stock", "Target", "Timelines"]
+__all__ = ["Added", "Delivery", "Left", "OldBatch", "OldItem", "Places", "Reason", "Stock", "Target", "Timelines"]
 
 
 class Timelines:
@@ -95,10 +94,10 @@ class Timelines:
         return added.without(dead) if dead else added
 
     def delivery(
-        self, feed_id: str, items: Sequence[TimelineItem], now: float, *, unfiltered: bool = False
+        self, feed_id: str, items: Sequence[TimelineItem], now: float, *, unfiltered: bool = False, again: str = ""
     ) -> Delivery:
-        """Items of a feed for `add_to`."""
-        return Delivery(self._items, feed_id, items, now, unfiltered=unfiltered)
+        """Items of a feed for `add_to`; `again` is `adding.AGAIN` or `DOUBT` where they may have been there before."""
+        return Delivery(self._items, feed_id, items, now, unfiltered=unfiltered, again=again)
 
     async def add_to(self, targets: Sequence[Target], delivery: Delivery) -> list[Added]:
         """`add` to several timelines, of several users; results in the order of `targets`. Whether an item was deleted
@@ -137,14 +136,15 @@ class Timelines:
         texts = await self._redis.pipeline([("HGET", keys.channel(*place), "settings") for place in places])
         return [place for place, text in zip(places, texts, strict=True) if text and filter_of(text) is not None]
 
-    async def start_anew(self, user: str, uid: str, now: float) -> bool:
-        """Let what comes next into an empty timeline that never had anything count as its first fill, at `now`.
-
-        False, and nothing done, where anything is or was in it.
+    async def left_of(self, user: str, uid: str, now: float) -> Left:
+        """What is left of a timeline that may have been lost; what comes next into a blank one, at `now`, counts as its
+        first fill.
         """
-        own = [keys.channel_feeds(user, uid), keys.channel_unfilled(user, uid)]
-        sets = [keys.posts(user, uid), keys.hidden(user, uid), keys.gone(user, uid)]
-        return bool(await self._redis.script(_UNFILL, own + sets, [f"{now:.6f}"]))
+        return await begin(self._redis, user, uid, now)
+
+    async def restore(self, user: str, uid: str, now: float) -> int:
+        """Show again what is known to be read or unread in a channel though its posts were lost; how many."""
+        return await restore(self._redis, self._items, user, uid, now)
 
     async def put(
         self, user: str, uid: str, item: TimelineItem, now: float, limit: int = 0, *, unfiltered: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from email.utils import formatdate
 
 import pytest
 
@@ -20,6 +21,7 @@ from microsub.store.deadletters import DeadLetters
 from microsub.store.events import Event, Events
 from microsub.store.invariants import violations
 from microsub.store.port import Redis
+from microsub.store.rules import Rules
 from tests.support.polling import World, dated, rss, world
 from tests.support.web import Publisher, publisher
 
@@ -278,6 +280,89 @@ async def test_a_rebuild_brings_nothing_back(it, site):
     assert second not in rows
     assert (rows[first], rows[third]) == (True, False)
     assert third not in {row.id for row in await it.rows("bob")}
+
+
+async def rebuilt(it: World) -> dict[str, bool]:
+    """Alice's timeline after a rebuild: whether each post is read, newest first."""
+    service = Rebuilding(it.channels, it.timelines, it.items, it.stages.stored, lambda: AGELESS)
+    await service.rebuild("alice", "home", it.clock())
+    await it.stages.run_once()
+    return {row.id: row.is_read for row in await it.rows()}
+
+
+async def grown(it: World, site: Publisher) -> list[str]:
+    """Alice follows a feed of twenty posts, of which she reads one, and of five that come later two; all ids."""
+    site.serve_document("/feed", rss(dated(20)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    it.clock.advance(1000)
+    late = [(f"late-{n}", f"Late {n}", formatdate(it.clock() - n, usegmt=True)) for n in range(5)]
+    site.serve_document("/feed", rss([*late, *dated(20)]))
+    await it.poll(feed)
+    ids = [row.id for row in await it.rows()]
+    await it.timelines.mark_read("alice", "home", [ids[0], ids[1], ids[5]], it.clock())
+    await it.timelines.remove("alice", "home", [ids[6]], it.clock())
+    return ids
+
+
+LOST = {
+    "nothing": (),
+    "the posts": (keys.posts,),
+    "the posts and what is unread": (keys.posts, keys.unread),
+    "the posts and what is read": (keys.posts, keys.read),
+}
+
+
+@pytest.mark.parametrize("lost", LOST)
+async def test_a_rebuild_keeps_read_state_that_is_known(it, site, lost):
+    """As long as one of the two sets is left, every post has the state that it had, and the channel is sound."""
+    await grown(it, site)
+    before = {row.id: row.is_read for row in await it.rows()}
+    for key in LOST[lost]:
+        await it.redis.command("DEL", key("alice", "home"))
+    assert await rebuilt(it) == before
+    assert await violations(it.redis, "alice", "home") == []
+
+
+async def test_single_posts_that_were_lost_come_back_as_they_were(it, site):
+    """Of the first document what the rule of the first fill left unread, of later ones all that wasn't read."""
+    await grown(it, site)
+    before = {row.id: row.is_read for row in await it.rows()}
+    lost = [item for item, is_read in before.items() if not is_read]
+    for key in (keys.posts, keys.unread):
+        await it.redis.command("ZREM", key("alice", "home"), *lost)
+    assert await rebuilt(it) == before
+
+
+async def test_where_nothing_is_known_a_timeline_begins_anew(it, site):
+    """Posts, read and unread are lost: the newest few are unread, and what was removed stays away."""
+    ids = await grown(it, site)
+    for key in (keys.posts, keys.unread, keys.read):
+        await it.redis.command("DEL", key("alice", "home"))
+    state = await rebuilt(it)
+    assert list(state) == [item for item in ids if item != ids[6]]
+    # The removed one has had its place.
+    assert [item for item, is_read in state.items() if not is_read] == [one for one in ids[:10] if one != ids[6]]
+
+
+async def test_rules_hold_for_what_a_rebuild_shows_again(it, site):
+    """What was lost while its source was blocked isn't shown, and leaves for good."""
+    await grown(it, site)
+    (feed,) = (await it.channels.all_subscriptions("alice"))["home"]
+    await it.redis.command("DEL", keys.posts("alice", "home"))
+    await Rules(it.redis, it.items).block("alice", "home", feed.url, it.clock())
+    assert await rebuilt(it) == {}
+    assert await violations(it.redis, "alice", "home") == []
+
+
+async def test_a_rebuild_takes_no_place_of_a_first_document_that_is_read_again(it, site):
+    """Four of ten places are left; a second reading of the document may still fill them."""
+    site.serve_document("/feed", rss(dated(6)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    left = await it.redis.command("HGET", keys.channel_unfilled("alice", "home"), feed.id)
+    await rebuilt(it)
+    assert await it.redis.command("HGET", keys.channel_unfilled("alice", "home"), feed.id) == left == b"left 4"
 
 
 async def test_a_read_set_that_outlived_its_timeline_counts(it, site):

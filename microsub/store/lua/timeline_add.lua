@@ -31,7 +31,8 @@
 --       (a first fill that goes on)  6 the settings by which the items were chosen, '' for unfiltered, '*' for
 --       items that come in anyway, with 3 and 4 as they are
 --       7.. per item, newest first: id, score, lines of URLs (author, sources), '' or 'id feed 1 id feed 0 …' of its
---       twins, 1 where that one wins; 1 where it is of its feed's first document, else ''
+--       twins, 1 where that one wins; 1 where it is of its feed's first document, else '', and behind that 'a' for what
+--       may have been in the timeline before, 'd' where besides nothing is known of what was read there
 -- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', settings} choose by these first; else
 --       {'', added, read, hidden, suppressed, evicted, 'time of following n m' or ''}, lists of ids as 'id id …'; n is
 --       how many items of the fill were given so far, m how many of them took a place
@@ -86,7 +87,10 @@ local read_before = tonumber(filled_from)
 local added, read, hidden, suppressed, evicted = {}, {}, {}, {}, {}
 
 -- Posts of the first document that were published before the follow are as old as the first fill, which they come after.
+-- What comes again, from a rebuild, was in the timeline before, as a rule: what was read of it is in `read` or in `gone`.
+local again = string.match(ARGV[FIRST_ITEM + 4] or '', '[ad]')
 local followed_at
+local old_given = 0
 local function is_old(score)
   if not followed_at then
     local subscription = feed ~= '' and call('HGET', KEYS[2], feed) or ''
@@ -146,6 +150,7 @@ end
 
 -- `given` is the number of items of this fill that were given before.
 local function take(id, score, lines, twins, is_first, given)
+  if again and is_old(score) then old_given = old_given + 1 end
   local left = call('ZSCORE', gone, id)
   local left_as = left and reason_of(left)
   if left and left_as ~= UNFOLLOWED and left_as ~= TWIN then
@@ -197,7 +202,10 @@ local function take(id, score, lines, twins, is_first, given)
   end
   if not hands_over then
     read_at = time_of_reading(id)
-    if not read_at and read_before then
+    if not read_at and again and not read_before then
+      -- Newer ones never came, or were unread; of older ones what the rule of the first fill leaves unread.
+      if again == 'd' or (is_old(score) and old_given > fresh) then read_at = now end
+    elseif not read_at and read_before then
       if (is_muted and given or places) >= fresh and tonumber(score) < read_before then read_at = now end
     elseif not read_at and is_first and is_old(score) then
       if left_unread <= 0 then
@@ -225,11 +233,11 @@ end
 
 local are_first = true
 for at = FIRST_ITEM, #ARGV, FIELDS do
-  local is_first = ARGV[at + 4] == '1'
+  local is_first = string.sub(ARGV[at + 4], 1, 1) == '1'
   are_first = are_first and is_first
   take(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], is_first, given_before + (at - FIRST_ITEM) / FIELDS)
 end
-if unfilled and are_first then
+if unfilled and (are_first or (again and goes_on)) then
   if not goes_on or read_before then left_unread = fresh - places end
   if left_unread > 0 then call('HSET', KEYS[7], feed, string.format('left %d', left_unread)) end
 end
