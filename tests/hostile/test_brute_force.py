@@ -16,6 +16,7 @@ from microsub.store.accounts import Accounts
 from microsub.store.identity.attempts import AttemptCounts
 from microsub.store.identity.credentials import Credentials
 from microsub.store.port import Redis
+from tests.support.counting import CountingRedis
 from tests.support.one_reader import ANN, NOW
 
 PASSWORD = "correct horse battery"
@@ -107,4 +108,49 @@ async def test_forged_addresses_of_one_network_are_one(house: House) -> None:
         await house.knock("Summer2026!!", f"2001:db8:1:2::{number:x}", NOW, who=f"user{number}") for number in range(60)
     ]
     assert answers.count("wrong") < 15
+    house.hasher.close()
+
+
+SEQUENCES = [
+    ["NAME"] * 8 + ["ADDRESS"],
+    ["ADDRESS"] * 8 + ["NAME"],
+    ["ADDRESS", "http://ADDRESS", "HTTPS://ADDRESS/"] * 4,
+    ["NAME", " NAME "] * 5,
+]
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES, ids=lambda sequence: " ".join(sequence)[:20])
+async def test_pauses_dont_tell_who_is_who(house: House, sequence: list[str]) -> None:
+    """Whether a name and an address are one account's, or anybody's, can't be seen from when one has to wait."""
+    await house.accounts.set_me(ANN, "https://ann.example/")
+    await house.accounts.add_user("unset", "https://unset.example/", NOW)
+    seen = set()
+    for name in (ANN, "unset", "nobody"):
+        typed = [one.replace("NAME", name).replace("ADDRESS", f"{name}.example") for one in sequence]
+        answers = [
+            await house.knock("wrong", f"10.3.{number}.{len(name)}", NOW, who=who) for number, who in enumerate(typed)
+        ]
+        seen.add(tuple(answers))
+    assert len(seen) == 1, seen
+    house.hasher.close()
+
+
+async def test_the_store_is_asked_as_often_for_everybody(real_redis: Redis) -> None:
+    """By names and addresses of users with a password, without one, disabled or not there, with a cookie or none."""
+    counting = CountingRedis(real_redis)
+    house = House(counting)
+    for name in (ANN, "unset", "gone"):
+        await house.accounts.add_user(name, f"https://{name}.example/", NOW)
+    await house.passwords.set(ANN, PASSWORD, NOW)
+    await house.accounts.disable_user("gone", NOW)
+    await house.knock("wrong", HOME, NOW, who="first.example")
+    seen = {}
+    for number, who in enumerate(
+        [ANN, "unset", "gone", "nobody", "a b", *(f"{n}.example" for n in (ANN, "gone", "x"))]
+    ):
+        for devices in ("", "ann.madeup", "nobody.madeup"):
+            before = counting.trips
+            assert await house.knock("wrong", f"10.4.{number}.{len(devices)}", NOW, who=who, devices=devices) == "wrong"
+            seen[who, devices] = counting.trips - before
+    assert len(set(seen.values())) == 1, seen
     house.hasher.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
@@ -542,3 +543,39 @@ async def test_nobody_lets_the_server_ask_apps_all_the_time(
     assert (await other.get(address())).status == 200
     server.now += 2
     assert (await ann.get(address())).status == 200
+
+
+async def test_made_up_secrets_tell_nothing_of_their_user(server: Instance, ann: Visitor, apps: Apps) -> None:
+    """Codes, tokens and hints that name a user who is there are refused as those of nobody; a sign-in comes first."""
+    await server.accounts.add_user("gone", "https://gone.example/", server.now)
+    await server.accounts.disable_user("gone", server.now)
+    form = {"client_id": APP, "redirect_uri": BACK}
+    seen: dict[str, set[tuple[int, str]]] = {}
+    for name in ("ann", "gone", "nobody"):
+        secret = f"{name}.{'x' * 43}"
+        sent = {
+            "code": ("POST", "/token", {**form, "grant_type": "authorization_code", "code": secret}),
+            "profile": ("POST", "/auth", {**form, "grant_type": "authorization_code", "code": secret}),
+            "refresh": (
+                "POST",
+                "/token",
+                {**form, "grant_type": "refresh_token", "refresh_token": f"{name}.{'x' * 66}"},
+            ),
+            "grant": (
+                "POST",
+                "/token",
+                {**form, "grant_type": "refresh_token", "refresh_token": f"{name}.{'g' * 22}.x"},
+            ),
+            "revoke": ("POST", "/revoke", {"token": secret}),
+            "introspect": ("POST", "/introspect", {"token": secret}),
+            "check": ("GET", "/token", {}),
+            "userinfo": ("GET", "/userinfo", {}),
+            "hint": ("GET", address(me=f"https://{name}.example/"), {}),
+        }
+        for what, (method, path, fields) in sent.items():
+            found = await server.client.request(
+                method, path, data=fields or None, headers={"Authorization": f"Bearer {secret}"}
+            )
+            told = re.sub(r'"request_id":"[^"]*"', "", found.text) + found.headers.get("location", "")
+            seen.setdefault(what, set()).add((found.status_code, told.replace(name, "WHO")))
+    assert {what: len(answers) for what, answers in seen.items()} == dict.fromkeys(seen, 1)

@@ -55,6 +55,26 @@ async def test_what_is_no_link_is_refused(server: Instance, ann: Visitor, code: 
     assert SESSION not in ann.cookies
 
 
+async def test_a_made_up_link_tells_nothing_of_its_user(server: Instance, ann: Visitor) -> None:
+    """Neither that there is one, nor that they are invited, nor by what they sign in: it is the same page."""
+    await server.accounts.add_user("bob", "", server.now)
+    await server.accounts.add_user("gone", "", server.now)
+    await server.accounts.disable_user("gone", server.now)
+    await server.identity.local.enrolling.set_password("bob", PASSWORD, server.now)
+    await code_for(server)
+    seen = set()
+    for name in ("ann", "bob", "gone", "nobody"):
+        for password in (PASSWORD, "short"):
+            shown = await chosen(ann, f"{name}.{'x' * 43}", password)
+            seen.add((shown.status, shown.text.replace(name, "WHO"), tuple(sorted(shown.response.headers.keys()))))
+        page = await ann.get("/enrol")
+        part = page.tree.css_first("[data-passkey]")
+        token = {part.attributes["data-token-field"]: part.attributes["data-token"]}
+        begun = await ann.post("/enrol/passkey/begin", {**token, "code": f"{name}.{'x' * 43}"})
+        seen.add((begun.status, begun.text.replace(name, "WHO"), ()))
+    assert len(seen) == 2, seen
+
+
 async def test_a_link_ends_after_a_day(server: Instance, ann: Visitor) -> None:
     """Redis lets go of it."""
     code = await code_for(server)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from microsub.model.reader import NAME
 from microsub.services.identity.admission import canonical
 from microsub.store.accounts import Accounts
@@ -12,6 +14,16 @@ question a walk over all users.
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """`user` is the name of who is meant, or something that is nobody's; `written` is what was typed, in the one way to
+    write it, whether anybody is meant by it or not.
+    """
+
+    user: str
+    written: str
+
+
 class Naming:
     """Finds users by what people type. It says nothing of whether they may come in."""
 
@@ -20,18 +32,18 @@ class Naming:
         self._by_me: dict[str, str] = {}
         self._read_at = float("-inf")
 
-    async def meant(self, typed: str, now: float) -> str:
-        """The name of the user meant; where there is none, something that can't be a name or is nobody's."""
+    async def meant(self, typed: str, now: float) -> Meant:
+        """Who is meant by a name or an address."""
         text = typed.strip()
         if NAME.match(text):
-            return text
+            return Meant(text, text)
         me = canonical(text)
         if me is None:
-            return text
+            return Meant(text, text)
         if not self._read_at <= now < self._read_at + FRESH:
             self._read_at = now
             self._by_me = await self._addresses()
-        return self._by_me.get(_bare(me), text)
+        return Meant(self._by_me.get(_bare(me), text), _bare(me))
 
     async def _addresses(self) -> dict[str, str]:
         """Users by the address of their page; one that several share stands for nobody."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hmac
 
 from microsub.errors import InvalidRequest
-from microsub.model.reader import NAME
 from microsub.services.identity.hashing import Hasher
 from microsub.services.identity.passwordpolicy import chosen, normal
 from microsub.store.identity.credentials import Credentials
@@ -24,7 +23,7 @@ class Passwords:
         A hash of former parameters is replaced. Counting attempts is left to the caller. Raises TooManyRequests.
         """
         text = normal(password)
-        hashed = await self._store.password(user) if NAME.match(user) else None
+        hashed = await self._store.password(user)
         right = await self._hasher.check(hashed, text)
         if right and hashed is not None and text is not None and self._hasher.is_old(hashed):
             await self._store.rehash(user, hashed, await self._hasher.hash(text))

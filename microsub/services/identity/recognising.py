@@ -66,10 +66,11 @@ class Recognising:
 
     async def by_password(self, who: str, password: str, where: Where, now: float) -> Recognised:
         """The user of that name or web address, with that password. Raises NotRecognised, TooManyRequests."""
-        user = await self._naming.meant(who, now)
-        if not await self._is_right(user, password, where, now):
+        meant = await self._naming.meant(who, now)
+        # Counted by what was typed: pauses that a name and an address share would tell that they are one account's.
+        if not await self._is_right(meant.user, password, where, now, counted=meant.written):
             raise NotRecognised("The name or the password is not right.")
-        return await self._recognised(user, "with a password")
+        return await self._recognised(meant.user, "with a password")
 
     async def ask_for_passkey(self, base: str, where: Where, now: float) -> Asked:
         """What the browser of somebody who isn't known yet is asked. Raises TooManyRequests, NotImplementedHere."""
@@ -83,7 +84,7 @@ class Recognising:
 
     async def confirm(self, user: str, session: str, password: str, where: Where, now: float) -> None:
         """Let the session of that id change by what its user signs in. Raises NotRecognised, TooManyRequests."""
-        if not await self._is_right(user, password, where, now):
+        if not await self._is_right(user, password, where, now, counted=user):
             raise NotRecognised("The password is not right.")
         await self._store.confirm(user, session, CONFIRMED_SECONDS)
 
@@ -110,11 +111,11 @@ class Recognising:
         made = await self._store.remember_device(user, now, former)
         return _BETWEEN.join([made, *(one for one in held if one is not former)][:MOST_IN_COOKIE])
 
-    async def _is_right(self, user: str, password: str, where: Where, now: float) -> bool:
+    async def _is_right(self, user: str, password: str, where: Where, now: float, *, counted: str) -> bool:
         cookie = next((one for one in _held(where.devices) if user_in(one) == user), "")
-        known = bool(cookie) and await self._store.knows_device(user, cookie, now)
+        known = await self._store.knows_device(user, cookie, now)
         with _paused_counted("password"):
-            attempt = await self._attempts.begin(user, where.address, now, device=cookie if known else "")
+            attempt = await self._attempts.begin(counted, where.address, now, device=cookie if known else "")
         try:
             right = await self._passwords.is_right(user, password)
         except TooManyRequests:

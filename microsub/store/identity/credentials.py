@@ -56,6 +56,10 @@ class Overview:
     passkeys: tuple[Passkey, ...]
 
 
+NOBODY = "-" * 65
+"""Longer than a name can be."""
+
+
 class InvitationSpent(InvalidRequest):
     """The one-time link was used, has expired, or another one took its place."""
 
@@ -86,7 +90,11 @@ class Credentials:
     # --- passwords
 
     async def password(self, user: str) -> str | None:
-        """The hash of the user's password; None where there is none, or the user is unknown or disabled."""
+        """The hash of the user's password; None where there is none, or the user is unknown or disabled, or no name.
+
+        The store is asked in any case: that it wasn't would be noticed.
+        """
+        user = _name(user)
         hashed, disabled = await self._redis.pipeline(
             [("HGET", identitykeys.credentials(user), "password"), ("HEXISTS", keys.user(user), "disabled")]
         )
@@ -248,11 +256,9 @@ class Credentials:
         return cookie
 
     async def knows_device(self, user: str, cookie: str, now: float) -> bool:
-        """Whether the user has signed in there within 400 days."""
-        if user_in(cookie) != user:
-            return False
-        at = await self._redis.command("ZSCORE", identitykeys.devices(user), _digest(cookie))
-        return at is not None and float(at) > now - DEVICE_SECONDS
+        """Whether the user has signed in there within 400 days. Asks the store in any case, as `password` does."""
+        at = await self._redis.command("ZSCORE", identitykeys.devices(_name(user)), _digest(cookie))
+        return user_in(cookie) == user and at is not None and float(at) > now - DEVICE_SECONDS
 
     async def forget_devices(self, user: str) -> None:
         """No browser is known for that user any more."""
@@ -276,6 +282,11 @@ def user_in(secret: str) -> str | None:
     """The user whom a code or cookie `<user>.<secret>` names; None where it has another form. Checks nothing else."""
     user, dot, rest = secret.partition(".")
     return user if dot and rest and len(secret) <= LONGEST_SECRET and NAME.match(user) else None
+
+
+def _name(text: str) -> str:
+    """A name to look for, which is nobody's where `text` can't be one."""
+    return text if NAME.match(text) else NOBODY
 
 
 def _since(changed: bytes | None) -> float:
