@@ -67,7 +67,7 @@ def real_server(folder: Path, command: Sequence[str] = COMMAND, redis_url: str |
             read_token=read_token,
             user_endpoint=f"{endpoint}/alice",
             poll_command=("env", *exported, *command, "poll", "{url}"),
-            patience=20,
+            patience=60,
         )
     finally:
         process.terminate()

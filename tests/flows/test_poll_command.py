@@ -26,7 +26,7 @@ async def test_a_refusal_of_our_own_is_not_the_feeds_failure(real_redis: Redis) 
         feed = await it.follow("http://10.1.2.3/feed", uid="private")
         refused: dict[str, str] = {}
         before = await it.record(feed)
-        reports = await it.poll_now_refusing(refused).poll([feed.id], patience=10)
+        reports = await it.poll_now_refusing(refused).poll([feed.id], patience=60)
         assert reports[feed.id].outcome == "refused"
         assert "10.1.2.3" in refused[feed.id]
         assert await it.record(feed) == before
@@ -44,7 +44,7 @@ async def test_what_is_refused_to_us_is_left_to_a_worker_that_may(
 
     async with publisher() as site, world(real_redis) as it, aclosing(Fetcher(FetchSettings())) as strict:
         feed = await it.follow(site.serve_document("/feed", rss(dated(3))))
-        asking = it.poll_now_refusing(refused, strict, beside_others=True).poll([feed.id], patience=20)
+        asking = it.poll_now_refusing(refused, strict, beside_others=True).poll([feed.id], patience=60)
         answer = asyncio.create_task(asking)
         await wait_until(lambda: feed.id in refused)
         await asyncio.sleep(0.2)

@@ -95,12 +95,12 @@ def test_hostile_pages_take_no_time() -> None:
         b"<a href=/feed.xml>x</a>" * 80_000,
         b"<link rel=alternate type=text/rss href=/?%d>" * 9,
     ]
-    start = time.perf_counter()
+    start = time.process_time()
     for body in hostile:
         for url in ("https://podcasts.apple.com/id1", "https://www.youtube.com/@x", URL):
             discover(body, url, "text/html", "<" * 10_000)
             better_feeds(body, url, "text/html", "; rel=" * 10_000)
-    assert time.perf_counter() - start < 3 * 2 * len(hostile)
+    assert time.process_time() - start < 3 * 2 * len(hostile)
 
 
 def test_common_paths_lie_beside_the_page_and_at_the_root() -> None:

@@ -20,7 +20,7 @@ def test_everything_that_was_ever_learnt() -> None:
     assert len(fuzzer.lines) > 700
 
 
-@pytest.mark.timeout(LONG + 120)
+@pytest.mark.timeout(LONG + 300)
 def test_damaged_and_mixed_documents() -> None:
     """The same five hundred in every run, so that a failure is the change's; as many as time allows in a long one."""
     fuzzer = Fuzzer(random.Random() if LONG else random.Random(1))

@@ -34,7 +34,8 @@ class Case:
     """`act` answers at /feed and at `paths`. `health` is how the feed's `last_error` begins; empty: all is well.
 
     `says` stands in it too; `posts` is how many of its posts are in the timeline; `wait` bounds the seconds to the next
-    poll (None: never again); `scheme` and `host` make its address; `polls` is how often it is asked.
+    poll (None: never again); `scheme` and `host` make its address; `polls` is how often it is asked;
+    `brief` says that only time ends it, so that its limits are short ones.
     """
 
     act: Act
@@ -49,6 +50,7 @@ class Case:
     paths: dict[str, Act] = field(default_factory=dict)
     path: str = "/feed"
     check: Check | None = None
+    brief: bool = False
 
 
 Follow = Callable[[World], Awaitable[None]]

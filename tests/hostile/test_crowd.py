@@ -9,6 +9,7 @@ from tests.hostile.machine import Machine, Watch, polled, stores
 from tests.hostile.memory import MIB
 from tests.hostile.publisher import Visit, publisher
 from tests.hostile.running import others_are_polled
+from tests.hostile.worker_process import BRIEF
 from tests.support.polling import dated, rss
 from tests.support.waiting import wait_until
 
@@ -34,7 +35,7 @@ async def test_a_crowd_of_large_bodies(machine: Machine) -> None:
         stores(machine) as it,
         Watch(machine) as watch,
     ):
-        feeds = [await it.follow(f"http://crowd{n}.test:{site.port}/feed", uid="crowd") for n in range(CROWD)]
+        feeds = [await it.follow(f"http://{BRIEF}crowd{n}.test:{site.port}/feed", uid="crowd") for n in range(CROWD)]
         await wait_until(lambda: len(site.visits) == CROWD)
         await others_are_polled(it, "crowd", 0, good)
         await wait_until(lambda: polled(it, feeds, 0.0))
