@@ -88,7 +88,8 @@ class StoreEntries:
         self._told()
 
     async def _ask_for_look_ups(self, ids: Sequence[str]) -> None:
-        if not await self._incomplete.add_within(LOOK_UPS, await look_ups_of(self._items, ids)):
+        wanted = await look_ups_of(self._items, ids)
+        if not await self._incomplete.add_within(LOOK_UPS, [one.to_fields() for one in wanted]):
             log.info("look-ups are left for later", posts=len(ids))
 
     async def _guids_of(self, ids: Sequence[str]) -> dict[str, str]:

@@ -12,11 +12,11 @@ from microsub.store.arrivals import ItemToStore, Sifted, Stored, UpdatedItem
 from microsub.store.feeds import FeedRecord
 from microsub.store.ids import is_id
 from microsub.store.intake import ANY, FIRST, Intake
-from microsub.store.port import Arg, Redis
+from microsub.store.port import Arg, Redis, Script
 from microsub.store.scripts import load
 from microsub.store.shedding import spare
 
-_COMPLETE = load("item_complete")
+_COMPLETE, _UPDATE = load("item_complete"), load("item_update")
 _PAGE = load("feed_page")
 
 _TIMELINE = ("feed", "score", "author", "twin", "link", "condemned", FIRST)
@@ -58,6 +58,15 @@ class Items:
         """
         args = [part for pair in fields.items() for part in pair]
         return bool(await self._redis.script(_COMPLETE, [keys.item(item_id)], [version, digest, *args]))
+
+    async def note(self, fields: Mapping[str, Mapping[str, Arg]]) -> None:
+        """Set fields that nobody sees, by item; those that are gone stay gone."""
+        calls: list[tuple[Script, Sequence[str], Sequence[Arg]]] = [
+            (_UPDATE, [keys.item(item_id)], [ANY, *(part for pair in values.items() for part in pair)])
+            for item_id, values in fields.items()
+        ]
+        if calls:
+            await self._redis.scripts(calls)
 
     async def add_pending(self, feed_id: str, ids: Sequence[str]) -> None:
         """These items must be held against the timelines' rules (again), whatever happens to us meanwhile."""

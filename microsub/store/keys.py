@@ -124,7 +124,7 @@ ITEM_PREFIX = "item:"
 
 def item(item_id: str) -> str:
     """Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `written_guid` (where that is another), `hash`,
-    `version`, `confirmed`, `untold`, `score`, `updated`, `discovered`, `author`, `link`, `twin`, `incomplete`,
+    `version`, `confirmed`, `untold`, `score`, `updated`, `discovered`, `author`, `link`, `twin`, `incomplete`, `asked`,
     `condemned`, `first` and whatever a post was saved with.
     Lifetime: as long as a timeline refers to it. `store.items`.
     """

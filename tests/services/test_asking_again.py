@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
 from microsub.pipeline import store
-from microsub.services.asking_again import FEW, AskingAgain
+from microsub.services.asking_again import FEW, MOST, AskingAgain
 from microsub.services.completing import Completing
+from microsub.store import keys
 from microsub.store.arrivals import ItemToStore
 from microsub.store.messages import EntriesFound, ItemIncomplete
 from microsub.store.port import Redis
@@ -96,6 +99,54 @@ async def test_rounds_go_on_until_all_are_asked_for(it, monkeypatch):
     assert await asking(it, at_once=3).run() == 2
     await complete(it)
     assert await lacking(it) == set()
+
+
+async def fail_all(it: World) -> int:
+    """A worker takes the look-ups, and each of them fails for good; how many there were."""
+    incomplete = Stream(it.redis, "incomplete")
+    messages = await incomplete.take("nobody", 1000)
+    await incomplete.done(messages)
+    return len(messages)
+
+
+async def test_look_ups_that_never_succeed_are_asked_for_a_few_times_and_the_others_have_their_turn(it):
+    """Five fail whenever they are tried, and more are left out again and again: nobody waits for ever behind them."""
+    await found(it, *"abcdefgh")
+    await found(it, "over")
+    dead = sorted(await lacking(it), key=int)[:5]
+    asked: list[list[str]] = []
+    for _ in range(12):
+        await it.redis.command("SET", keys.stream_left_out("incomplete"), "again")
+        await fail_all(it)
+        await asking(it, at_once=3).run()
+        rows = await it.redis.command("XRANGE", keys.stream("incomplete"), "-", "+")
+        asked.append([row[1][1].decode() for row in rows])
+    in_order = [item for one_round in asked for item in one_round]
+    assert max(Counter(in_order).values()) == MOST
+    assert set(in_order) == await lacking(it) >= set(dead)
+    # The oldest first, and nobody a second time before all had their first.
+    assert in_order[:9] == sorted(in_order[:9], key=int)
+    assert len(set(in_order[:9])) == 9
+    assert asked[-1] == []
+    assert await Stream(it.redis, "incomplete").left_out() is None
+
+
+async def test_an_edited_post_is_asked_for_anew(it):
+    """What failed may succeed in another version."""
+    await found(it, "one", "two")
+    await found(it, "three")
+    for _ in range(MOST + 1):
+        await it.redis.command("SET", keys.stream_left_out("incomplete"), "again")
+        await fail_all(it)
+        await asking(it).run()
+    assert await fail_all(it) == 0
+    (feed,) = [await it.feeds.ensure("https://blog.example/feed", NOON)]
+    edited = replace(candidate("one", incomplete=True), hash="another")
+    await it.stages.entries.add([EntriesFound(feed.id, NOON + 1, (edited,)).to_fields()])
+    await it.stages.run_once()
+    await fail_all(it)
+    await it.redis.command("SET", keys.stream_left_out("incomplete"), "again")
+    assert await asking(it).run() == 1
 
 
 async def test_what_is_left_out_during_a_round_has_a_round_of_its_own(it, monkeypatch):
