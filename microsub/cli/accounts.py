@@ -91,7 +91,8 @@ def user_me(settings: Settings, name: str, url: str) -> None:
     """Change the URL that identifies the user NAME, whose site has moved.
 
     Whoever has that site has the account from then on. What the former provider said of tokens is forgotten, and all
-    browsers are signed out.
+    browsers are signed out. Apps that were let in stay, and so does the password: it is the same person. To give the
+    name to somebody else, remove the user first.
     """
 
     if not usable(url):
@@ -106,7 +107,7 @@ def user_me(settings: Settings, name: str, url: str) -> None:
             await wiring.configuration(settings, stores).write_back()
 
     run(work())
-    click.echo(f"{name} is {url} now")
+    click.echo(f"{name} is {url} now; apps that were let in stay (microsub token list {name})")
 
 
 @user.command("remove")

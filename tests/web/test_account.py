@@ -75,6 +75,16 @@ async def test_a_session_ends_when_the_name_is_given_to_another_site(server: Ins
     assert (await ann.get("/account")).status == 303
 
 
+async def test_another_spelling_of_the_address_signs_nobody_out(server: Instance, ann: Visitor, signed_in) -> None:
+    """An account is one identity however its URL is written."""
+    await signed_in(ann)
+    for me in ("https://ann.example", "HTTPS://Ann.Example/", "https://ann.example:443/"):
+        await server.accounts.set_me("ann", me)
+        assert (await ann.get("/account")).status == 200, me
+    await server.accounts.set_me("ann", "https://ann.example/other")
+    assert (await ann.get("/account")).status == 303
+
+
 async def test_a_browser_gets_a_new_secret_every_day(server: Instance, ann: Visitor, signed_in) -> None:
     """And stays signed in; a form that was opened before is still good."""
     await signed_in(ann)

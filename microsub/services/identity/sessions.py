@@ -15,6 +15,7 @@ from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 
 from microsub.errors import Unauthorized
+from microsub.formats.indieauth.me import same_me
 from microsub.model.reader import NAME
 from microsub.services.identity.devices import device
 from microsub.store.identity.sessions import LIFETIME, SessionRecord, SessionStore
@@ -85,14 +86,15 @@ class Sessions:
     async def find(self, cookie: str, now: float) -> SignedIn | None:
         """Who the cookie stands for; None for one that isn't good (any more).
 
-        A session ends when its user is disabled, or is given another profile URL.
+        A session ends when its user is disabled, or is given another profile URL, not one that is only written in
+        another way.
         """
         user, dot, secret = cookie.partition(".")
         if not dot or not secret or len(cookie) > LONGEST_COOKIE or not cookie.isascii() or not NAME.match(user):
             return None
         digest = _digest(cookie)
         found = await self._store.find(user, digest)
-        if found is None or found.disabled or found.me != found.record.me:
+        if found is None or found.disabled or not _is_same(found.me, found.record.me):
             return None
         new = await self._kept(user, cookie, digest, found.record, now)
         record = found.record
@@ -131,6 +133,10 @@ class Sessions:
 def _successor(user: str, cookie: str, salt: str) -> str:
     mac = hmac.digest(bytes.fromhex(salt), cookie.encode(), hashlib.sha256)
     return f"{user}.{urlsafe_b64encode(mac).rstrip(b'=').decode()}"
+
+
+def _is_same(one: str, other: str) -> bool:
+    return one == other or same_me(one, other)
 
 
 def _digest(cookie: str) -> str:
