@@ -28,6 +28,7 @@ __all__ = [
     "mask_credentials",
     "normalise_profile",
     "normalise_url",
+    "told_apart",
     "twin_identity",
 ]
 
@@ -59,6 +60,13 @@ def identities(entries: Sequence[Entry]) -> list[str]:
         _bounded(f"{guid} {_second_look(entry)}") if guid in shared else guid
         for entry, guid in zip(entries, found, strict=True)
     ]
+
+
+def told_apart(guid: str, link: str, written: str) -> str:
+    """What a post that is known by `guid` would be known by beside others of the same guid; '' where its link says
+    nothing that its guid (`written` as the feed has it) doesn't say.
+    """
+    return _bounded(f"{guid} {normalise_url(link)}") if link and link != written else ""
 
 
 def twin_identity(entry: Entry) -> str | None:

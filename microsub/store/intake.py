@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from microsub.formats.identity import host_of, normalise_url
+from microsub.formats.identity import host_of, normalise_url, told_apart
 from microsub.formats.wire import identified, redated
 from microsub.store import keys, twins
 from microsub.store.arrivals import ItemToStore, Sifted, Stored, StoredItem, UpdatedItem
@@ -136,7 +136,32 @@ class Intake:
             if item_id is not None
         }
         ids |= await self._once_alone(feed, [one for guid, one in listed.items() if one.shared and guid not in ids])
-        return _Compared(listed, ids, await self._known(ids))
+        known = await self._known(ids)
+        apart = await self._told_apart(
+            feed, [one for guid, one in listed.items() if _is_news(one, known.get(guid))], ids
+        )
+        if apart:
+            known = {guid: one for guid, one in known.items() if guid not in apart} | await self._known(apart)
+        return _Compared(listed, ids | apart, known)
+
+    async def _told_apart(
+        self, feed: FeedRecord, candidates: Sequence[ItemToStore], ids: Mapping[str, str]
+    ) -> dict[str, str]:
+        """Posts that were stored beside others of their guid, and are listed without these now (guid → item id).
+
+        They don't become what the guid alone stands for: that may be any of the others in its turn.
+        """
+        names = {one.guid: told_apart(one.guid, one.link, one.written_guid) for one in candidates if not one.shared}
+        asked = {guid: name for guid, name in names.items() if name}
+        if not asked:
+            return {}
+        found = await self._redis.command("HMGET", keys.feed_guids(feed.id), *asked.values())
+        texts = {
+            guid: item_id.decode("utf-8", "replace")
+            for guid, item_id in zip(asked, found, strict=True)
+            if item_id is not None
+        }
+        return {guid: item_id for guid, item_id in texts.items() if ids.get(guid) != item_id}
 
     async def _once_alone(self, feed: FeedRecord, candidates: Sequence[ItemToStore]) -> dict[str, str]:
         """Posts that were stored when no other post of their feed had their guid, or by an import (guid → item id).
@@ -278,6 +303,10 @@ class Intake:
         if commands:
             await self._redis.pipeline(commands)
             await self._redis.scripts(calls)
+
+
+def _is_news(candidate: ItemToStore, known: _Known | None) -> bool:
+    return known is None or known.hash != candidate.hash
 
 
 def _changing(

@@ -305,6 +305,47 @@ async def grown(it: World, site: Publisher) -> list[str]:
     return ids
 
 
+def with_one_guid(*names: str, about: str = "About") -> bytes:
+    """A document whose posts have the site's address for a guid, and links of their own."""
+    text = rss([("http://blog.test/", name, None) for name in names])
+    for name in names:
+        text = text.replace(b"posts.test/http://blog.test/", f"posts.test/{name}".encode(), 1)
+    return text.replace(b"About", about.encode())
+
+
+async def test_posts_that_had_one_guid_stay_what_they_are_when_one_of_them_is_left(it, site):
+    """Listed alone, one goes by the guid that both had: it is the same post all the same, as is the other in its turn."""
+    url = site.url("/feed", "blog.test")
+    site.serve_document("/feed", with_one_guid("two", "one"))
+    feed = await it.follow(url)
+    await it.poll(feed)
+    ids = [row.id for row in await it.rows()]
+    await it.timelines.mark_read("alice", "home", ids, it.clock())
+    for names in (["one"], ["two"], ["one", "two"], ["one"], ["three"], ["three", "two"]):
+        site.serve_document("/feed", with_one_guid(*names, about=f"Much about {' '.join(names)}:"))
+        await it.poll(feed)
+        rows = {row.id: row.is_read for row in await it.rows()}
+        assert len(rows) == (3 if "three" in names else 2), names
+        assert all(rows[item] for item in ids)
+    texts = await it.texts()
+    assert [sum(f"posts.test/{name}" in text for text in texts) for name in ("one", "two", "three")] == [1, 1, 1]
+    assert await violations(it.redis, "alice", "home") == []
+
+
+async def test_a_post_that_was_deleted_while_it_shared_a_guid_stays_away(it, site):
+    """Its tombstone is known by guid and link."""
+    site.serve_document("/feed", with_one_guid("two", "one"))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    (first, second) = [row.id for row in await it.rows()]
+    await it.timelines.remove("alice", "home", [first], it.clock())
+    await it.redis.command("DEL", keys.item(first))
+    for name in ("two", "one"):
+        site.serve_document("/feed", with_one_guid(name, about="News of"))
+        await it.poll(feed)
+        assert [row.id for row in await it.rows()] == [second]
+
+
 LOST = {
     "nothing": (),
     "the posts": (keys.posts,),
