@@ -15,6 +15,9 @@ from microsub.store.port import Redis
 from microsub.store.scripts import load
 from microsub.store.timelinekeys import Reason, batches, distinct, set_keys
 
+UNSHOWN = ("unread, but not shown", "read, but not shown")
+"""What is said of marks without a post."""
+
 
 @dataclass(frozen=True, slots=True)
 class Violation:
@@ -41,8 +44,8 @@ def judge(sets: Sequence[Mapping[str, float]]) -> dict[str, set[str]]:
     return {
         "both unread and read": unread.keys() & read.keys(),
         "shown, but neither unread nor read": posts.keys() - unread.keys() - read.keys(),
-        "unread, but not shown": unread.keys() - posts.keys(),
-        "read, but not shown": read.keys() - posts.keys(),
+        UNSHOWN[0]: unread.keys() - posts.keys(),
+        UNSHOWN[1]: read.keys() - posts.keys(),
         "shown and hidden": posts.keys() & hidden.keys(),
         "read as hidden, but not hidden": hidden_read.keys() - hidden.keys(),
         "gone and shown": gone.keys() & posts.keys(),

@@ -314,7 +314,7 @@ def with_one_guid(*names: str, about: str = "About") -> bytes:
 
 
 async def test_posts_that_had_one_guid_stay_what_they_are_when_one_of_them_is_left(it, site):
-    """Listed alone, one goes by the guid that both had: it is the same post all the same, as is the other in its turn."""
+    """Listed alone, one goes by the guid that both had, and is the same post all the same; so is the other then."""
     url = site.url("/feed", "blog.test")
     site.serve_document("/feed", with_one_guid("two", "one"))
     feed = await it.follow(url)

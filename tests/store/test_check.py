@@ -326,6 +326,31 @@ async def test_a_key_of_a_wrong_type_is_put_aside(lived_in: LivedIn) -> None:
     assert await lived_in.redis.command("TTL", name) > 29 * 86400
 
 
+@pytest.mark.parametrize("lost", ["all", "some"])
+async def test_lost_posts_whose_state_is_known_are_shown_again(lived_in: LivedIn, lost: str) -> None:
+    """Only `posts` was lost: what is left says of each post whether it was read, and that holds."""
+    before = await lived_in.shown("ann", "home")
+    if lost == "all":
+        await lived_in.redis.command("DEL", keys.posts("ann", "home"))
+    else:
+        await lived_in.redis.command("ZREM", keys.posts("ann", "home"), "1", "5", "6")
+    report = await lived_in.check(mend=True)
+    assert report.left == (), report.as_text()
+    assert await lived_in.shown("ann", "home") == before
+    assert (await lived_in.check()).left == ()
+
+
+async def test_what_has_left_is_not_shown_again(lived_in: LivedIn) -> None:
+    """Nor is what is muted, nor what has no item."""
+    before = await lived_in.shown("ann", "home")
+    await lived_in.redis.command("ZADD", keys.unread("ann", "home"), 5, "4", 5, "999")
+    await lived_in.redis.command("ZADD", keys.unread("ann", "work"), 5, "13")
+    report = await lived_in.check(mend=True)
+    assert report.left == (), report.as_text()
+    assert await lived_in.shown("ann", "home") == before
+    assert await lived_in.shown("ann", "work") == []
+
+
 async def test_a_key_without_a_name_is_named_and_left_alone(lived_in: LivedIn) -> None:
     """A misspelt key of ours is a finding that no repair takes away; keys of other programs are counted only."""
     await lived_in.redis.command("SET", "user:{ann}:zchannel:home:post", 1)

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from microsub.model.reader import GLOBAL, TimelineItem
 from microsub.store import keys
-from microsub.store.check.findings import Call, ChannelSets, Commands, Findings, Settle, TakeOut
+from microsub.store.check.findings import Call, ChannelSets, Commands, Findings, Remedy, Settle, TakeOut
 from microsub.store.check.places import SHOWN
 from microsub.store.check.seen import Reader, Seen, batched, pairs
 from microsub.store.ids import is_id
-from microsub.store.invariants import judge, scores
+from microsub.store.invariants import UNSHOWN, judge, scores
 from microsub.store.items import Items
 from microsub.store.timelinekeys import rule_keys, set_keys, urls
 
@@ -30,17 +30,24 @@ async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
         flat = await reader.walk("ZSCAN", [key for listed in names.values() for key in listed])
         for (user, uid), listed in names.items():
             sets = [scores(flat[key]) for key in listed]
-            _sound(found, user, uid, sets)
+            _sound(seen, found, user, uid, sets)
             shown = _existing(seen, found, user, uid, sets)
             if _may_rule(seen, user, uid):
                 await _obeyed(reader, found, user, uid, sets, shown)
 
 
-def _sound(found: Findings, user: str, uid: str, sets: Sets) -> None:
+def _sound(seen: Seen, found: Findings, user: str, uid: str, sets: Sets) -> None:
     found.examined["timeline entries"] += len(sets[0]) + len(sets[3])
+    _, _, _, hidden, _, gone = sets
     for what, ids in judge(sets).items():
         for item in sorted(ids):
-            found.add(AREA, _subject(user, uid, item), what, ChannelSets(user, uid, item))
+            remedy: Remedy = ChannelSets(user, uid, item)
+            if what in UNSHOWN and item not in hidden and item not in gone and is_id(item):
+                place = seen.places.score(item)
+                if place is not None:
+                    # Its place was lost, and what is left says whether it was read.
+                    remedy = Call("timeline_restore", set_keys(user, uid), (item, repr(place)))
+            found.add(AREA, _subject(user, uid, item), what, remedy)
 
 
 def _existing(seen: Seen, found: Findings, user: str, uid: str, sets: Sets) -> list[str]:
