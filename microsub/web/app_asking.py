@@ -62,5 +62,5 @@ def at_the_door(app: App) -> AtTheDoor:
     """How an app is shown. Pure."""
     where = identifier(app.info.id)
     host = where.host if where.port is None else f"{where.host}:{where.port}"
-    is_plain = where.scheme == "https" and (where.path, where.query) == ("/", "")
+    is_plain = (where.scheme == "https" or where.is_loopback) and (where.path, where.query) == ("/", "")
     return AtTheDoor(host, "" if is_plain else shown(app.info.id), app.info.name, where.is_loopback)
