@@ -160,5 +160,5 @@ class _Report:
 
     async def __call__(self, message: list[Any]) -> bool:
         names = message[1]
-        self._listener.changed(None if names is None else [name.decode() for name in names])
+        self._listener.changed(None if names is None else [name.decode("utf-8", "replace") for name in names])
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Callable
 
+import orjson
 import pytest
 
 from microsub.errors import MicrosubError, SchemaMismatch
@@ -126,7 +127,8 @@ async def goes_on(here: LivedIn, it: World) -> None:
                 assert user == "ann"
                 continue
             assert len(page.rows) > 1
-            await here.items.data([row.id for row in page.rows])
+            for data in await here.items.data([row.id for row in page.rows]):
+                assert data is None or orjson.loads(data)
             await here.channels.list(user)
     await it.worker.run_once()
     await here.feeds.all_ids()

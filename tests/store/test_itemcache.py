@@ -27,6 +27,11 @@ class Source:
         return found
 
 
+def text(word: str) -> bytes:
+    """JSON of an item that says this."""
+    return b'{"name":"%s"}' % word.encode()
+
+
 def cache_of(source, max_bytes=100_000) -> ItemCache:
     cache = ItemCache(source, None, max_bytes)
     cache.tracked()
@@ -136,7 +141,7 @@ async def test_without_reports_copies_serve_for_seconds_only():
 @pytest.fixture
 async def tracked(real_redis, redis_url):
     """A cache that hears of changes, over item 1."""
-    await real_redis.command("HSET", keys.item("1"), "Data", "old")
+    await real_redis.command("HSET", keys.item("1"), "Data", text("old"))
     cache = ItemCache(Items(real_redis), Tracker(redis_url, keys.ITEM_PREFIX, retry_every=0.01), 100_000)
     await cache.get(["1"])
     await wait_until(lambda: cache._flush_at is None)
@@ -156,19 +161,19 @@ async def kill_tracking_connection(redis) -> bool:
 
 async def test_an_edit_is_seen_by_the_next_read(tracked, real_redis):
     """Redis reports the write, the copy is dropped, the next page has the new text."""
-    assert await tracked.get(["1"]) == [b"old"]
+    assert await tracked.get(["1"]) == [text("old")]
     assert "1" in tracked._kept
-    await real_redis.command("HSET", keys.item("1"), "Data", "new")
+    await real_redis.command("HSET", keys.item("1"), "Data", text("new"))
     await wait_until(lambda: "1" not in tracked._kept)
-    assert await tracked.get(["1"]) == [b"new"]
+    assert await tracked.get(["1"]) == [text("new")]
 
 
 async def test_other_keys_dont_disturb_it(tracked, real_redis):
     """Only keys that begin with `item:` are reported."""
     await tracked.get(["1"])
     await real_redis.command("SET", keys.schema(), 1)
-    await real_redis.command("HSET", keys.item("2"), "Data", "two")
-    assert await tracked.get(["2"]) == [b"two"]
+    await real_redis.command("HSET", keys.item("2"), "Data", text("two"))
+    assert await tracked.get(["2"]) == [text("two")]
     assert "1" in tracked._kept
 
 
@@ -183,7 +188,7 @@ async def test_a_lost_connection_flushes_and_is_made_anew(tracked, real_redis):
     assert "1" not in tracked._kept
     await wait_until(lambda: tracked._flush_at is None)
     await tracked.get(["1"])
-    await real_redis.command("HSET", keys.item("1"), "Data", "new")
+    await real_redis.command("HSET", keys.item("1"), "Data", text("new"))
     await wait_until(lambda: "1" not in tracked._kept)
 
 
@@ -197,7 +202,7 @@ async def test_flushing_the_database_empties_the_cache(tracked, real_redis):
 
 async def test_a_quiet_connection_is_asked_whether_it_lives(real_redis, redis_url):
     """Silence is normal; it is broken by a PING, and the connection stays."""
-    await real_redis.command("HSET", keys.item("1"), "Data", "old")
+    await real_redis.command("HSET", keys.item("1"), "Data", text("old"))
     # However long this machine takes for an answer, the connection isn't given up.
     tracker = Tracker(redis_url, keys.ITEM_PREFIX, ping_every=0.01, patience=600.0, retry_every=0.01)
     cache = ItemCache(Items(real_redis), tracker, 100_000)
