@@ -225,3 +225,13 @@ async def test_one_network_has_so_many_apps_asked_in_a_minute() -> None:
     with pytest.raises(TooManyRequests):
         await clients.find(APP, Asker("9.9.9.9", "ann"))
     await clients.find(APP, Asker("9.9.9.9", "bob"))
+
+
+async def test_behind_a_proxy_that_tells_nothing_people_have_budgets_of_their_own() -> None:
+    """All of them come from its address, which is a private one; strangers there are one."""
+    clients = Clients(Apps(), clock=lambda: 1000.0)
+    for number in range(OF_PEOPLE.of_asker):
+        await clients.find(f"https://app{number}.example/", Asker("10.0.0.1", "ann"))
+    with pytest.raises(TooManyRequests):
+        await clients.find(APP, Asker("10.0.0.1", "ann"))
+    await clients.find(APP, Asker("10.0.0.1", "bob"))

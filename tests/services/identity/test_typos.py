@@ -6,7 +6,7 @@ import pytest
 
 from microsub.formats.indieauth.rels import Written
 from microsub.services.identity.page_findings import RELS
-from microsub.services.identity.typos import last_name, mended_address, misnamed, near_own_line
+from microsub.services.identity.typos import last_name, mended_address, misnamed, near_name, near_own_line
 
 AT = "https://alice.example/"
 
@@ -73,3 +73,13 @@ def test_a_line_of_this_server() -> None:
     assert near_own_line("token_endpoint", "https://raeder.example/token", None) is None
     assert last_name("https://raeder.example/microsub/alice/") == "alice"
     assert last_name("https://raeder.example/microsub") is None
+
+
+def test_a_page_that_is_made_to_be_slow_is_not() -> None:
+    """Thousands of relations that are nearly ours, addresses and names without end."""
+    links = [Written("page", " ".join(f"microsu{n}x{m}" for m in range(50)), "/x", AT) for n in range(500)]
+    assert not misnamed(links, RELS, ())
+    for hostile in ("." * 10**6, "a." * 10**6, "a@" * 10**6, "https:" + "/" * 10**6, "x" * 10**6 + ".example/"):
+        mended_address(hostile)
+        near_own_line("token_endpoint", hostile, "https://reader.example")
+        near_name(hostile, ["alice"] * 1000)
