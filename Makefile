@@ -28,7 +28,7 @@ install: $(VENV)/.runtime ## what running the server needs, into .venv
 setup: $(VENV)/.dev ## the same, with the tools that tests and checks need
 
 serve: $(VENV)/.runtime | backend.json ## run everything in one process on http://127.0.0.1:8080
-	@$(BIN)/microsub serve $(ARGS)
+	@$(BIN)/microsub serve --show-token $(ARGS)
 
 backend.json:
 	cp backend.json.example $@

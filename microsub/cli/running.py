@@ -14,6 +14,7 @@ import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
+from urllib.parse import urlsplit
 
 import click
 import uvicorn
@@ -55,12 +56,14 @@ class Parts:
     a process of its own, so that no reader waits for what comes in. Each may be missing.
 
     `parent` is the pipe of a process that this one belongs to: it ends when that is closed, and greets nobody.
+    `show_token` says that the greeting may have a token though it goes to no terminal.
     """
 
     listener: socket.socket | None = None
     blogs: socket.socket | None = None
     worker: Literal["inside", "beside"] | None = None
     parent: int | None = None
+    show_token: bool = False
 
 
 def start(settings: Settings, parts: Parts) -> None:
@@ -121,15 +124,19 @@ async def _run(settings: Settings, parts: Parts) -> None:
             app = await stack.enter_async_context(wiring.open_app(settings, stores, config))
             await stack.enter_async_context(_serving(app, parts.listener, stop, settings.trusted_proxies))
         if parts.parent is None:
-            await _greet(settings, stores, web=parts.listener is not None)
+            await _greet(settings, stores, web=parts.listener is not None, show_token=parts.show_token)
         await first(stop, stores.watch.lost)
         if worker is not None:
             worker.stop()  # it ends what it has in hand while the server does the same
         stores.watch.raise_if_lost()
 
 
-async def _greet(settings: Settings, stores: wiring.Stores, *, web: bool) -> None:
-    """Tell the person at the terminal where everything is. The token is shown to this machine's user alone."""
+async def _greet(settings: Settings, stores: wiring.Stores, *, web: bool, show_token: bool) -> None:
+    """Tell the person at the terminal where everything is.
+
+    A token is shown to who sits there or has asked for it, and only by a server that this machine alone can reach:
+    what is printed elsewhere ends in a log.
+    """
     lines = [f"data       {stores.where}"]
     backend = settings.backend.resolve()
     if backend.is_file():
@@ -141,9 +148,10 @@ async def _greet(settings: Settings, stores: wiring.Stores, *, web: bool) -> Non
     if web:
         endpoint = f"{settings.public_url}/microsub"
         lines = [f"Microsub server on {settings.public_url}", f"endpoint   {endpoint}", *lines]
-        token = (
-            await wiring.greeting_token(stores, time.time()) if _is_local(settings.host) and settings.embedded else None
-        )
+        public = urlsplit(settings.public_url).hostname or ""
+        local = settings.embedded and _is_local(settings.host) and _is_local(public)
+        wanted = show_token or sys.stdout.isatty()
+        token = await wiring.greeting_token(stores, time.time()) if local and wanted else None
         if token:
             lines.append(f"try        curl -s -H 'Authorization: Bearer {token}' '{endpoint}?action=channels'")
         elif any(user.disabled is None for user in await stores.accounts.users()):

@@ -26,14 +26,22 @@ from microsub.errors import MicrosubError
 
 
 @click.command()
+@click.option(
+    "--show-token",
+    is_flag=True,
+    help="Show a token at the start, to try the server with, also where the output is no terminal.",
+)
 @settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS)
-def serve(settings: Settings) -> None:
+def serve(settings: Settings, show_token: bool) -> None:
     """Run everything: web, a worker in a process beside it, configuration, and Redis when none is given.
+
+    On a terminal it shows a token to try it with, good for a day, of the first user that backend.json declares. A
+    server that others can reach, by its address or its base URL, never does.
 
     Example: microsub serve --port 8081 --backend my.json
     """
     with _listen(settings.host, settings.port) as listener:
-        start(settings, Parts(listener, worker="beside"))
+        start(settings, Parts(listener, worker="beside", show_token=show_token))
 
 
 @click.command()
@@ -86,7 +94,7 @@ def demo(settings: Settings, publisher_port: int) -> None:
             log_level=settings.log_level if _is_log_level_chosen() else "warning",
             allow_private_networks=(*settings.allow_private_networks, ipaddress.ip_network("127.0.0.0/8")),
         )
-        start(settings, Parts(listener, blogs, worker="beside"))
+        start(settings, Parts(listener, blogs, worker="beside", show_token=True))
 
 
 def _is_log_level_chosen() -> bool:

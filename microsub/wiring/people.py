@@ -63,8 +63,14 @@ _MARK = "greeting"
 
 
 async def greeting_token(stores: Stores, now: float) -> str | None:
-    """A token for the first user, good for a day or until the next greeting. None without users."""
-    users = sorted(user.name for user in await stores.accounts.users() if user.disabled is None)
+    """A token for the first user whom backend.json declares, good for a day or until the next greeting; else None.
+
+    Never for somebody who registered: whoever starts the server is somebody else.
+    """
+    last = await stores.applied.last()
+    declared = last.backend.users if last is not None else {}
+    there = await stores.accounts.users()
+    users = sorted(user.name for user in there if user.name in declared and not user.registered and not user.disabled)
     if not users:
         return None
     return await stores.accounts.create_token(users[0], ALL_SCOPES, GREETING, now, now + 86_400, mark=_MARK)

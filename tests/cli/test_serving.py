@@ -114,12 +114,17 @@ def test_a_second_demo_leaves_the_file_of_the_first_alone(
     assert CliRunner().invoke(main, DEMO).exit_code == 0, "the folder is free again"
 
 
+DECLARES_ALICE = '{"users": {"alice": {"me": "https://alice.example/"}}}'
+
+
 async def test_a_greeting_takes_the_place_of_the_earlier_one(tmp_path: Path) -> None:
     """However often the server starts, one token of a greeting counts; one by the same name, made by hand, stays."""
-    async with wiring.open_stores(Settings(data_dir=tmp_path / "data")) as stores:
+    settings = Settings(data_dir=tmp_path / "data", backend=tmp_path / "backend.json")
+    settings.backend.write_text(DECLARES_ALICE)
+    async with wiring.open_stores(settings) as stores:
         now = time.time()  # Redis forgets expired tokens by its own clock
         accounts = stores.accounts
-        await accounts.add_user("alice", "", now)
+        await wiring.configuration(settings, stores).look()
         by_hand = await accounts.create_token("alice", ["read"], GREETING, now, now + 86_400)
         first = await wiring.greeting_token(stores, now)
         second = await wiring.greeting_token(stores, now + 1)
@@ -134,6 +139,25 @@ async def test_a_greeting_takes_the_place_of_the_earlier_one(tmp_path: Path) -> 
         with pytest.raises(Unauthorized):
             await accounts.verify(ended, now + 2)
         assert len(await accounts.tokens("alice")) == 2
+
+
+async def test_a_greeting_has_a_token_of_nobody_but_declared_users(tmp_path: Path) -> None:
+    """Who registered, or isn't in backend.json, is passed over, wherever their name sorts; so is who is disabled."""
+    settings = Settings(data_dir=tmp_path / "data", backend=tmp_path / "backend.json")
+    async with wiring.open_stores(settings) as stores:
+        now = time.time()
+        await stores.accounts.register("aaron", "https://aaron.example/", now)
+        await stores.accounts.add_user("adam", "https://adam.example/", now)
+        assert await wiring.greeting_token(stores, now) is None
+        settings.backend.write_text(
+            DECLARES_ALICE.replace('{"alice"', '{"aaron": {"me": "https://aaron.example/"}, "alice"')
+        )
+        await wiring.configuration(settings, stores).look()
+        made = await wiring.greeting_token(stores, now)
+        assert made
+        assert made.startswith("alice.")
+        await stores.accounts.disable_user("alice", now)
+        assert await wiring.greeting_token(stores, now) is None
 
 
 @pytest.mark.parametrize(
@@ -163,7 +187,8 @@ async def greeted(settings: Settings, capsys: pytest.CaptureFixture[str], *users
     async with wiring.open_stores(settings) as stores:
         for user in users:
             await stores.accounts.add_user(user, "", time.time())
-        await running._greet(settings, stores, web=True)
+        await wiring.configuration(settings, stores).look()
+        await running._greet(settings, stores, web=True, show_token=True)
     return dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
 
 
@@ -176,7 +201,12 @@ async def test_the_greeting_says_what_is_missing(folder: Path, capsys: pytest.Ca
     assert lines["config"].startswith(f"none: {folder} is no file")
 
 
-async def test_the_greeting_shows_a_token_to_this_machine_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    """On an address that others reach, how to make one."""
-    assert "Bearer alice." in (await greeted(Settings(), capsys, "alice"))["try"]
-    assert (await greeted(Settings(host="0.0.0.0"), capsys))["try"] == "microsub token create USER"
+async def test_the_greeting_shows_a_token_to_this_machine_alone(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where others reach the server, by its address or by a web server in front: how to make one."""
+    (folder / "backend.json").write_text(DECLARES_ALICE)
+    for local in (Settings(), Settings(base_url="http://localhost:9000"), Settings(host="::1")):
+        assert "Bearer alice." in (await greeted(local, capsys))["try"]
+    for public in (Settings(host="0.0.0.0"), Settings(base_url="https://reader.example")):
+        assert (await greeted(public, capsys))["try"] == "microsub token create USER"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -89,11 +90,17 @@ async def flows(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Flows
                 tmp_path_factory.mktemp("reader"), {"users": users, "settings": {"identity": {"token_cache": 600}}}
             )
         )
-        url = await made.serve()
+        url = await made.serve("serve", "--show-token")
         site.profile("ann", **links(url))
         site.profile("invited", **links(url))
         foreign.person("far", microsub=f"{url}/microsub/far")
         flows = Flows(made)
+        terminal = made.folder / "0.out"
+        shown = re.search(r"Bearer ([^']+)", terminal.read_text())
+        assert shown
+        flows.note("token shown at start", shown[1])
+        terminal.unlink()  # where the person saw it, who asked for it; elsewhere it must not be
+        await made.run_each("user list", "token list ann")
         await enrolled(made, url, "ann")
         flows.note("password", PASSWORD)
         _, out, _ = await made.run("user", "invite", "invited")

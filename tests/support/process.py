@@ -78,9 +78,9 @@ class Installation:
         self.processes.append(process)
         return process
 
-    async def serve(self, command: str = "serve") -> str:
+    async def serve(self, command: str = "serve", *flags: str) -> str:
         """Start a serving process and return the URL that it prints."""
-        process = await self.start(command)
+        process = await self.start(command, *flags)
         out = self.folder / f"{len(self.processes) - 1}.out"
 
         def address() -> str | None:

@@ -1,0 +1,79 @@
+"""What a server says at its start, and to whom it shows a token: to somebody who sits there, or asked for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pty
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.process import Installation, installation
+from tests.support.waiting import wait_until
+
+USERS = {"users": {"alice": {"me": "https://alice.example/"}}}
+MAKE_ONE = "microsub token create USER"
+
+
+async def greeting(installed: Installation, *command: str) -> str:
+    """The lines of one start; the process ends again."""
+    await installed.serve(*command)
+    out = installed.folder / f"{len(installed.processes) - 1}.out"
+    await installed.stop()
+    return out.read_text()
+
+
+@pytest.mark.parametrize("command", ["serve", "web"])
+async def test_no_token_goes_into_a_log(tmp_path: Path, command: str) -> None:
+    """Where the output is no terminal, as under systemd, the line says how to make a token, and none is made."""
+    async with installation(tmp_path, USERS) as installed:
+        shown = await greeting(installed, command)
+        assert "Bearer" not in shown
+        assert MAKE_ONE in shown
+        assert (await installed.run("token", "list", "alice"))[1] == ""
+
+
+async def test_a_token_is_shown_to_who_asks_for_it(tmp_path: Path) -> None:
+    """`--show-token`, which `make serve` gives, wherever the output goes."""
+    async with installation(tmp_path, USERS) as installed:
+        assert "Bearer alice." in await greeting(installed, "serve", "--show-token")
+    makefile = (Path(__file__).parents[2] / "Makefile").read_text()
+    assert "microsub serve --show-token $(ARGS)" in makefile
+
+
+async def test_a_public_server_shows_none(tmp_path: Path) -> None:
+    """Not even to who asks for one: whoever stands behind them could read it, and use it from anywhere."""
+    async with installation(tmp_path, USERS, MICROSUB_BASE_URL="https://reader.example") as installed:
+        shown = await greeting(installed, "serve", "--show-token")
+        assert "Bearer" not in shown
+        assert MAKE_ONE in shown
+
+
+async def test_a_token_is_shown_on_a_terminal(tmp_path: Path) -> None:
+    """To somebody who types `microsub serve`."""
+    async with installation(tmp_path, USERS) as installed:
+        ours, theirs = pty.openpty()
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, *installed.program, "serve"),
+            env=installed.environment(),
+            stdout=theirs,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        installed.processes.append(process)
+        os.close(theirs)
+        os.set_blocking(ours, False)
+        shown = b""
+
+        def greeted() -> bool:
+            nonlocal shown
+            with contextlib.suppress(BlockingIOError):
+                shown += os.read(ours, 65536)
+            return b"try " in shown and shown.endswith(b"\n")
+
+        await wait_until(greeted)
+        assert b"Bearer alice." in shown
+        await installed.stop()
+        os.close(ours)
