@@ -67,14 +67,14 @@ async def test_posts_feeds_and_schedule_work(cluster):
 async def test_edits_on_every_master_reach_the_cache(cluster, cluster_url):
     """One connection per master listens."""
     ids = [str(number) for number in range(20)]
-    await cluster.pipeline([("HSET", keys.item(item_id), "Data", "old") for item_id in ids])
+    await cluster.pipeline([("HSET", keys.item(item_id), "Data", '{"n":"old"}') for item_id in ids])
     cache = ItemCache(Items(cluster), Tracker(cluster_url, keys.ITEM_PREFIX, retry_every=0.01), 100_000)
     await cache.get(ids)
     await wait_until(lambda: cache._flush_at is None)
-    assert await cache.get(ids) == [b"old"] * 20
-    await cluster.pipeline([("HSET", keys.item(item_id), "Data", "new") for item_id in ids])
+    assert await cache.get(ids) == [b'{"n":"old"}'] * 20
+    await cluster.pipeline([("HSET", keys.item(item_id), "Data", '{"n":"new"}') for item_id in ids])
     await wait_until(lambda: not cache._kept)
-    assert await cache.get(ids) == [b"new"] * 20
+    assert await cache.get(ids) == [b'{"n":"new"}'] * 20
     await cache.aclose()
 
 
