@@ -25,6 +25,8 @@ LONGEST_TOKEN = 512
 NOTIFICATIONS_NAME = "Notifications"
 _FEW = 10
 """Users of an instance that may be all but one disabled ones; of more nobody is taken for the only one."""
+_ENDED_FOR = 86_400
+"""Seconds for which a token is known to have ended that another one took the place of."""
 _OWN_FIELDS = frozenset({"me", "token_endpoint", "created", "disabled", "registered", "shape"})
 
 
@@ -160,7 +162,7 @@ class Accounts:
             [keys.user(user), keys.token(user, digest), keys.tokens(user)],
             [
                 *(digest, " ".join(sorted(scopes)), client, now, "" if expires is None else expires),
-                *(mark, keys.token(user, "*")),
+                *(mark, keys.token(user, "*"), identitykeys.foreign_refused(user, "*"), _ENDED_FOR),
             ],
         )
         if not made:

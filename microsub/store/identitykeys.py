@@ -92,8 +92,8 @@ def foreign_networks(name: str) -> str:
 
 
 def foreign_refused(name: str, digest: str) -> str:
-    """String: why the user's provider doesn't vouch for that token, or couldn't be asked. Lifetime: a minute, or
-    seconds. `store.identity.foreign`.
+    """String: why the user's provider doesn't vouch for that token, or couldn't be asked; or that it was one of ours,
+    which has ended. Lifetime: a minute, or seconds; a day. `store.identity.foreign`, `store.accounts`.
     """
     return f"user:{{{name}}}:foreign:refused:{digest}"
 

@@ -174,6 +174,8 @@ class Verification:
 # --- decisions -----------------------------------------------------------------------------------------------------
 
 _INVALID, _ANOTHER, _SILENT = "invalid", "another", "silent until "
+_ENDED = "ended"
+"""Written where a token of ours takes the place of another one (`token_create.lua`)."""
 
 
 def place_of(address: str) -> Place:
@@ -191,6 +193,8 @@ def decided(user: str, standing: Standing, now: float) -> Grant | MicrosubError 
     reason = standing.refused
     if reason is None:
         return None
+    if reason == _ENDED:
+        return Unauthorized("the token is unknown, expired or revoked")
     if reason == _ANOTHER:
         return _another(user)
     if reason.startswith(_SILENT):

@@ -5,6 +5,7 @@
 --
 -- KEYS  1 user  2 token  3 tokens
 -- ARGV  1 digest  2 scopes  3 client  4 now  5 time of expiry or ''  6 mark or ''  7 pattern: token
+--       8 pattern: refused  9 seconds for which it is known of an earlier one that it has ended
 -- reply 0: no such user; 1
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
 if ARGV[6] ~= '' then
@@ -13,6 +14,8 @@ if ARGV[6] ~= '' then
     if redis.call('HGET', earlier, 'mark') == ARGV[6] then
       redis.call('DEL', earlier)
       redis.call('SREM', KEYS[3], digest)
+      -- Otherwise the user's provider would be asked about it, or be waited for.
+      redis.call('SET', (string.gsub(ARGV[8], '%*', digest)), 'ended', 'EX', ARGV[9])
     end
   end
   redis.call('HSET', KEYS[2], 'mark', ARGV[6])

@@ -108,6 +108,7 @@ WHO = Principal(ANN, ME)
         (Standing(WHO), None),
         (Standing(WHO, refused="invalid"), Unauthorized),
         (Standing(WHO, refused="another"), Forbidden),
+        (Standing(WHO, refused="ended"), Unauthorized),
         (Standing(WHO, refused=f"silent until {NOW + 9:.0f} no answer"), ProviderUnavailable),
         (Standing(WHO, GOOD, NOW - 1, f"silent until {NOW:.0f} no answer"), ProviderUnavailable),
     ],
@@ -286,6 +287,18 @@ async def test_nobody_to_ask_is_no_outage(world: World) -> None:
     assert await world.check(NOW + 600, credential=another(1)) == GRANT
     with pytest.raises(Unauthorized):
         await world.check(NOW + 4200, credential=another(1))
+
+
+async def test_a_token_of_ours_that_was_replaced_is_asked_of_nobody(world: World) -> None:
+    """It is 401 at once, also while the user's page can't be reached."""
+    world.provider.says = DOWN
+    first = await world.accounts.create_token(ANN, ["read"], "shown", NOW, mark="greeting")
+    await world.accounts.create_token(ANN, ["read"], "shown", NOW, mark="greeting")
+    credential = world.accounts.credential(first)
+    assert credential is not None
+    with pytest.raises(Unauthorized):
+        await world.check(credential=credential)
+    assert world.provider.asked == 0
 
 
 async def test_a_bug_is_no_answer(world: World) -> None:
