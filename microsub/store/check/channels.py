@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from microsub.model.reader import GLOBAL, TimelineItem
 from microsub.store import keys
+from microsub.store.check.contents import marks
 from microsub.store.check.findings import Call, ChannelSets, Commands, Findings, Remedy, Settle, TakeOut
 from microsub.store.check.places import SHOWN
 from microsub.store.check.seen import Reader, Seen, batched, pairs
@@ -29,6 +30,8 @@ async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
         names = {place: set_keys(*place) for place in batch}
         flat = await reader.walk("ZSCAN", [key for listed in names.values() for key in listed])
         for (user, uid), listed in names.items():
+            for key in listed:
+                marks(found, key, flat[key])
             sets = [scores(flat[key]) for key in listed]
             _sound(seen, found, user, uid, sets)
             shown = _existing(seen, found, user, uid, sets)

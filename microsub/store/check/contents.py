@@ -130,7 +130,6 @@ JUDGES: Mapping[str, Judge] = {
     "attempts": lambda one, value: is_text(one) and _finite(value),
     "foreign_checks": lambda one, value: is_text(one) and bool(_WHOLE.fullmatch(value)),
     "code": _number_in(b"expires", b"used"),
-    **dict.fromkeys(("posts", "unread", "read", "hidden", "hidden_read", "gone"), _placed),
 }
 """By the kind of key (the function's name in `store.keys`)."""
 
@@ -234,6 +233,14 @@ def _one(found: Findings, key: str, kind: str, flat: Sequence[bytes], take_out: 
             command = ("HSET", key, member, NOTHING)
         what = "nothing that was ever written there" if is_text(member) else "no text"
         found.add(AREA, f"{key} {_shown(member)}", what, Commands((command,)))
+
+
+def marks(found: Findings, key: str, flat: Sequence[bytes]) -> None:
+    """Look into one set of a timeline, of which there are many, and large ones: `channels` has it at hand."""
+    for member, score in zip(flat[0::2], flat[1::2], strict=True):
+        if not (member.isdigit() and score[:1].isdigit()) and not _placed(member, score):
+            what = "at no place" if is_text(member) else "no text"
+            found.add(AREA, f"{key} {_shown(member)}", what, Commands((("ZREM", key, member),)))
 
 
 def _shown(member: bytes) -> str:
