@@ -160,6 +160,10 @@ class Worker:
         except StoreError as error:
             log.warning("the schedule can't be read", error=str(error))
             return False
+        except Exception:
+            # A bug, or a hand in Redis: the stages go on, and so do we when it is mended.
+            log.exception("the schedule can't be read")
+            return False
         for lease in leases:
             self._start(lease)
         if len(leases) == wanted:
@@ -198,6 +202,10 @@ class Worker:
 
     async def _beat(self) -> None:
         while True:
-            with suppress(StoreError):
+            try:
                 await self._presence.beat(self.name, self._clock())
+            except StoreError:
+                pass  # whoever needs Redis says so
+            except Exception:
+                log.exception("a worker can't give signs of life")
             await asyncio.sleep(BEAT_SECONDS)

@@ -95,6 +95,9 @@ class Mending:
         if not await self._channels.follows(user, uid, subscription.feed):
             return False
         await self._feeds.subscribe(subscription.feed, user, uid)
+        if await self._feeds.find(subscription.url) is None:
+            # The address was lost: it leads to this feed again, not to a new one beside it.
+            await self._feeds.rename(subscription.feed, subscription.url)
         # Where the feed has taken over another one's followers, their address may still be that one's.
         if await self._feeds.find(subscription.url) in {None, subscription.feed}:
             with contextlib.suppress(NotFound):

@@ -43,6 +43,18 @@ async def test_what_is_right_stays(server: Instance, alice: Reader) -> None:
     assert await mending(server).run(server.now) == Mended()
 
 
+async def test_an_address_that_was_lost_leads_to_its_feed_again(server: Instance, alice: Reader) -> None:
+    """No second feed is made, nor a second subscription."""
+    feed = await server.publish(FEED, *posts("a"))
+    await alice.post(action="follow", channel="home", url=FEED)
+    await server.feeds.unsubscribe(feed.id, "alice", "home")
+    await server.redis.command("HDEL", keys.feeds_by_url(), FEED)
+    await mending(server).run(server.now)
+    assert await server.feeds.find(FEED) == feed.id
+    assert await server.feeds.all_ids() == [feed.id]
+    assert [one.feed for one in await server.channels.subscriptions("alice", "home")] == [feed.id]
+
+
 async def test_a_follower_that_the_feed_has_lost(server: Instance, alice: Reader) -> None:
     """Gets what came meanwhile as unread, and the feed is polled again."""
     feed = await server.publish(FEED, *posts("a"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import time
 from collections.abc import AsyncIterator, Callable
 
@@ -20,6 +22,7 @@ from microsub.store.port import Command, Redis
 from microsub.store.streams import Stream
 from tests.support.lived_in import LATER, LivedIn
 from tests.support.polling import Clock, World, world
+from tests.support.waiting import wait_until
 
 HEX = "ab" * 32
 VALUES = {"name": "ann", "uid": "home", "feed_id": "1", "item_id": "7", "digest": HEX, "host_name": "a.example"}
@@ -191,6 +194,40 @@ def allowed(kind: Kind) -> set[bytes]:
     if kind.name in ANY_TEXT:
         return {*MEMBERS, b"inf"} - {BINARY}
     return {one for one in (*MEMBERS, b"inf") if kind.name in NAMES and NAME.match(one.decode("utf-8", "replace"))}
+
+
+async def test_a_worker_outlives_keys_of_wrong_types(lived_in: LivedIn) -> None:
+    """Every kind of key is of another type than it should be: the worker goes on, and works once all is mended."""
+    redis = lived_in.redis
+    typed = [kind for kind in kinds() if kind.type is not None]
+    for kind in typed:
+        key = key_of(kind)
+        wrong: Command = ("SET", key, "x") if kind.type != "string" else ("RPUSH", key, "x")
+        await redis.pipeline([("DEL", key), wrong, *([] if kind.may_stay else [("EXPIRE", key, 1000)])])
+    async with world(redis, clock=Clock(LATER - time.time())) as it:
+        rounds, take = 0, it.worker._take
+
+        async def counted() -> bool:
+            nonlocal rounds
+            rounds += 1
+            return await take()
+
+        it.worker._take = counted  # type: ignore[method-assign]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("microsub.pipeline.runner._TROUBLE_SECONDS", 0.01)
+            patch.setattr("microsub.pipeline.runner.BEAT_SECONDS", 0.01)
+            running = asyncio.create_task(it.worker.run(grace=0))
+            await wait_until(lambda: rounds >= 3 or running.done())
+            assert not running.done(), running.exception()
+            report = await lived_in.check(mend=True)
+            assert report.left == (), report.as_text()
+            assert {one.subject for one in report.mended} >= {key_of(kind) for kind in typed}
+            assert await wait_until(functools.partial(it.presence.alive, it.clock()))
+            rounds = 0
+            await wait_until(lambda: rounds >= 3 or running.done())
+            it.worker.stop()
+            await running
+    assert (await lived_in.check()).left == ()
 
 
 @pytest.mark.parametrize("kind", [one for one in kinds() if one.name in ANYTHING], ids=lambda kind: kind.name)
