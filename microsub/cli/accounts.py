@@ -7,7 +7,7 @@ import time
 import click
 
 from microsub import wiring
-from microsub.cli.options import STORE_FLAGS, counted, fail, print_json, run, settings_flags
+from microsub.cli.options import DAYS, STORE_FLAGS, counted, fail, print_json, run, settings_flags
 from microsub.config.joining import comparable_person
 from microsub.config.settings import Settings, mask_password
 from microsub.config.urls import usable
@@ -171,7 +171,7 @@ def token() -> None:
     help="What the token allows, separated by spaces.",
 )
 @click.option("--client", default="command line", show_default=True, help="A name by which you know it again.")
-@click.option("--days", type=click.FloatRange(min=0, min_open=True), help="Days until it expires; default: never.")
+@click.option("--days", type=DAYS, help="Days until it expires; default: never.")
 @settings_flags(*STORE_FLAGS)
 def token_create(settings: Settings, user_name: str, scope: str, client: str, days: float | None) -> None:
     """Make a token for USER and print it, and nothing else. It is shown only this once.

@@ -14,7 +14,17 @@ import orjson
 
 from microsub import wiring
 from microsub.cache import CachedFeed
-from microsub.cli.options import FAILED, FETCH_FLAGS, STORE_FLAGS, WORK_FLAGS, fail, print_json, run, settings_flags
+from microsub.cli.options import (
+    FAILED,
+    FETCH_FLAGS,
+    STORE_FLAGS,
+    WORK_FLAGS,
+    FiniteRange,
+    fail,
+    print_json,
+    run,
+    settings_flags,
+)
 from microsub.config.settings import Settings
 from microsub.errors import FetchError, MicrosubError, ParseError
 from microsub.fetch import Fetched, FetchFailed, FetchRequest
@@ -38,9 +48,7 @@ _COMPLETED = 20
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
 @click.option("--force", is_flag=True, help="Ask the publishers even where the copies are young.")
 @click.option("--offline", is_flag=True, help="Ask nobody; show the copies that there are.")
-@click.option(
-    "--ttl", type=click.FloatRange(0), default=300, show_default=True, help="Seconds for which a copy will do."
-)
+@click.option("--ttl", type=FiniteRange(0), default=300, show_default=True, help="Seconds for which a copy will do.")
 @click.option(
     "--cache",
     type=click.Path(path_type=Path, file_okay=False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import math
 import os
 import signal
 import sys
@@ -92,6 +93,21 @@ async def _until_terminated(work: Coroutine[Any, Any, T]) -> T:
     with contextlib.suppress(RuntimeError, ValueError):  # not in the main thread: signals are another's to handle
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     return await task
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers, to which infinity and what is no number don't belong, whatever its ends."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; ends the program with exit code 2 where there is none."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is no number that can be counted to.", param, ctx)
+        return number
+
+
+DAYS = FiniteRange(min=0, min_open=True, max=36_500)
+"""How long a token may be good: a century is as good as for ever, and dates stay within calendars."""
 
 
 def counted(number: int, noun: str) -> str:

@@ -7,7 +7,7 @@ import time
 import click
 
 from microsub import wiring
-from microsub.cli.options import STORE_FLAGS, fail, print_json, run, settings_flags
+from microsub.cli.options import DAYS, STORE_FLAGS, fail, print_json, run, settings_flags
 from microsub.config.settings import Settings
 from microsub.store.servicetokens import ServiceToken, ServiceTokens
 
@@ -23,7 +23,7 @@ def service() -> None:
 
 @service.command("create")
 @click.argument("name")
-@click.option("--days", type=click.FloatRange(min=0, min_open=True), help="Days until it expires; default: never.")
+@click.option("--days", type=DAYS, help="Days until it expires; default: never.")
 @settings_flags(*STORE_FLAGS)
 def service_create(settings: Settings, name: str, days: float | None) -> None:
     """Make a token for the program NAME and print it, and nothing else. It is shown only this once.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import sys
 from pathlib import Path
@@ -23,6 +24,12 @@ Examples:
 \b
 Exit codes: 0 nothing failed, 1 a requirement is not met or can't be judged, 2 the suite could not run.
 """
+
+
+def _finite(context: click.Context, option: click.Parameter, value: float) -> float:
+    if not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no number of seconds.", context, option)
+    return value
 
 
 @click.command(epilog=EPILOG)
@@ -52,6 +59,7 @@ Exit codes: 0 nothing failed, 1 a requirement is not met or can't be judged, 2 t
     "--patience",
     metavar="SECONDS",
     type=click.FloatRange(min=0.1),
+    callback=_finite,
     default=60,
     show_default=True,
     help="Limit of a wait.",

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from microsub.errors import InvalidRequest, Unauthorized, UserDisabled
+from microsub.model.moments import is_moment, moment
 from microsub.model.reader import NAME, NOTIFICATIONS, Credential, Grant
 from microsub.store import identitykeys, keys
 from microsub.store.absent import absent
@@ -153,8 +154,11 @@ class Accounts:
         self, user: str, scopes: Iterable[str], client: str, now: float, expires: float | None = None, *, mark: str = ""
     ) -> str:
         """Make a token and return it: the only time that it is seen. One with a `mark`, which nobody can choose, ends
-        the user's earlier ones with the same. Raises NotFound for an unknown user.
+        the user's earlier ones with the same. Raises NotFound for an unknown user, InvalidRequest for an end that is no
+        time before the year 10000.
         """
+        if expires is not None and not is_moment(expires):
+            raise InvalidRequest(f"'expires' is {expires:g}: expected a Unix time before the year 10000")
         token = f"{user}.{secrets.token_urlsafe(32)}"
         digest = _digest(token)
         made = await self._redis.script(
@@ -226,7 +230,7 @@ class Accounts:
                 ("HEXISTS", keys.user(credential.user), "disabled"),
             ]
         )
-        if scope is None or (expires is not None and float(expires) <= now):
+        if scope is None or (expires is not None and (moment(expires) or 0.0) <= now):
             raise unauthorized("token")
         if disabled:
             raise unauthorized("disabled")
@@ -274,7 +278,4 @@ def _user(name: str, reply: list[bytes]) -> User | None:
 
 def _time(text: str) -> float:
     """A Unix time; 0 for what can't be read, which `microsub check` finds: a record must not stop the others."""
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
+    return moment(text) or 0.0

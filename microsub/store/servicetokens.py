@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from microsub.errors import InvalidRequest, Unauthorized
+from microsub.model.moments import is_moment
 from microsub.model.reader import NAME
 from microsub.store import keys
 from microsub.store.port import Redis
@@ -43,8 +44,11 @@ class ServiceTokens:
     async def create(self, name: str, now: float, expires: float | None = None) -> str:
         """Make a token and return it: the only time that it is seen.
 
-        Raises InvalidRequest when the name isn't `[A-Za-z0-9_-]{1,64}`, or has a token already.
+        Raises InvalidRequest when the name isn't `[A-Za-z0-9_-]{1,64}`, or has a token already, and for an end that is
+        no time before the year 10000.
         """
+        if expires is not None and not is_moment(expires):
+            raise InvalidRequest(f"'expires' is {expires:g}: expected a Unix time before the year 10000")
         if not NAME.match(name):
             raise InvalidRequest(f"'{name[:80]}' can't be the name of a program: expected 1 to 64 of A-Z a-z 0-9 _ -")
         token = f"{MARK}{name}.{secrets.token_urlsafe(32)}"
@@ -85,7 +89,9 @@ def read_row(row: bytes) -> dict[str, Any] | None:
     try:
         found = orjson.loads(row)
         times = (found["created"], found.get("expires", 0.0))
-        good = isinstance(found["digest"], str) and all(isinstance(one, int | float) for one in times)
+        good = isinstance(found["digest"], str) and all(
+            isinstance(one, int | float) and is_moment(one) for one in times
+        )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     return dict(found) if good else None

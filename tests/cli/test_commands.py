@@ -58,6 +58,26 @@ def test_a_token_is_printed_alone_and_can_be_revoked(run: Run) -> None:
     assert (again.exit_code, "has no token" in again.stderr) == (1, True)
 
 
+@pytest.mark.parametrize("days", ["nan", "inf", "-inf", "1e300", "36501", "0", "-1"])
+def test_a_token_ends_at_a_time_that_there_is(run: Run, days: str) -> None:
+    """Days that are none are wrong usage, for people's tokens and for programs'; nothing is left behind."""
+    for command in (("token", "create", "alice"), ("token", "service", "create", "planet")):
+        refused = run(*command, "--days", days)
+        assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "--days" in refused.stderr
+    run("token", "create", "alice", "--days", "36500")
+    assert len(run("token", "list", "alice").stdout.splitlines()) == 1
+    assert run("check").exit_code == 0
+
+
+def test_a_number_that_is_none_is_refused(run: Run) -> None:
+    """By every flag that takes numbers with a fraction."""
+    for command in (("fetch", "--ttl"), ("conformance", "--patience")):
+        for value in ("nan", "inf"):
+            refused = run(*command, value, "http://127.0.0.1:1/")
+            assert (refused.exit_code, command[1] in refused.stderr) == (2, True)
+
+
 def test_a_token_for_nobody_names_the_users_there_are(run: Run) -> None:
     """The error of a wrong user name says which ones are right."""
     result = run("token", "create", "alise")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import pytest
+import redis.exceptions
 
 from microsub.errors import InvalidRequest, NotFound, Unauthorized
 from microsub.model.reader import Credential, Grant, PageQuery
 from microsub.store import keys
 from microsub.store.accounts import Accounts
 from microsub.store.channels import Channels
+from microsub.store.identity.own_tokens import OwnTokens
 from microsub.store.port import Redis
+from microsub.store.scripts import load
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 
@@ -106,6 +109,37 @@ async def test_an_expired_token_leaves_the_list(world: OneReader) -> None:
     await world.accounts.create_token(ANN, ["read"], "new", NOW)
     assert [token.client for token in await world.accounts.tokens(ANN)] == ["new"]
     assert await world.redis.command("SCARD", keys.tokens(ANN)) == 1
+
+
+@pytest.mark.parametrize("end", ["nan", "inf", "-inf", "1e300", "-1"])
+async def test_a_token_with_an_end_that_is_none_is_never_made(world: OneReader, end: str) -> None:
+    """Nothing is written: by the call, nor by the script where a caller forgets to look."""
+    with pytest.raises(InvalidRequest, match="expires"):
+        await world.accounts.create_token(ANN, ["read"], "", NOW, expires=float(end))
+    digest = "ab" * 32
+    names = [keys.user(ANN), keys.token(ANN, digest), keys.tokens(ANN)]
+    with pytest.raises(redis.exceptions.ResponseError, match="expires"):
+        await world.redis.script(load("token_create"), names, [digest, "read", "", NOW, end, "", keys.token(ANN, "*")])
+    assert await world.redis.command("EXISTS", *names[1:]) == 0
+
+
+@pytest.mark.parametrize("end", ["nan", "soon", "-1"])
+async def test_a_token_with_an_end_that_is_none_is_no_good(world: OneReader, end: str) -> None:
+    """What a hand has written there lets nobody in, and hides no other token of the list."""
+    token = await world.accounts.create_token(ANN, ["read"], "", NOW)
+    credential = world.accounts.credential(token)
+    assert credential is not None
+    await world.redis.command("HSET", keys.token(ANN, credential.digest), "expires", end)
+    for call in (
+        world.accounts.verify(credential, NOW),
+        world.channels.list_with_token(credential, NOW),
+        world.timelines.page_with_token(credential, "home", PageQuery(), NOW),
+        world.timelines.page_with_token(credential, "global", PageQuery(), NOW),
+    ):
+        with pytest.raises(Unauthorized, match="expired"):
+            await call
+    assert await OwnTokens(world.redis).find(token, NOW) is None
+    assert len(await world.accounts.tokens(ANN)) == 1
 
 
 async def test_settings_of_a_user(world: OneReader) -> None:

@@ -223,6 +223,24 @@ DAMAGE: dict[str, tuple[list[Command], str, str]] = {
         [("HSET", keys.channel("ann", "home"), "name", b"\xff")], keys.channel("ann", "home"), "no text",
     ),
     "guid of no text": ([("HSET", keys.feed_guids(A), "https://a.example/3", b"\xff")], keys.feed_guids(A), "no item"),
+    **{
+        f"token until {end}": (
+            [
+                ("HSET", keys.token("ann", "ab" * 32), "scope", "read", "client", "", "created", "5", "expires", end),
+                ("SADD", keys.tokens("ann"), "ab" * 32),
+            ],
+            keys.token("ann", "ab" * 32), "allows nothing",
+        )
+        for end in ("nan", "inf", "1e+300", "-1", "soon")
+    },
+    "token of no day": (
+        [
+            ("HSET", keys.token("ann", "ab" * 32), "scope", "read", "client", "", "created", "nan"),
+            ("SADD", keys.tokens("ann"), "ab" * 32),
+        ],
+        keys.token("ann", "ab" * 32), "without client or date",
+    ),
+    "user of no day": ([("HSET", keys.user("ann"), "created", "inf")], keys.user("ann"), "not a number: created"),
     "token of nothing": (
         [("HSET", keys.token("ann", "ab" * 32), "strange", "x")], keys.token("ann", "ab" * 32), "allows nothing",
     ),

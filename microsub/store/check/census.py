@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import orjson
 
+from microsub.model.moments import number
 from microsub.store import keys, twins
 from microsub.store.check import contents
 from microsub.store.check.findings import Call, Commands, Findings, PutAside
-from microsub.store.check.seen import Reader, Seen, batched, is_text, number
+from microsub.store.check.seen import Reader, Seen, batched, is_text
 from microsub.store.ids import is_id
 from microsub.store.keynames import Kind, kind_of, looks_like_ours
 from microsub.store.port import Command

@@ -7,12 +7,13 @@ from functools import cache
 from typing import Any
 
 from microsub.formats.identity import canonical_feed_url, host_of
+from microsub.model.moments import number
 from microsub.model.reader import NAME
 from microsub.store import keys
 from microsub.store.check.contents import NOTHING
 from microsub.store.check.findings import Call, Commands, Findings, Follow, Remedy
 from microsub.store.check.places import CLAIMED, INDEXED, SHOWN
-from microsub.store.check.seen import FeedFacts, Reader, Seen, batched, number, pairs
+from microsub.store.check.seen import FeedFacts, Reader, Seen, batched, pairs
 from microsub.store.feeds import COUNTS, KEEP_UNFOLLOWED, TIMES
 from microsub.store.ids import is_id
 from microsub.store.keynames import kinds

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from microsub.formats.identity import canonical_feed_url, normalise_profile
+from microsub.model.moments import moment, number
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS
 from microsub.store import identitykeys, keys
 from microsub.store.applied import is_setting
 from microsub.store.behind import waiting
 from microsub.store.channeltext import settings_in
 from microsub.store.check.findings import Adopt, Call, Commands, Findings
-from microsub.store.check.seen import Reader, Seen, batched, number, pairs
+from microsub.store.check.seen import Reader, Seen, batched, pairs
 from microsub.store.departure import USER_KEYS
 from microsub.store.port import Command
 from microsub.store.subscriptions import read_subscription
@@ -94,7 +95,7 @@ def _user(seen: Seen, found: Findings, user: str, listed: bool, record: Sequence
         found.add(AREA, key, "a user who isn't listed", Commands((("SADD", keys.users(), user),)))
     if not missing and record is not None:
         times = zip(("created", "disabled"), record[1:], strict=True)
-        broken = [name for name, value in times if value is not None and number(value) is None]
+        broken = [name for name, value in times if value is not None and moment(value) is None]
         if broken:
             # Who is disabled stays so, and can be restored for as long as if it had been done now.
             values = tuple(("HSET", key, name, f"{seen.now:.3f}") for name in broken)
@@ -166,13 +167,14 @@ async def _tokens_whole(reader: Reader, seen: Seen, found: Findings, user: str) 
         if row is None or ttl == _NO_KEY:
             continue
         key, (scope, client, created, expires) = keys.token(user, digest), row
-        if scope is None or (expires is not None and number(expires) is None):
+        ends = moment(expires)
+        if scope is None or (expires is not None and ends is None):
             found.add(AREA, key, "a token that allows nothing", Commands((("DEL", key),)))
-        elif client is None or number(created) is None:
+        elif client is None or moment(created) is None:
             values = ("HSET", key, "client", client or "", "created", f"{seen.now:.3f}")
             found.add(AREA, key, "a token without client or date", Commands((values,)))
-        elif expires is not None and ttl == -1:
-            remedy = Commands((("EXPIREAT", key, int(float(expires)) + 1),))
+        elif ends is not None and ttl == -1:
+            remedy = Commands((("EXPIREAT", key, int(ends) + 1),))
             found.add(AREA, key, "a token that expires and would stay", remedy)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from microsub.formats.identity import host_of
+from microsub.model.moments import number
 from microsub.store import keys
 from microsub.store.check.findings import Commands, Findings, Queue
-from microsub.store.check.seen import Reader, Seen, batched, number, pairs
+from microsub.store.check.seen import Reader, Seen, batched, pairs
 from microsub.store.invariants import scores
 
 AREA = "schedule"

@@ -128,11 +128,3 @@ def is_text(value: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def number(text: str | bytes | None) -> float | None:
-    """The number that a field holds; None where it holds none."""
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return None

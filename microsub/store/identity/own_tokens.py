@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from microsub.model.moments import moment
 from microsub.model.reader import NAME
 from microsub.store import keys
 from microsub.store.identity.derived import LONGEST, digest
@@ -47,10 +48,11 @@ class OwnTokens:
         me, known, disabled = owner
         if scope is None or foreign is not None or known is None or disabled is not None:
             return None
-        if expires is not None and float(expires) <= now:
+        ends = moment(expires)
+        if expires is not None and (ends or 0.0) <= now:
             return None
-        ends = float(expires) if expires is not None else None
-        return OwnToken(user, (me or b"").decode(), frozenset(scope.split()), client or "", float(created or 0), ends)
+        scopes, made = frozenset(scope.split()), moment(created) or 0.0
+        return OwnToken(user, (me or b"").decode(), scopes, client or "", made, ends)
 
     async def revoke(self, token: str) -> bool:
         """End an access token with all else of its grant, from the next request on; whether there was one."""

@@ -8,7 +8,7 @@
 -- reply {'token'}, {'disabled'}, or {'', scopes, shape, 'uid uid …' by position, 'unread unread …', 1 when posts wait to be
 --       brought into timelines}
 local token = redis.call('HMGET', KEYS[3], 'scope', 'expires')
-if not token[1] or (token[2] and tonumber(token[2]) <= tonumber(ARGV[2])) then return { 'token' } end
+if not token[1] or (token[2] and not ((tonumber(token[2]) or 0) > tonumber(ARGV[2]))) then return { 'token' } end
 local user = redis.call('HMGET', KEYS[2], 'disabled', 'created', 'shape')
 if user[1] then return { 'disabled' } end
 local before, after = string.match(ARGV[1], '^(.*)%*(.*)$')

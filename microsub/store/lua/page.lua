@@ -12,7 +12,7 @@
 local scope, waiting = '', 0
 if KEYS[5] then
   local token = redis.call('HMGET', KEYS[5], 'scope', 'expires')
-  if not token[1] or (token[2] and tonumber(token[2]) <= tonumber(ARGV[5])) then return { 'token' } end
+  if not token[1] or (token[2] and not ((tonumber(token[2]) or 0) > tonumber(ARGV[5]))) then return { 'token' } end
   if redis.call('HEXISTS', KEYS[4], 'disabled') == 1 then return { 'disabled' } end
   scope = token[1]
   waiting = redis.call('EXISTS', KEYS[6])

@@ -1,12 +1,17 @@
 -- Writes a token of a user that exists, where it has a mark, in the place of the earlier ones with that mark.
 --
 -- Atomic: a token never stands without its line in the list by which it can be found and revoked, and of several that
--- are made at once with the same mark one stays.
+-- are made at once with the same mark one stays. An end that is no time is refused before the first write: EXPIREAT
+-- would fail between two of them.
 --
 -- KEYS  1 user  2 token  3 tokens
 -- ARGV  1 digest  2 scopes  3 client  4 now  5 time of expiry or ''  6 mark or ''  7 pattern: token
 --       8 pattern: refused  9 seconds for which it is known of an earlier one that it has ended
 -- reply 0: no such user; 1
+local expires = ARGV[5] ~= '' and tonumber(ARGV[5])
+if ARGV[5] ~= '' and not (expires and expires >= 0 and expires < 253402300800) then
+  return redis.error_reply('ERR expires: no time before the year 10000')
+end
 if redis.call('EXISTS', KEYS[1]) == 0 then return 0 end
 if ARGV[6] ~= '' then
   for _, digest in ipairs(redis.call('SMEMBERS', KEYS[3])) do
@@ -21,9 +26,9 @@ if ARGV[6] ~= '' then
   redis.call('HSET', KEYS[2], 'mark', ARGV[6])
 end
 redis.call('HSET', KEYS[2], 'scope', ARGV[2], 'client', ARGV[3], 'created', ARGV[4])
-if ARGV[5] ~= '' then
+if expires then
   redis.call('HSET', KEYS[2], 'expires', ARGV[5])
-  redis.call('EXPIREAT', KEYS[2], math.ceil(tonumber(ARGV[5])))
+  redis.call('EXPIREAT', KEYS[2], math.ceil(expires))
 end
 redis.call('SADD', KEYS[3], ARGV[1])
 return 1

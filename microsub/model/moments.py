@@ -1,0 +1,28 @@
+"""Times as they are kept: Unix seconds, within what calendars and Redis can deal with."""
+
+from __future__ import annotations
+
+import math
+
+LATEST = 253_402_300_799.0
+"""The last second of the year 9999. Python's calendar ends there."""
+
+
+def number(text: str | bytes | None) -> float | None:
+    """The finite number that a text holds; None where it holds none."""
+    try:
+        value = math.nan if text is None else float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def moment(text: str | bytes | None) -> float | None:
+    """The time that a text holds; None where it holds none, or one before 1970 or after the year 9999."""
+    value = number(text)
+    return value if value is not None and is_moment(value) else None
+
+
+def is_moment(value: float) -> bool:
+    """Whether the number is a time that may be kept."""
+    return 0 <= value <= LATEST  # neither holds for NaN
