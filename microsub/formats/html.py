@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
-
-import bs4
-import mf2py
+from typing import TYPE_CHECKING, Any
 
 from microsub.errors import ParseError
 from microsub.formats import mf2
@@ -17,6 +14,9 @@ from microsub.formats.raw import RawFeed
 from microsub.formats.trees import MAX_PAGE
 from microsub.formats.urls import normalise_url, safe_url
 from microsub.model.jf2 import Feed
+
+if TYPE_CHECKING:
+    import bs4
 
 # html5lib takes a second per megabyte: a page without any of these words isn't parsed at all.
 _PROMISE = re.compile(
@@ -53,11 +53,15 @@ def _soup(text: str, url: str) -> bs4.BeautifulSoup:
         raise ParseError(url, f"this page has more than {MOST} tags")
     if too_deep(text):
         raise ParseError(url, "this page nests its elements too deeply to be read")
+    import bs4  # with mf2py a fifth of a process's start, and most processes read no page
+
     # XHTML is HTML here; its declarations only make Beautiful Soup warn that it might not be.
     return bs4.BeautifulSoup(_XML.sub("", text[:MAX_PAGE], count=1), "html5lib")
 
 
 def _page(soup: bs4.BeautifulSoup, url: str) -> tuple[Page, dict[str, Any]]:
+    import mf2py
+
     tags = soup.find_all("base")
     tag = next((tag for tag in tags if tag.get("href") is not None), None)
     for other in tags:
@@ -111,7 +115,7 @@ def posts_of(holder: mf2.Node) -> list[mf2.Node]:
 
 def _feed(feed: mf2.Node | None, page: Page, soup: bs4.BeautifulSoup, rels: dict[str, Any]) -> Feed:
     title = soup.find("title")
-    heading = " ".join(title.get_text().split()) if isinstance(title, bs4.Tag) else ""
+    heading = " ".join(title.get_text().split()) if title is not None else ""
     person = representative(page)
     author = (author_of(feed, None, page) if feed is not None else None) or person
     return Feed(

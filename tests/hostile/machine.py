@@ -47,7 +47,7 @@ class Machine:
 
 @contextmanager
 def running_machine(redis_server: EmbeddedRedis) -> Iterator[Machine]:
-    """A worker that has seen ordinary feeds, a large one among them, so that what follows is measured from there."""
+    """A worker that has seen large feeds and a page, so that what follows is measured from there."""
     url = f"{redis_server.url}?db=0"
     process = subprocess.Popen([sys.executable, "-m", "tests.hostile.worker_process", url], stderr=subprocess.DEVNULL)
     made = Machine(url, process)
@@ -63,8 +63,11 @@ def running_machine(redis_server: EmbeddedRedis) -> Iterator[Machine]:
 
 async def _warm_up(machine: Machine) -> None:
     large = rss([(f"w{n}", f"Warm {n} " + "word " * 200, None) for n in range(300)])
-    async with publisher({}, good=large) as site, stores(machine) as it:
-        feeds = [await it.follow(f"http://warm{n}.test:{site.port}/good{n}", uid="warm") for n in range(3)]
+    entries = "".join(f"<div class=h-entry><a class=u-url href=/{n}>x</a><b>x</b></div>" for n in range(1500))
+    page = f"<!doctype html><div class=h-feed>{entries}</div>".encode()
+    async with publisher({}, good=large) as site, publisher({}, good=page) as pages, stores(machine) as it:
+        ports = [site.port, site.port, site.port, pages.port]
+        feeds = [await it.follow(f"http://warm{n}.test:{port}/good{n}", uid="warm") for n, port in enumerate(ports)]
         await wait_until(lambda: polled(it, feeds, 0.0))
         machine.rest, machine.parser = resident(machine.pid), machine.parser_at_rest()
         assert machine.parser

@@ -11,9 +11,12 @@ import ssl
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextvars import ContextVar
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
+
+import mf2py  # noqa: F401 - read when the first page comes, and not what that page costs
 
 from microsub.fetch import Fetched, Fetcher, FetchLimits, FetchRequest, FetchResult, FetchSettings
 from microsub.formats.identity import host_of
@@ -29,6 +32,8 @@ LIMITS = FetchLimits(total=1.2, idle=0.6)
 PARSE_SECONDS = 4.0
 PATIENT = FetchLimits(total=60, idle=30)
 PATIENT_PARSE_SECONDS = 60.0
+
+_parse_seconds = ContextVar("_parse_seconds", default=PATIENT_PARSE_SECONDS)
 
 
 def is_brief(url: str) -> bool:
@@ -53,24 +58,24 @@ class Fetchers:
         await self._patient.aclose()
 
 
-class Parsers:
-    """The same for what they have fetched."""
+class Parser(ParsePool):
+    """The same for what they have fetched, in the same processes."""
 
-    def __init__(self) -> None:
-        self._brief, self._patient = ParsePool(seconds=PARSE_SECONDS), ParsePool(seconds=PATIENT_PARSE_SECONDS)
+    @property
+    def _seconds(self) -> float:  # type: ignore[override]
+        return _parse_seconds.get()
 
-    def _of(self, document: Fetched) -> ParsePool:
-        return self._brief if is_brief(document.url) else self._patient
+    @_seconds.setter
+    def _seconds(self, _: float) -> None:
+        pass
 
     async def reread(self, document: Fetched, *about: Any, **more: Any) -> Any:
-        return await self._of(document).reread(document, *about, **more)
+        _parse_seconds.set(PARSE_SECONDS if is_brief(document.url) else PATIENT_PARSE_SECONDS)
+        return await super().reread(document, *about, **more)
 
     async def better_feeds(self, document: Fetched) -> Any:
-        return await self._of(document).better_feeds(document)
-
-    def close(self) -> None:
-        self._brief.close()
-        self._patient.close()
+        _parse_seconds.set(PARSE_SECONDS if is_brief(document.url) else PATIENT_PARSE_SECONDS)
+        return await super().better_feeds(document)
 
 
 class Names:
@@ -110,7 +115,7 @@ async def main(url: str) -> None:
     redis = await connect(url)
     async with world(redis) as it:
         it.fetcher = Fetchers(resolver=Names(), ssl_context=trust())  # type: ignore[assignment]
-        it.parser = Parsers()  # type: ignore[assignment]
+        it.parser = Parser()
         worker = it.make_worker(hosts_at_once=250, tick=0.01)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         await worker.run(grace=0.1)
