@@ -20,6 +20,7 @@
     │   ├── StoreUnavailable
     │   │   └── StoreUnreached    and nothing was run
     │   ├── StoreFull
+    │   ├── StoreDamaged          what stands there is nothing that we have written
     │   └── SchemaMismatch        the data was written by another version
     ├── ProviderUnavailable       a user's own provider can't say whether a token is good: 503
     ├── ConfigError               a setting or backend.json is not usable
@@ -175,6 +176,14 @@ class StoreUnreached(StoreUnavailable):
 
 class StoreFull(StoreError):
     """Redis refuses writes: `maxmemory` is reached, or the disk is full or read-only."""
+
+
+class StoreDamaged(StoreError):
+    """What stands under `key` can't be read, and nobody may go on as if it weren't there."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"what stands in Redis under '{key}' can't be read: 'microsub check --repair' puts it right")
+        self.key = key
 
 
 class SchemaMismatch(StoreError):

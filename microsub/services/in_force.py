@@ -11,11 +11,15 @@ import contextlib
 import time
 from collections.abc import Callable
 
+import structlog
+
 from microsub.config.backend import DEFAULT_LIMITS, InstanceSettings, Limits
-from microsub.errors import NotFound, StoreError
+from microsub.errors import NotFound, StoreDamaged, StoreError
 from microsub.model.reader import ChannelSettings, UnreadStyle
 from microsub.services.applying import ChannelsPort, SettingsPort
 from microsub.store.applied import InForce
+
+log = structlog.get_logger(__name__)
 
 REMEMBERED = 1.0
 """Seconds for which an answer is used again."""
@@ -38,6 +42,8 @@ class SettingsInForce:
         self._remembered = remembered
         self._clock = clock
         self._all = InForce()
+        self._is_known = False
+        self._damage: str | None = None
         self._all_until = float("-inf")
         self._asking: asyncio.Task[None] | None = None
         self._own: dict[tuple[str, str], tuple[float, ChannelSettings]] = {}
@@ -103,7 +109,17 @@ class SettingsInForce:
 
     async def _current(self) -> InForce:
         if self._all_until <= self._clock():
-            self._all = await self._settings.in_force()
+            try:
+                self._all = await self._settings.in_force()
+            except StoreDamaged as error:
+                if not self._is_known:
+                    raise
+                # What a hand has spoilt doesn't undo what was in force.
+                if self._damage != error.key:
+                    log.warning("the settings of before stay in force", error=str(error))
+                self._damage = error.key
+            else:
+                self._is_known, self._damage = True, None
             self._all_until = self._clock() + self._remembered
         return self._all
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+from redis.exceptions import ResponseError
 
 from microsub.config.backend import (
     Backend,
@@ -23,6 +24,7 @@ from microsub.config.backend import (
     to_document,
 )
 from microsub.config.joining import Quotas, quotas_from, quotas_part
+from microsub.errors import StoreDamaged
 from microsub.store import keys
 from microsub.store.port import Redis
 from microsub.store.scripts import load
@@ -61,8 +63,14 @@ class Applied:
         self._redis = redis
 
     async def last(self) -> AppliedFile | None:
-        """What was last applied, None before the first time, and where it can't be read."""
-        return read_file(_fields(await self._redis.command("HGETALL", keys.applied_config())))
+        """What was last applied, None before the first time. Raises StoreDamaged where it can't be read."""
+        fields = _fields(await self._redis.command("HGETALL", keys.applied_config()))
+        if "document" not in fields:
+            return None
+        found = read_file(fields)
+        if found is None:
+            raise StoreDamaged(keys.applied_config())
+        return found
 
     async def remember(self, file: AppliedFile, *, instead_of: str) -> bool:
         """Remember `file` in place of the one whose digest is `instead_of` ('' for none).
@@ -103,9 +111,16 @@ class Applied:
     # --- the settings in force
 
     async def in_force(self) -> InForce:
-        """All settings, in one round trip. Parts of another version that can't be read count as absent."""
-        fields = _fields(await self._redis.command("HGETALL", keys.settings()))
-        parts = {name: part for name, value in fields.items() if (part := _part(name, value)) is not None}
+        """All settings, in one round trip. Raises StoreDamaged where one can't be read: with the default in its place,
+        cleanup might take what was to be kept.
+        """
+        try:
+            fields = _fields(await self._redis.command("HGETALL", keys.settings()))
+        except ResponseError as error:
+            raise StoreDamaged(keys.settings()) from error  # of a wrong type
+        parts = {name: _part(name, value) for name, value in fields.items()}
+        if damaged := [name for name, part in parts.items() if part is None]:
+            raise StoreDamaged(f"{keys.settings()} {damaged[0][:80]}")
         users = {name.removeprefix(_USER): part for name, part in parts.items() if isinstance(part, Limits)}
         quotas = {name.removeprefix(_QUOTAS): part for name, part in parts.items() if isinstance(part, Quotas)}
         instance = parts.get(_INSTANCE)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import pytest
+
 from microsub.config.backend import (
     Backend,
     ChannelConfig,
@@ -16,7 +18,11 @@ from microsub.config.backend import (
     Polling,
     UserConfig,
 )
+from microsub.errors import StoreDamaged
+from microsub.services.in_force import SettingsInForce
+from microsub.store import keys
 from microsub.store.applied import Applied, AppliedFile, InForce
+from microsub.store.channels import Channels
 from microsub.store.port import Redis
 
 BACKEND = Backend(
@@ -112,3 +118,39 @@ async def test_settings_in_force_are_read_in_one_go(redis: Redis) -> None:
     await applied.set_user("bob", Limits(max_items=6))
     await applied.set_user("bob", Limits())
     assert await applied.in_force() == InForce(BACKEND.settings, {"alice": Limits(max_items=5, unread="none")})
+
+
+@pytest.mark.parametrize("field", ["instance", "user:alice", "quotas:alice", "\xff"])
+async def test_settings_that_cant_be_read_are_no_defaults(redis: Redis, field: str) -> None:
+    """Who has read them before goes on with those; who hasn't says what is wrong; afterwards all is as before."""
+    applied, now = Applied(redis), [0.0]
+    await applied.set_instance(BACKEND.settings)
+    known = SettingsInForce(applied, Channels(redis), clock=lambda: now[0])
+    before = await known.everything()
+    kept = await redis.command("HGET", keys.settings(), field)
+    await redis.command("HSET", keys.settings(), field, "{")
+    now[0] += 10
+    assert await known.everything() == before
+    with pytest.raises(StoreDamaged, match="config:settings"):
+        await SettingsInForce(applied, Channels(redis)).everything()
+    await redis.command("HDEL", keys.settings(), field)
+    if kept is not None:
+        await redis.command("HSET", keys.settings(), field, kept)
+    now[0] += 10
+    assert await known.everything() == before
+    assert await SettingsInForce(applied, Channels(redis)).everything() == before
+
+
+async def test_settings_of_a_wrong_type_are_no_defaults_either(redis: Redis) -> None:
+    """A string stands where a hash should."""
+    await redis.command("SET", keys.settings(), "x")
+    with pytest.raises(StoreDamaged, match="config:settings"):
+        await Applied(redis).in_force()
+    await redis.command("DEL", keys.settings())
+
+
+async def test_a_last_file_that_cant_be_read_is_not_taken_for_none(redis: Redis) -> None:
+    """Else the next file would be merged as the very first."""
+    await redis.command("HSET", keys.applied_config(), "document", "{", "hash", "x", "mtime", "1", "at", "1")
+    with pytest.raises(StoreDamaged, match="check --repair"):
+        await Applied(redis).last()
