@@ -89,11 +89,13 @@ async def test_an_edit_of_the_file_takes_effect_without_a_restart(tmp_path: Path
                 installed.write(edited)
 
                 async def taken_over() -> bool:
-                    return (await alice.channels())["home"]["name"] == "Harbour"
+                    if (await alice.channels())["home"]["name"] != "Harbour":
+                        return False
+                    feeds = {feed["url"] for feed in (await alice.get(action="follow", channel="home"))["items"]}
+                    assert feeds >= {first, by_app}
+                    return feeds == {first, second, by_app}
 
                 await wait_until(taken_over)
-                feeds = {feed["url"] for feed in (await alice.get(action="follow", channel="home"))["items"]}
-                assert feeds == {first, second, by_app}
                 assert made["uid"] in await alice.channels()
                 assert await installed.token("bob")
 
