@@ -33,11 +33,13 @@ from microsub.config.changes import (
     UserSettingsChanged,
 )
 from microsub.config.joining import Quotas
+from microsub.errors import StoreDamaged
 from microsub.formats.identity import canonical_feed_url
 from microsub.formats.indieauth.me import same_me
 from microsub.model.reader import GLOBAL, Channel, ChannelSettings, Subscription
 from microsub.store.accounts import User
 from microsub.store.applied import InForce
+from microsub.store.channeltext import SPOILT
 
 _AT_ONCE = 8
 """Users that are looked at concurrently."""
@@ -70,7 +72,9 @@ class ChannelsPort(Protocol):
     async def removed(self, user: str) -> Mapping[str, float]: ...  # noqa: D102
     async def changed(self, user: str, uid: str) -> float: ...  # noqa: D102
     async def subscriptions(self, user: str, uid: str) -> Sequence[Subscription]: ...  # noqa: D102
-    async def all_subscriptions(self, user: str) -> Mapping[str, Sequence[Subscription]]: ...  # noqa: D102
+    async def all_subscriptions(  # noqa: D102
+        self, user: str, *, strict: bool = False
+    ) -> Mapping[str, Sequence[Subscription]]: ...
     async def update_subscription(  # noqa: D102
         self, user: str, uid: str, feed_id: str, *, name: str | None = None
     ) -> Subscription | None: ...
@@ -172,8 +176,12 @@ class Applier:
 
     async def _channels_of(self, user: str) -> tuple[tuple[ChannelConfig, ...], dict[tuple[str, str], float]]:
         channels, subscriptions = await asyncio.gather(
-            self._channels.list(user), self._channels.all_subscriptions(user)
+            self._channels.list(user), self._channels.all_subscriptions(user, strict=True)
         )
+        for channel in channels:
+            # What can't be read wasn't changed by its user.
+            if channel.settings is SPOILT:
+                raise StoreDamaged(f"settings of {user}/{channel.uid}")
         rules = await asyncio.gather(*(self._rules_of(user, channel.uid) for channel in channels))
         changed = await asyncio.gather(*(self._channels.changed(user, channel.uid) for channel in channels))
         found = []

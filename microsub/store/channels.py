@@ -247,9 +247,12 @@ class Channels:
         await self.get(user, uid)
         return await self._subscriptions.of(user, uid)
 
-    async def all_subscriptions(self, user: str) -> dict[str, builtins.list[Subscription]]:
-        """The subscriptions of all channels by uid, in the channels' order; removed channels are left out."""
-        return await self._subscriptions.all(user)
+    async def all_subscriptions(self, user: str, *, strict: bool = False) -> dict[str, builtins.list[Subscription]]:
+        """The subscriptions of all channels by uid, in the channels' order; removed channels are left out.
+
+        With `strict`, StoreDamaged is raised where one can't be read, which is left out otherwise.
+        """
+        return await self._subscriptions.all(user, strict=strict)
 
     async def follows(self, user: str, uid: str, feed_id: str) -> bool:
         """Whether the channel is to get what the feed posts: it follows it, is not removed, nor its user disabled."""

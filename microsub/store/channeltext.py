@@ -16,6 +16,10 @@ _DEFAULTS = asdict(ChannelSettings())
 _KNOWN = frozenset(field.name for field in fields(ChannelSettings))
 
 
+SPOILT = ChannelSettings(keep_read_days=0, keep_unread_days=0, max_items=0)
+"""In place of settings that can't be read: until somebody looks, cleanup takes nothing there."""
+
+
 def slug(name: str) -> str:
     """A uid made of a name: `[a-z0-9-]`, at most 64 characters, `channel` where nothing of the name is left."""
     ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
@@ -30,8 +34,9 @@ def write_settings(settings: ChannelSettings) -> bytes:
 
 @lru_cache(maxsize=4096)
 def read_settings(text: bytes) -> ChannelSettings:
-    """The inverse of `write_settings`; settings of another version are left out, and so is what can't be read."""
-    return settings_in(text) or ChannelSettings()
+    """The inverse of `write_settings`; settings of another version are left out. `SPOILT` where it can't be read."""
+    found = settings_in(text)
+    return SPOILT if found is None else found
 
 
 def settings_in(text: bytes) -> ChannelSettings | None:

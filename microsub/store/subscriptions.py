@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from microsub.errors import QuotaReached
+from microsub.errors import QuotaReached, StoreDamaged
 from microsub.model.reader import Subscription
 from microsub.store import keys
 from microsub.store.absent import absent
@@ -39,13 +39,18 @@ class Subscriptions:
         """The subscriptions of one channel, oldest first."""
         return _decode_all(await self._redis.command("HGETALL", keys.channel_feeds(user, uid)))
 
-    async def all(self, user: str) -> dict[str, list[Subscription]]:
+    async def all(self, user: str, *, strict: bool = False) -> dict[str, list[Subscription]]:
         """See `Channels.all_subscriptions`."""
         uids = [
             uid.decode("utf-8", "replace") for uid in await self._redis.command("ZRANGE", keys.channels(user), 0, -1)
         ]
         replies = await self._redis.pipeline([("HGETALL", keys.channel_feeds(user, uid)) for uid in uids])
-        return {uid: _decode_all(reply) for uid, reply in zip(uids, replies, strict=True)}
+        found = {uid: _decode_all(reply) for uid, reply in zip(uids, replies, strict=True)}
+        if strict:
+            for (uid, read), reply in zip(found.items(), replies, strict=True):
+                if 2 * len(read) < len(reply):
+                    raise StoreDamaged(keys.channel_feeds(user, uid))
+        return found
 
     async def update(
         self, user: str, uid: str, feed_id: str, *, url: str | None, name: str | None, new_feed: str | None
