@@ -36,6 +36,7 @@ from microsub.services.backend_file import BackendFile, FileState
 from microsub.services.notices import Notices, Status
 from microsub.services.waits import Waits, first, pause
 from microsub.store.applied import AppliedFile
+from microsub.store.keys import applied_config
 
 __all__ = ["Configuration", "Outcome", "Report", "Status", "Timing", "check"]
 
@@ -103,6 +104,7 @@ class Configuration:
         self._touched = asyncio.Event()
         self._waits = Waits()
         self._done: tuple[str, float] | None = None
+        self._known: tuple[str, Backend] | None = None
         self._notices = Notices(path, applied.last)
 
     @property
@@ -175,6 +177,7 @@ class Configuration:
     async def _apply(self, document: Document, state: FileState) -> Outcome:
         last = await self._applied.last()
         if last is not None and last.digest == state.digest and last.backend == document.backend:
+            self._known = (state.digest, document.backend)
             self._notices.applied(last.at)
             return "unchanged"
         if last is not None and state.edited_at < last.edited_at:
@@ -184,8 +187,7 @@ class Configuration:
                 applied_from=last.place,
             )
             return "outdated"
-        base = last.backend if last is not None else Backend()
-        merged = await self._merge(base, document.backend, state.edited_at)
+        merged = await self._merge(self._base(last, document, state), document.backend, state.edited_at)
         try:
             await self._carry_out(merged)
         except _LeaseLostError:
@@ -194,9 +196,29 @@ class Configuration:
         record = AppliedFile(document.backend, state.digest, state.edited_at, now, str(self.path.absolute()))
         if not await self._applied.remember(record, instead_of=last.digest if last is not None else ""):
             return "busy"
+        self._known = (state.digest, document.backend)
         self._notices.applied(now)
         log.info("backend.json applied", changes=len(merged.changes), conflicts=len(merged.conflicts))
         return "applied"
+
+    def _base(self, last: AppliedFile | None, document: Document, state: FileState) -> Backend:
+        """What the file's edits are measured by.
+
+        Where a hand has spoilt what Redis remembers of it, its hash still tells which file it was: this one, or the one
+        that this process saw last. Of any other, nothing is known: then the file adds what it says and takes out
+        nothing, as the first file does.
+        """
+        if last is None:
+            return Backend()
+        if last.backend is not None:
+            return last.backend
+        self._notices.once("unreadable", f"what was applied last can't be read in Redis ({applied_config()}); the file "
+                           "is compared with what is there instead")  # fmt: skip
+        if last.digest == state.digest:
+            return document.backend
+        if self._known is not None and self._known[0] == last.digest:
+            return self._known[1]
+        return Backend()
 
     async def _merge(self, base: Backend, file: Backend, edited_at: float) -> Merge:
         names = {*base.users, *file.users}
@@ -247,6 +269,9 @@ class Configuration:
 
     async def _write(self, document: Document, state: FileState) -> bool:
         last = await self._applied.last()
+        if (last is None or last.backend is None) and await self._apply(document, state) == "applied":
+            self._done = (state.digest, state.edited_at)
+            last = await self._applied.last()  # it was gone, or spoilt, and without it nothing would ever be written
         if last is None or last.digest != state.digest or last.backend != document.backend:
             return False
         current = await self._applier.current(declared=document.backend.users.keys())
@@ -272,6 +297,7 @@ class Configuration:
         record = AppliedFile(new.backend, written.digest, written.edited_at, self._clock(), str(self.path.absolute()))
         if await self._applied.remember(record, instead_of=last.digest):
             self._done = (written.digest, written.edited_at)
+            self._known = (written.digest, new.backend)
         self._notices.written(written.digest)
         log.info("changes made through the API written into backend.json", file=str(self.path))
         return True

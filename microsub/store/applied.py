@@ -5,6 +5,7 @@ Processes on other machines have no backend.json: they read the settings from he
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,6 +30,9 @@ from microsub.store import keys
 from microsub.store.port import Redis
 from microsub.store.scripts import load
 
+_END = 1e12
+"""Unix seconds that no file's time reaches."""
+
 _INSTANCE = "instance"
 _USER = "user:"
 _QUOTAS = "quotas:"
@@ -38,9 +42,11 @@ _QUOTAS = "quotas:"
 class AppliedFile:
     """The file that was last applied. `digest` is the SHA-256 (hex) of its bytes, `edited_at` the time of its last
     modification and `at` that of applying it, in Unix seconds; `place` is the machine's own path of it.
+
+    `backend` None: what is remembered can't be read, or not all of it. Then `digest` is whatever stands there.
     """
 
-    backend: Backend
+    backend: Backend | None
     digest: str
     edited_at: float
     at: float
@@ -63,26 +69,21 @@ class Applied:
         self._redis = redis
 
     async def last(self) -> AppliedFile | None:
-        """What was last applied, None before the first time. Raises StoreDamaged where it can't be read."""
+        """What was last applied; None before the first time."""
         fields = _fields(await self._redis.command("HGETALL", keys.applied_config()))
-        if "document" not in fields:
-            return None
-        found = read_file(fields)
-        if found is None:
-            raise StoreDamaged(keys.applied_config())
-        return found
+        return (read_file(fields) or unreadable(fields)) if fields else None
 
     async def remember(self, file: AppliedFile, *, instead_of: str) -> bool:
         """Remember `file` in place of the one whose digest is `instead_of` ('' for none).
 
         False, and nothing changes, when another one is remembered meanwhile or the remembered one was edited later.
         """
-        document = orjson.dumps(to_document(file.backend))
+        document = orjson.dumps(to_document(file.backend or Backend()))
         reply = await self._redis.script(
             load("config_applied"),
             [keys.applied_config()],
             [
-                instead_of,
+                instead_of.encode("utf-8", "surrogateescape"),
                 repr(file.edited_at),
                 *("document", document),
                 *("hash", file.digest),
@@ -155,12 +156,32 @@ def read_file(fields: Mapping[str, bytes]) -> AppliedFile | None:
         return AppliedFile(
             backend=from_document(orjson.loads(fields["document"])),
             digest=fields["hash"].decode(),
-            edited_at=float(fields["mtime"]),
-            at=float(fields["at"]),
+            edited_at=_time(fields["mtime"]),
+            at=_time(fields["at"]),
             place=fields.get("place", b"").decode("utf-8", "replace"),
         )
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
+
+
+def _time(value: bytes) -> float:
+    """Unix time. Raises ValueError for what can be none, such as infinity: no file would ever be newer."""
+    found = float(value)
+    if not math.fabs(found) < _END:
+        raise ValueError(f"found {found}, expected a time")
+    return found
+
+
+def unreadable(fields: Mapping[str, bytes]) -> AppliedFile:
+    """What can still be told of a record that can't be read as a whole."""
+    times = []
+    for name in ("mtime", "at"):
+        try:
+            times.append(_time(fields.get(name, b"0")))
+        except ValueError:
+            times.append(0.0)
+    digest, place = (fields.get(name, b"") for name in ("hash", "place"))
+    return AppliedFile(None, digest.decode("utf-8", "surrogateescape"), *times, place.decode("utf-8", "replace"))
 
 
 def is_setting(name: str, value: bytes) -> bool:

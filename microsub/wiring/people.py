@@ -34,7 +34,7 @@ def _nobody(settings: Settings) -> str:
 async def is_declared(stores: Stores, name: str) -> bool:
     """Whether backend.json, as it was applied last, says something of the user."""
     last = await stores.applied.last()
-    return last is not None and name in last.backend.users
+    return last is not None and last.backend is not None and name in last.backend.users
 
 
 async def remove_user(stores: Stores, name: str, now: float) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from microsub.model.moments import number
 from microsub.model.reader import NAME
 from microsub.store import keys
-from microsub.store.applied import read_file
+from microsub.store.applied import read_file, unreadable
 from microsub.store.check.findings import Call, Commands, Findings, PutAside, Remedy
 from microsub.store.check.seen import Reader, is_text
 from microsub.store.deadletters import is_sound
@@ -156,7 +156,23 @@ def _grant(fields: Mapping[bytes, bytes]) -> bool:
 
 def _applied(fields: Mapping[bytes, bytes]) -> bool:
     texts = {name.decode("utf-8", "replace"): value for name, value in fields.items()}
-    return all(map(is_text, fields)) and read_file(texts) is not None
+    # By its hash alone the file is known again by who has it: that is what a repair leaves of a spoilt record.
+    document = texts.get("document", b"{}")
+    return all(map(is_text, fields)) and _is_hash(fields) and read_file(texts | {"document": document}) is not None
+
+
+def _is_hash(fields: Mapping[bytes, bytes]) -> bool:
+    return bool(_HEX.fullmatch(fields.get(b"hash", b"")))
+
+
+def _keep_hash(key: str, fields: Mapping[bytes, bytes]) -> Remedy:
+    """Leave of the record what is known for sure. Without a hash, nothing is: then it goes."""
+    if not _is_hash(fields):
+        return PutAside(key)
+    others = tuple(name for name in fields if name != b"hash")
+    known = unreadable({name.decode("utf-8", "replace"): value for name, value in fields.items()})
+    values = ("HSET", key, "mtime", repr(known.edited_at), "at", repr(known.at))
+    return Commands((("HDEL", key, *others), values) if others else (values,))
 
 
 RECORDS: Mapping[str, Callable[[Mapping[bytes, bytes]], bool]] = {
@@ -215,7 +231,9 @@ def _one(found: Findings, key: str, kind: str, flat: Sequence[bytes], take_out: 
     pairs = list(zip(flat[0::2], flat[1::2], strict=True))
     if kind in RECORDS:
         if pairs and not RECORDS[kind](dict(pairs)):
-            remedy: Remedy = PutAside(key) if kind == "applied_config" else Commands((("DEL", key),))
+            remedy: Remedy = Commands((("DEL", key),))
+            if kind == "applied_config":
+                remedy = _keep_hash(key, dict(pairs))
             found.add(AREA, key, "a record that can't be read", remedy)
         return
     judge = JUDGES[kind]

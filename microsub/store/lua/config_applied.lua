@@ -8,8 +8,9 @@
 -- reply 1, or 0: something else is remembered; -1: what is remembered comes from a later edit
 local hash = redis.call('HGET', KEYS[1], 'hash') or ''
 if hash ~= ARGV[1] then return 0 end
-local edited = tonumber(redis.call('HGET', KEYS[1], 'mtime') or '0')
-if tonumber(ARGV[2]) < edited then return -1 end
+local edited = tonumber(redis.call('HGET', KEYS[1], 'mtime') or '0') or 0
+-- No file is as new as 1e12 (store.applied): that is junk, which shall not keep every other one out.
+if tonumber(ARGV[2]) < edited and edited < 1e12 then return -1 end
 for i = 3, #ARGV, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
