@@ -10,6 +10,7 @@ Any number of processes may offer to sweep; one does at a time, in small batches
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict, dataclass, replace
@@ -36,6 +37,10 @@ _PAUSE = 0.005
 """Seconds after each batch, so that Redis has time for readers."""
 
 _BATCH = 500
+
+_CHUNK = 18
+_PLACES = (1 << _CHUNK) - 1
+"""A bitmap is kept in chunks of 2**18 ids, or 32 KiB, so that one odd large id costs no more than that."""
 
 log = structlog.get_logger(__name__)
 
@@ -231,46 +236,48 @@ class Sweeping:
 
 
 class Bitmap:
-    """A set of ids from 0 to `most`, at a bit each."""
+    """A set of ids from 0 to `most`, at a bit each; where there are no ids for long, at nothing."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._bits = bytearray((most >> 3) + 1)
+        self._chunks: defaultdict[int, bytearray] = defaultdict(lambda: bytearray(1 << (_CHUNK - 3)))
 
     def add(self, ids: Sequence[str], only: Collection[int] | None = None) -> None:
         """Take in ids; those above the limit, and those that aren't among `only`, are left out."""
-        bits, most = self._bits, self._most
+        chunks, most = self._chunks, self._most
         for text in ids:
             number = int(text)
             if number <= most and (only is None or number in only):
-                bits[number >> 3] |= 1 << (number & 7)
+                chunks[number >> _CHUNK][(number & _PLACES) >> 3] |= 1 << (number & 7)
 
     def add_all(self, numbers: Sequence[int]) -> None:
         """Take in ids, none of them above the limit."""
-        bits = self._bits
+        chunks = self._chunks
         for number in numbers:
-            bits[number >> 3] |= 1 << (number & 7)
+            chunks[number >> _CHUNK][(number & _PLACES) >> 3] |= 1 << (number & 7)
 
     def but_not(self, other: Bitmap, size: int) -> Iterator[list[str]]:
         """The ids that are in this set and not in the other, `size` at a time."""
-        # As a rule there are none, which numbers tell in no time.
-        difference = int.from_bytes(self._bits) & ~int.from_bytes(other._bits)
         found: list[str] = []
-        for place, bits in enumerate(difference.to_bytes(len(self._bits)) if difference else ()):
-            left = bits
-            while left:
-                low = left & -left
-                found.append(str(8 * place + low.bit_length() - 1))
-                left -= low
-                if len(found) == size:
-                    yield found
-                    found = []
+        for index, chunk in sorted(self._chunks.items()):
+            # As a rule there are none, which numbers tell in no time.
+            difference = int.from_bytes(chunk) & ~int.from_bytes(other._chunks.get(index, b""))
+            for place, bits in enumerate(difference.to_bytes(len(chunk)) if difference else ()):
+                left = bits
+                while left:
+                    low = left & -left
+                    found.append(str((index << _CHUNK) + 8 * place + low.bit_length() - 1))
+                    left -= low
+                    if len(found) == size:
+                        yield found
+                        found = []
         if found:
             yield found
 
     def __contains__(self, number: int) -> bool:
-        return bool(self._bits[number >> 3] & (1 << (number & 7)))
+        chunk = self._chunks.get(number >> _CHUNK)
+        return chunk is not None and bool(chunk[(number & _PLACES) >> 3] & (1 << (number & 7)))
 
     def count(self) -> int:
         """How many ids are in it."""
-        return int.from_bytes(self._bits).bit_count()
+        return sum(int.from_bytes(chunk).bit_count() for chunk in self._chunks.values())

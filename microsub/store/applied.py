@@ -174,14 +174,21 @@ def _time(value: bytes) -> float:
 
 def unreadable(fields: Mapping[str, bytes]) -> AppliedFile:
     """What can still be told of a record that can't be read as a whole."""
-    times = []
-    for name in ("mtime", "at"):
-        try:
-            times.append(_time(fields.get(name, b"0")))
-        except ValueError:
-            times.append(0.0)
     digest, place = (fields.get(name, b"") for name in ("hash", "place"))
-    return AppliedFile(None, digest.decode("utf-8", "surrogateescape"), *times, place.decode("utf-8", "replace"))
+    return AppliedFile(
+        backend=None,
+        digest=digest.decode("utf-8", "surrogateescape"),
+        edited_at=_time_or_none(fields.get("mtime", b"")) or 0.0,
+        at=_time_or_none(fields.get("at", b"")) or 0.0,
+        place=place.decode("utf-8", "replace"),
+    )
+
+
+def _time_or_none(value: bytes) -> float | None:
+    try:
+        return _time(value)
+    except ValueError:
+        return None
 
 
 def is_setting(name: str, value: bytes) -> bool:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 from microsub.formats.identity import canonical_feed_url
-from microsub.store import addresses, descriptions, keys
+from microsub.store import addresses, counters, descriptions, keys
 from microsub.store.audience import Audience, Places, as_places
 from microsub.store.descriptions import Described, set_or_deleted
 from microsub.store.port import Arg, Redis
@@ -72,6 +71,9 @@ class FeedRecord:
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
+LARGEST = 1e12
+"""What no time (Unix seconds) and no count of a feed reaches."""
+
 TIMES = frozenset({"interval", "next_poll", "last_poll", "last_success", "last_error_at", "moved_since", "created"})
 COUNTS = frozenset({"failures", "moved_seen"})
 """Fields of a record that are numbers with and without a fraction."""
@@ -100,7 +102,7 @@ class Feeds:
             # The record has expired, its URL hasn't: it comes back under the id that the URL stands for.
             await self._create(known, canonical, now)
             return await self.get(known) or FeedRecord(known, canonical)
-        feed_id = str(await self._redis.command("INCR", keys.feed_ids()))
+        feed_id = str(await counters.take(self._redis, keys.feed_ids()))
         # First the record, then the claim: a crash in between leaves a record that expires, never a URL without one.
         await self._create(feed_id, canonical, now)
         if not await self._redis.command("HSETNX", keys.feeds_by_url(), canonical, feed_id):
@@ -221,7 +223,7 @@ class Feeds:
         A page may be short though more follow. Records that their own URL doesn't lead to are left out: they gave their
         followers to another feed.
         """
-        last = int(await self._redis.command("GET", keys.feed_ids()) or 0)
+        last = await counters.last(self._redis, keys.feed_ids())
         found: list[FeedRecord] = []
         for _ in range(_TRIES):
             ids = range(after + 1, min(after + limit, last) + 1)
@@ -279,6 +281,15 @@ def _slot(feed_id: str) -> list[str]:
     return [key(feed_id) for key in key_functions]
 
 
+def number_of(name: str, text: str) -> float | int | None:
+    """A time or count of a feed's record; None for what is none."""
+    try:
+        found = float(text) if name in TIMES else int(text)
+    except ValueError:
+        return None
+    return found if abs(found) < LARGEST else None
+
+
 def _record(feed_id: str, reply: Sequence[bytes]) -> FeedRecord:
     values: dict[str, Any] = {}
     extra: dict[str, str] = {}
@@ -288,8 +299,8 @@ def _record(feed_id: str, reply: Sequence[bytes]) -> FeedRecord:
             extra[name] = text
         elif name in TIMES | COUNTS:
             # What can't be read is as if it weren't there, until `microsub check` mends it.
-            with suppress(ValueError):
-                values[name] = float(text) if name in TIMES else int(text)
+            if (number := number_of(name, text)) is not None:
+                values[name] = number
         elif name in {"gone", "kept"}:
             values[name] = text == "1"
         else:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from microsub.formats.wire import identified
-from microsub.store import keys
+from microsub.store import counters, keys
 from microsub.store.arrivals import ItemToStore
 from microsub.store.places import score_text
 from microsub.store.port import Arg, Command, Redis
@@ -49,7 +49,7 @@ class Imported:
         known = await self._redis.command("HMGET", key, *old)
         new = [one for one, value in zip(old, known, strict=True) if value is None]
         if new:
-            last = int(await self._redis.command("INCRBY", keys.item_ids(), len(new)))
+            last = await counters.take(self._redis, keys.item_ids(), len(new))
             commands: list[Command] = [("HSETNX", key, one, last - place) for place, one in enumerate(new)]
             await self._redis.pipeline([*commands, ("EXPIRE", key, KEPT)])
             known = await self._redis.command("HMGET", key, *old)

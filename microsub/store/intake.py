@@ -16,7 +16,7 @@ import orjson
 
 from microsub.formats.identity import host_of, normalise_url, told_apart
 from microsub.formats.wire import identified, redated
-from microsub.store import keys, twins
+from microsub.store import counters, keys, twins
 from microsub.store.arrivals import ItemToStore, Sifted, Stored, StoredItem, UpdatedItem
 from microsub.store.feeds import KEEP_UNFOLLOWED, FeedRecord
 from microsub.store.places import number_in, score_text
@@ -206,7 +206,7 @@ class Intake:
         """Write new items; what became of them, and those that somebody else has stored meanwhile."""
         if not fresh:
             return [], []
-        last = int(await self._redis.command("INCRBY", keys.item_ids(), len(fresh)))
+        last = await counters.take(self._redis, keys.item_ids(), len(fresh))
         # The document's first entry is its newest: it gets the largest id.
         numbered = [(str(last - place), candidate) for place, candidate in enumerate(fresh)]
         commands: list[Command] = []

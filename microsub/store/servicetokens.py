@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from microsub.store.port import Redis
 MARK = "~"
 LONGEST_TOKEN = 512
 _NOBODY = "0" * 64
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +91,15 @@ def read_row(row: bytes) -> dict[str, Any] | None:
     try:
         found = orjson.loads(row)
         times = (found["created"], found.get("expires", 0.0))
-        good = isinstance(found["digest"], str) and all(
-            isinstance(one, int | float) and is_moment(one) for one in times
-        )
+        # Other text than ASCII can't be compared in constant time.
+        good = bool(_DIGEST.fullmatch(found["digest"])) and all(map(_is_time, times))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     return dict(found) if good else None
+
+
+def _is_time(found: object) -> bool:
+    return isinstance(found, int | float) and not isinstance(found, bool) and is_moment(found)
 
 
 def _token(name: str, record: Mapping[str, Any]) -> ServiceToken:

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from microsub.formats.identity import host_of
-from microsub.store import keys, twins
+from microsub.store import counters, keys, twins
 from microsub.store.feeds import KEEP_UNFOLLOWED
 from microsub.store.ids import is_id
 from microsub.store.places import score_text
@@ -50,8 +50,7 @@ class Candidate:
 
 async def newest_id(redis: Redis) -> int:
     """The last id that was given out, 0 where nobody knows; items with greater ones are younger than this answer."""
-    last = await redis.command("GET", keys.item_ids())
-    return int(last) if last is not None and last.isdigit() else 0
+    return await counters.last(redis, keys.item_ids())
 
 
 async def stored_ids(redis: Redis) -> AsyncIterator[list[int]]:

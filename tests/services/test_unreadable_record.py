@@ -115,5 +115,3 @@ async def test_an_emptied_store_never_empties_the_file(configured: Configured) -
     [written] = configured.saved()["users"]["alice"]["channels"]
     assert written["feeds"] == [A, B]
     assert await feeds(configured) == [A, B]
-
-

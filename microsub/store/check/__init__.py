@@ -6,5 +6,5 @@ that is being written to may be a step that is just under way: a finding counts 
 
 One module per part: `census` (every key: names, types, lifetimes, items), `contents` (members that nobody of ours has
 written), `people` (users, channels, tokens, rules), `channels` (the sets of each channel), `feeds` (records, guid maps,
-indexes, followers), `schedule`.
+indexes, followers), `schedule`, `idcounters`.
 """

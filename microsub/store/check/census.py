@@ -8,8 +8,8 @@ import orjson
 
 from microsub.model.moments import number
 from microsub.store import keys, twins
-from microsub.store.check import contents
-from microsub.store.check.findings import Call, Commands, Findings, PutAside
+from microsub.store.check import contents, idcounters
+from microsub.store.check.findings import Commands, Findings, PutAside
 from microsub.store.check.seen import Reader, Seen, batched, is_text
 from microsub.store.ids import is_id
 from microsub.store.keynames import Kind, kind_of, looks_like_ours
@@ -27,10 +27,9 @@ Named = tuple[str, Kind, Mapping[str, str]]
 
 async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
     """Walk over all keys; what they are is noted in `seen`."""
-    counted = await _counter(reader, keys.item_ids())
-    seen.begun_at_item = counted if counted >= 0 else _ALL  # while the counter is spoilt, nothing new comes
-    feeds_at_first = await _counter(reader, keys.feed_ids())
-    newest = {"item": 0, "feed": 0}
+    counted = await idcounters.begin(reader, seen)
+    seen.begun_at_item = counted if idcounters.is_sound(counted) else _ALL  # while it is spoilt, nothing new comes
+    judged_to = counted if idcounters.is_sound(counted) else 0
     async for batch in reader.redis.scan():
         named = await _sound(reader, seen, found, sorted(set(batch)))
         await contents.examine(reader, found, named, seen.now)
@@ -40,22 +39,17 @@ async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
             if kind.name == "item":
                 items.append(values["item_id"])
             elif kind.name == "feed":
-                newest["feed"] = max(newest["feed"], int(values["feed_id"]))
-        await _items(reader, seen, found, [one for one in items if int(one) <= seen.begun_at_item])
+                seen.counters.feeds.see(values["feed_id"])
         # Another server's items may lie here too, under names in hexadecimal, some of which look like large ids.
-        later = [one for one in items if int(one) > seen.begun_at_item]
+        later = [one for one in items if int(one) > judged_to]
         placed = await reader.ask([("HEXISTS", keys.item(one), "score") for one in later])
-        ours = [int(one) for one, is_ours in zip(later, placed, strict=True) if is_ours]
-        newest["item"] = max((newest["item"], *ours))
+        ours = [one for one, is_ours in zip(later, placed, strict=True) if is_ours]
+        found.examined["items of others"] += len(later) - len(ours)
+        for item_id in ours:
+            seen.counters.items.see(item_id)
+        sound = [one for one in items if int(one) <= judged_to]
+        await _items(reader, seen, found, sound if idcounters.is_sound(counted) else ours)
         await _twins(reader, found, [key for key, kind, _ in named if kind.name == "twins"])
-    for name, counter, first in (
-        ("item", keys.item_ids(), counted),
-        ("feed", keys.feed_ids(), feeds_at_first),
-    ):
-        now = await _counter(reader, counter)
-        if now < 0 or newest[name] > max(first, now):
-            remedy = Call("counter_raise", (counter,), (newest[name],))
-            found.add(AREA, counter, "behind the ids that were given out already", remedy)
 
 
 async def _sound(reader: Reader, seen: Seen, found: Findings, batch: Sequence[bytes]) -> list[Named]:
@@ -78,6 +72,7 @@ async def _sound(reader: Reader, seen: Seen, found: Findings, batch: Sequence[by
             continue
         if kind.type is not None and type_ != kind.type:
             seen.wrong.add(name)
+            found.examined["keys not looked into, as their type is wrong"] += 1
             found.add(AREA, name, f"of the wrong type: found {type_}, expected {kind.type}", PutAside(name))
             continue
         if ttl == -1 and not kind.may_stay:
@@ -150,13 +145,3 @@ async def _twins(reader: Reader, found: Findings, names: Sequence[str]) -> None:
             parts = member.decode("utf-8", "replace").split(" ")
             if len(parts) != 4 or not is_id(parts[0]):
                 found.add("items", name, f"a copy that can't be read: {parts}", Commands((("SREM", name, member),)))
-
-
-async def _counter(reader: Reader, key: str) -> int:
-    """A counter's value; 0 where there is none, or one of a wrong type, and -1 where it is no number."""
-    if await reader.redis.command("TYPE", key) not in (b"string", "string"):
-        return 0
-    value = await reader.redis.command("GET", key)
-    if value is None:
-        return 0
-    return int(value) if value.isdigit() else -1

@@ -62,6 +62,7 @@ def _existing(seen: Seen, found: Findings, user: str, uid: str, sets: Sets) -> l
             remedy = Commands(tuple(("ZREM", key, item) for key in set_keys(user, uid)))
             found.add(AREA, _subject(user, uid, item), "no id of an item", remedy)
             continue
+        seen.counters.items.mention(item)
         at = posts.get(item, hidden.get(item))
         if at is None or int(item) > seen.begun_at_item:
             continue

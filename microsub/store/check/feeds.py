@@ -14,7 +14,7 @@ from microsub.store.check.contents import NOTHING
 from microsub.store.check.findings import Call, Commands, Findings, Follow, Remedy
 from microsub.store.check.places import CLAIMED, INDEXED, SHOWN
 from microsub.store.check.seen import FeedFacts, Reader, Seen, batched, pairs
-from microsub.store.feeds import COUNTS, KEEP_UNFOLLOWED, TIMES
+from microsub.store.feeds import COUNTS, KEEP_UNFOLLOWED, TIMES, number_of
 from microsub.store.ids import is_id
 from microsub.store.keynames import kinds
 from microsub.store.port import Command
@@ -63,7 +63,7 @@ def _record(seen: Seen, found: Findings, feed: str, record: Mapping[str, str], b
     if not host_of(record.get("url", "")):
         found.add(AREA, key, "without a URL", _again(seen, feed, by_feed))
         return
-    broken = sorted(name for name in (TIMES | COUNTS) & record.keys() if _unreadable(name, record[name]))
+    broken = sorted(name for name in (TIMES | COUNTS) & record.keys() if number_of(name, record[name]) is None)
     if broken:
         found.add(AREA, key, f"not a number: {', '.join(broken)}", Commands((("HDEL", key, *broken),)))
     url = record["url"]
@@ -76,8 +76,8 @@ def _record(seen: Seen, found: Findings, feed: str, record: Mapping[str, str], b
     seen.records[feed] = FeedFacts(
         url,
         record.get("gone") == "1",
-        number(record.get("created")) or 0.0,
-        number(record.get("next_poll")),
+        number_of("created", record.get("created", "")) or 0.0,
+        number_of("next_poll", record.get("next_poll", "")),
         kept="kept" in record,
     )
 
@@ -140,14 +140,6 @@ def _lifetimes(seen: Seen, found: Findings, feed: str, has_followers: bool) -> N
             found.add(AREA, key, "stays for ever, though nobody follows the feed", remedy)
 
 
-def _unreadable(name: str, text: str) -> bool:
-    try:
-        int(text) if name in COUNTS else float(text)
-    except ValueError:
-        return True
-    return False
-
-
 async def examine_items(reader: Reader, seen: Seen, found: Findings) -> None:
     """Guid maps, indexes and pending sets against the items, after the channels have marked what they show."""
     for batch in batched(sorted(seen.feed_keys), _AT_ONCE):
@@ -166,6 +158,7 @@ def _guids(seen: Seen, found: Findings, feed: str, claims: Mapping[str, str]) ->
     found.examined["guids"] += len(claims)
     key = keys.feed_guids(feed)
     for guid, item in claims.items():
+        seen.counters.items.mention(item)
         if item != NOTHING and not is_id(item):
             remedy = Call("guid_bury", (key,), (guid, item))
             found.add(AREA, f"{key} {guid}", f"stands for '{item[:40]}', which is no item", remedy)

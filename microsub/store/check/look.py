@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from microsub.store.check import census, channels, credentials, feeds, people, schedule
+from microsub.store.check import census, channels, credentials, feeds, idcounters, people, schedule
 from microsub.store.check.findings import Findings
 from microsub.store.check.seen import Reader, Seen
 from microsub.store.port import Redis
@@ -15,6 +15,7 @@ PARTS = (
     channels.examine,
     feeds.examine_items,
     schedule.examine,
+    idcounters.examine,
 )
 
 

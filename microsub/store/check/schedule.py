@@ -46,7 +46,8 @@ async def examine(reader: Reader, seen: Seen, found: Findings) -> None:
         host = host_of(record_of.url)
         fresh = all((feed, user, uid) in seen.fresh for user, uid in seen.followed[feed])
         if host not in queued.get(feed, ()) and not fresh and keys.host_due(host) not in seen.wrong:
-            remedy = Queue(feed, host, record_of.next_poll or seen.now)
+            due = record_of.next_poll or 0.0
+            remedy = Queue(feed, host, due if 0 < due < seen.now + _FURTHEST else seen.now)
             found.add(AREA, keys.feed(feed), "followed, but never polled", remedy)
 
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from microsub.store.check.places import Places
+from microsub.store.counters import MOST
+from microsub.store.ids import is_id
 from microsub.store.port import Command, Redis
 
 BATCH = 500
@@ -17,6 +19,34 @@ COUNT = 200
 """Members that one step of a walk through a long key takes."""
 
 _Part = TypeVar("_Part")
+
+
+@dataclass(slots=True)
+class Ids:
+    """Ids of one kind: where their counter stood at `first`, the `newest` that there is, and the largest one that is
+    `mentioned` anywhere.
+    """
+
+    first: int = 0
+    newest: int = 0
+    mentioned: int = 0
+
+    def see(self, one: str) -> None:
+        """This one is there."""
+        self.newest = max(self.newest, int(one))
+
+    def mention(self, one: str) -> None:
+        """Something tells of this one, if it is an id that could have been given out."""
+        if is_id(one) and int(one) <= MOST:
+            self.mentioned = max(self.mentioned, int(one))
+
+
+@dataclass(slots=True)
+class Counters:
+    """What was seen of the ids that counters give out."""
+
+    items: Ids = field(default_factory=Ids)
+    feeds: Ids = field(default_factory=Ids)
 
 
 @dataclass(slots=True)
@@ -45,6 +75,7 @@ class Seen:
     wanted: dict[str, str] = field(default_factory=dict)
     records: dict[str, FeedFacts] = field(default_factory=dict)
     urls: dict[str, str] = field(default_factory=dict)
+    counters: Counters = field(default_factory=Counters)
 
 
 @dataclass(frozen=True, slots=True)
