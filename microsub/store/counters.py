@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from redis.exceptions import ResponseError
 
-from microsub.errors import StoreError
+from microsub.errors import StoreDamaged
 from microsub.store.ids import is_id
 from microsub.store.port import Redis
 
@@ -15,14 +15,14 @@ MOST = 10**15
 async def take(redis: Redis, counter: str, count: int = 1) -> int:
     """Take the next `count` ids of that counter (a key); the last of them.
 
-    Raises StoreError where what stands there can't be counted on: ids would be given out that nothing can read.
+    Raises StoreDamaged where what stands there can't be counted on: ids would be given out that nothing can read.
     """
     try:
         last = int(await redis.command("INCRBY", counter, count))
     except ResponseError as error:
-        raise _unusable(counter) from error
+        raise StoreDamaged(counter) from error
     if not is_id(str(last - count + 1)) or not is_id(str(last)):
-        raise _unusable(counter)
+        raise StoreDamaged(counter)
     return last
 
 
@@ -31,10 +31,3 @@ async def last(redis: Redis, counter: str) -> int:
     found = await redis.command("GET", counter)
     text = found.decode("utf-8", "replace") if found is not None else ""
     return int(text) if is_id(text) and int(text) <= MOST else 0
-
-
-def _unusable(counter: str) -> StoreError:
-    return StoreError(
-        f"the counter '{counter}' in Redis can't give out ids: expected a whole number, as many digits as ids have; "
-        "'microsub check --repair' sets it right"
-    )
