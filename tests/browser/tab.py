@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from playwright.async_api import Browser, BrowserContext, Page, Response
 
+from tests.support.waiting import PATIENCE
+
 
 @dataclass
 class Tab:
@@ -49,6 +51,7 @@ class Tab:
 async def tab(browser: Browser) -> AsyncIterator[Tab]:
     """A tab with cookies of its own. Ends with an error if the browser complained of anything in it."""
     context = await browser.new_context()
+    context.set_default_timeout(PATIENCE * 1000)
     made = Tab(context, await context.new_page())
     made.page.on("console", lambda m: made.troubles.append(m.text) if m.type in {"error", "warning"} else None)
     made.page.on("pageerror", lambda error: made.troubles.append(str(error)))

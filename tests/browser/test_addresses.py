@@ -13,7 +13,7 @@ from microsub.formats.indieauth.clients import ClientInfo, allowed_redirect
 from microsub.formats.indieauth.endpoints import endpoints_of
 from microsub.formats.indieauth.me import canonical_me
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 APP = ClientInfo("https://app.example/")
 BETWEEN = [

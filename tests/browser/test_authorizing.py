@@ -19,7 +19,7 @@ from tests.support.process import Installation, installation
 from tests.support.provider import Provider, Variant, provider
 from tests.support.raw_http import Reply, html_reply
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 
 @dataclass
@@ -51,7 +51,7 @@ class World:
         return f"{self.url}/auth?{urlencode({**query, 'scope': 'read follow', **more})}"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context

@@ -13,7 +13,7 @@ from tests.browser.carriers import Field, bodies, documents, fields
 from tests.browser.techniques import as_markup, techniques
 from tests.browser.watched import watched
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 AT_ONCE = {"html": 100, "address": 100, "path": 300, "loose": 1000, "text": 1000}
 """Fields in one page. `path`: addresses that HTML came to, of which there are thousands and all on the feed's host."""

@@ -24,7 +24,7 @@ from tests.support.reader_apps import APPS, App, AppBreaks, Monocle, Notifier, T
 from tests.support.waiting import wait_until
 from tests.support.web import publisher
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 QUICK = {"polling": {"host_interval": 0}, "identity": {"token_cache": 1}}
 BOTH = "127.0.0.0/8,::1/128"
@@ -48,7 +48,7 @@ class World:
         return f"{self.site.listening.base}/{user}/"
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
@@ -168,7 +168,7 @@ async def test_an_invitation_is_good_once_and_leaves_no_trace(browser: Browser, 
     there = f"{world.url}{urlsplit(link).path}#{secret}"
     async with tab(browser) as here:
         await here.page.goto(there)
-        await expect(here.page).to_have_url(f"{world.url}{urlsplit(link).path}")
+        await expect(here.page).to_have_url(f"{world.url}{urlsplit(link).path}", timeout=60_000)
         await here.page.fill("#password", PASSWORD)
         await here.page.fill("#again", PASSWORD)
         await here.press("Set the password")

@@ -14,7 +14,7 @@ from playwright.async_api import Browser, CDPSession
 from tests.browser.tab import Tab, tab
 from tests.support.process import Installation, installation
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 PASSWORD = "correct horse battery"
 USERS = {name: {"me": f"https://{name}.example/"} for name in ("ann", "bob", "carol", "dave", "eve", "frank")}
@@ -34,7 +34,7 @@ class World:
         return out.strip()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with installation(tmp_path_factory.mktemp("reader"), {"users": USERS}) as installed:
         yield World(installed, (await installed.serve("web")).replace("127.0.0.1", "localhost"))

@@ -15,7 +15,7 @@ from tests.browser.tab import Tab, tab
 from tests.support.process import Installation, installation
 from tests.support.provider import Fault, Provider, Variant, provider
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 VARIANTS = {
     "newest": Variant(consent="form", fetches=True),
@@ -54,7 +54,7 @@ class World:
         await here.press("Allow")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context

@@ -23,7 +23,7 @@ from tests.support.reader_apps import APPS, App
 from tests.support.waiting import wait_until
 from tests.support.web import Answer, Publisher, publisher
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 
 @dataclass
@@ -46,7 +46,7 @@ class World:
         self.static.serve("/", Answer(html.encode(), headers=[("Content-Type", "text/html")]))
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context

@@ -17,7 +17,7 @@ from tests.support.process import Installation, installation
 from tests.support.raw_http import Listening, Reply, Request, html_reply, listening
 from tests.support.reader_apps import Monocle, Together
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 PASSWORD = "correct horse battery"
 
@@ -52,7 +52,7 @@ class World:
         await here.press("Sign in")
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
@@ -73,7 +73,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         yield World(http, apps, me, one, home, other)
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def enrolled(browser: Browser, world: World) -> World:
     """Ann has chosen a password at home."""
     code, out, err = await world.installed.run("user", "invite", "ann", "--base-url", world.home)

@@ -8,7 +8,7 @@ from playwright.async_api import Browser
 from tests.browser.techniques import techniques
 from tests.browser.watched import watched
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 
 UNSAFE_LINK = '<a href="javascript:ran(1)">x</a>'
 IN_FRAMES = 25
