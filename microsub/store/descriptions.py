@@ -17,6 +17,11 @@ from microsub.store.scripts import load
 UNTOLD = "untold"
 """The record's field with the note: a mark, then the names of what changed."""
 
+TAKEN = "taken"
+"""The record's field that counts how often what was seen of the feed was forgotten, since its news are taken in. It is
+never set: whatever is given for it, it grows by one.
+"""
+
 _DESCRIBE, _TOLD = load("feed_describe"), load("told")
 
 
@@ -39,8 +44,14 @@ def names_in(note: str) -> tuple[str, ...]:
 
 
 def set_or_deleted(fields: Mapping[str, str | None]) -> list[str]:
-    """Fields as scripts take them: name, '1' to set or '' to delete, value."""
-    return [part for name, value in fields.items() for part in (name, "1" if value is not None else "", value or "")]
+    """Fields as scripts take them: name, '1' to set, '' to delete or '+' to count, value."""
+    return [part for name, value in fields.items() for part in (name, _what_to_do(name, value), value or "")]
+
+
+def _what_to_do(name: str, value: str | None) -> str:
+    if name == TAKEN:
+        return "+"
+    return "1" if value is not None else ""
 
 
 async def describe(

@@ -165,11 +165,17 @@ class Feeds:
         """
         return await descriptions.untold_of(self._redis, feed_ids)
 
-    async def settle(self, feed_id: str, fields: Mapping[str, str | None], marks: bytes | None = None) -> bool:
-        """Update fields at the end of a poll; `marks` are those of the document whose hash is among them."""
+    async def settle(
+        self, feed_id: str, fields: Mapping[str, str | None], marks: bytes | None = None, *, taken: int = 0
+    ) -> bool:
+        """Update fields at the end of a poll; `marks` are those of the document whose hash is among them.
+
+        `taken` is the record's field of that name as the poll found it, and once more for each time that the poll has
+        counted it up itself. Where others have meanwhile, what was seen of the feed is forgotten.
+        """
         digest = fields.get("body_hash")
         remembered = b"" if marks is None or digest is None else bytes.fromhex(digest) + marks
-        args: list[Arg] = [remembered, KEEP_MARKS, *set_or_deleted(fields)]
+        args: list[Arg] = [remembered, KEEP_MARKS, taken, *set_or_deleted(fields)]
         return bool(await self._redis.script(_SETTLE, [keys.feed(feed_id), keys.feed_marks(feed_id)], args))
 
     async def marks(self, feed: FeedRecord) -> bytes | None:

@@ -38,7 +38,7 @@ async def unread(it: World, user: str = "alice") -> int:
 async def die_at_the_end_of_a_poll(it: World, feed: str) -> None:
     """The document's posts are on their way, and nobody has noted that it was read."""
 
-    async def die(*_args: object) -> bool:
+    async def die(*_args: object, **_named: object) -> bool:
         raise KilledError
 
     poller = it.make_poller()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -222,7 +223,7 @@ async def test_an_edit_that_is_taken_back_after_a_crash_is_taken_back(it, site, 
     await it.poll(feed)
     site.serve_document("/feed", rss([("post-2", "Edited", dated(2)[0][2]), *dated(1)]))
 
-    async def die(*_args: object) -> bool:
+    async def die(*_args: object, **_named: object) -> bool:
         raise KilledError
 
     with monkeypatch.context() as patch:
@@ -232,4 +233,51 @@ async def test_an_edit_that_is_taken_back_after_a_crash_is_taken_back(it, site, 
     site.serve_document("/feed", rss(dated(2)))
     await it.poller.poll(feed.id)
     await it.stages.run_once()
+    assert '"name":"Post 2"' in (await it.texts())[0]
+
+
+class Slow:
+    """A fetcher whose caller gets the publisher's answer when `go` is set."""
+
+    def __init__(self, fetcher: Any) -> None:
+        self._fetcher = fetcher
+        self.asked, self.go = asyncio.Event(), asyncio.Event()
+
+    async def fetch(self, request: FetchRequest) -> FetchResult:
+        result: FetchResult = await self._fetcher.fetch(request)
+        self.asked.set()
+        await self.go.wait()
+        return result
+
+
+@pytest.mark.parametrize("dies", [False, True])
+@pytest.mark.parametrize("says", ["", "<description>Taken back</description>"])
+async def test_a_poll_that_knew_nothing_of_an_edit_says_nothing_of_it(it, site, monkeypatch, dies, says):
+    """One worker has read an edit and stood still; another one finds the document without the edit, as it was or with
+    another description, and ends its poll behind the first one's, of which it hasn't heard: the next poll reads the
+    document all the same.
+    """
+    site.serve_document("/feed", rss(dated(2)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    site.serve_document("/feed", rss([("post-2", "Edited", dated(2)[0][2]), *dated(1)]))
+    first, second = Slow(it.fetcher), Slow(it.fetcher)
+    stale = asyncio.create_task(it.make_poller(fetcher=first).poll(feed.id))  # type: ignore[arg-type]
+    await first.asked.wait()
+    site.serve_document("/feed", rss(dated(2), extra=says))
+    later = asyncio.create_task(it.make_poller(fetcher=second).poll(feed.id))  # type: ignore[arg-type]
+    await second.asked.wait()
+    with monkeypatch.context() as patch:
+        if dies:
+
+            async def die(*_args: object, **_named: object) -> bool:
+                raise KilledError
+
+            patch.setattr(it.feeds, "settle", die)
+        first.go.set()
+        assert isinstance((await asyncio.gather(stale, return_exceptions=True))[0], KilledError) == dies
+    second.go.set()
+    await later
+    await it.stages.run_once()
+    await it.poll(feed)
     assert '"name":"Post 2"' in (await it.texts())[0]

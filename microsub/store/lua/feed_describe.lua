@@ -4,15 +4,18 @@
 -- and what others have changed and not told yet stays in it.
 --
 -- KEYS  1 feed
--- ARGV  1 a mark that no other call has  2 how many fields follow that are compared  3.. per field: name, '1' to set or
---       '' to delete, value; behind those, the fields that are written only where any of them is not as it was
+-- ARGV  1 a mark that no other call has  2 how many fields follow that are compared  3.. per field: name, '1' to set,
+--       '' to delete or '+' to count, value; behind those, the fields that are written only where any of them is not as it was
 -- reply {the names that changed, the note}: the note is 'mark name name …', or '' where nothing is to be told
+-- include: taken
 if redis.call('EXISTS', KEYS[1]) == 0 then return { '', '' } end
 local behind = 3 + 3 * ARGV[2]
 
 local function write(at)
   if ARGV[at + 1] == '1' then
     redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 2])
+  elseif ARGV[at + 1] == '+' then
+    redis.call('HSET', KEYS[1], ARGV[at], string.format('%d', taken(KEYS[1]) + 1))
   else
     redis.call('HDEL', KEYS[1], ARGV[at])
   end
