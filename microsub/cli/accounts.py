@@ -8,7 +8,6 @@ import click
 
 from microsub import wiring
 from microsub.cli.options import DAYS, STORE_FLAGS, counted, fail, print_json, run, settings_flags
-from microsub.config.joining import comparable_person
 from microsub.config.settings import Settings, mask_password
 from microsub.config.urls import usable
 from microsub.model.reader import NOTIFICATIONS
@@ -75,8 +74,7 @@ def user_add(settings: Settings, name: str, me: str) -> None:
                     f"there is already a user '{name}'"
                     + ("" if known.disabled is None else ", who is disabled; backend.json can bring them back")
                 )
-            await _require_nobody_else(stores, name, me)
-            await stores.accounts.add_user(name, me, time.time())
+            await wiring.add_user(stores, name, me, time.time())
             await wiring.configuration(settings, stores).write_back()
 
     run(work())
@@ -101,9 +99,7 @@ def user_me(settings: Settings, name: str, url: str) -> None:
     async def work() -> None:
         async with wiring.open_stores(settings, existing=True) as stores:
             await wiring.require_user(settings, stores, name)
-            await _require_nobody_else(stores, name, url)
-            await stores.accounts.set_me(name, url)
-            await wiring.end_sessions(stores, name)
+            await wiring.change_me(stores, name, url, time.time())
             await wiring.configuration(settings, stores).write_back()
 
     run(work())
@@ -144,13 +140,6 @@ def user_restore(settings: Settings, name: str) -> None:
 
     run(work())
     click.echo(f"restored {name}")
-
-
-async def _require_nobody_else(stores: wiring.Stores, name: str, me: str) -> None:
-    """Make sure that no other user has that address, in whatever spelling."""
-    for found in await stores.accounts.users() if me else []:
-        if found.name != name and found.me and comparable_person(found.me) == comparable_person(me):
-            fail(f"'{mask_password(me)}' is the user '{found.name}' already, written as '{found.me}'")
 
 
 def _day(seconds: object) -> str:

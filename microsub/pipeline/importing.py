@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from microsub.config.backend import ChannelConfig, UserConfig
+from microsub.config.changes import UserAdded
 from microsub.config.document import parse
 from microsub.config.legacy import channel_uids
 from microsub.errors import ConfigError, InvalidRequest, ParseError
@@ -31,6 +32,7 @@ from microsub.pipeline.store_items import items_to_store, scores_of, settled
 
 if TYPE_CHECKING:
     from microsub.pipeline.fan_out import LimitsOf
+    from microsub.services.applying import Applier
     from microsub.store.accounts import Accounts
     from microsub.store.arrivals import ItemToStore
     from microsub.store.channels import Channels
@@ -101,6 +103,7 @@ class Importing:
         schedule: Schedule,
         imported: Imported,
         limits: LimitsOf,
+        people: Applier,
     ) -> None:
         self._accounts = accounts
         self._channels = channels
@@ -110,19 +113,22 @@ class Importing:
         self._schedule = schedule
         self._imported = imported
         self._limits = limits
+        self._people = people
 
     async def run(
         self, user: str, file: OldFile, source: OldDatabase, now: float, *, dry_run: bool = False
     ) -> ImportReport:
         """Take over file and database for the user of that name, who is made where there is none.
 
-        Raises InvalidRequest for a name that none can have.
+        Raises InvalidRequest for a name that none can have, and where somebody else has the file's address already.
         """
         old, uids = file.user, file.uids
         report = ImportReport(user, dry_run, notes=list(file.warnings))
         wanted = _with_notifications(old, uids)
-        if not dry_run:
-            await self._accounts.add_user(user, old.me, now)
+        if await self._accounts.user(user) is None:
+            await self._people.vet(made := UserAdded(user, old.me))
+            if not dry_run:
+                await self._people.apply(made, now)
         there = {uid: before for before, uid in uids.items()} | {NOTIFICATIONS: NOTIFICATIONS}
         feeds = list(dict.fromkeys(feed.url for channel in wanted for feed in channel.feeds))
         order = await _in_order(wanted, source, uids)

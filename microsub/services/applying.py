@@ -33,10 +33,11 @@ from microsub.config.changes import (
     UserSettingsChanged,
 )
 from microsub.config.joining import Quotas
-from microsub.errors import StoreDamaged
+from microsub.errors import InvalidRequest, StoreDamaged
 from microsub.formats.identity import canonical_feed_url
 from microsub.formats.indieauth.me import same_me
 from microsub.model.reader import GLOBAL, Channel, ChannelSettings, Subscription
+from microsub.services.persons import Clash, clashes
 from microsub.store.accounts import User
 from microsub.store.applied import InForce
 from microsub.store.channeltext import SPOILT
@@ -218,8 +219,25 @@ class Applier:
 
     # --- what is to be done
 
-    async def apply(self, change: Change, now: float) -> None:
-        """Carry out one change. Raises what the stores raise; a change of what is gone already is no error."""
+    async def clashes(self, changes: Sequence[Change], *, disabled_too: bool = False) -> list[Clash]:
+        """Whom these changes, all of them carried out, would make the same person as somebody else."""
+        if not any(isinstance(change, UserAdded | UserChanged) and change.me for change in changes):
+            return []
+        return clashes(await self._accounts.users(), changes, disabled_too=disabled_too)
+
+    async def vet(self, change: Change) -> None:
+        """Raise InvalidRequest where this change, by itself, would make two users one person."""
+        coming_back = isinstance(change, UserAdded) and change.restored
+        for clash in await self.clashes([change], disabled_too=not coming_back):
+            raise InvalidRequest(str(clash))
+
+    async def apply(self, change: Change, now: float, *, vetted: bool = False) -> None:
+        """Carry out one change. Raises what `vet` and the stores raise; a change of what is gone already is no error.
+
+        `vetted` is for who has looked at all changes together, which may be good where one alone isn't.
+        """
+        if not vetted:
+            await self.vet(change)
         match change:
             case InstanceSettingsChanged(settings):
                 await self._settings.set_instance(settings)

@@ -238,7 +238,7 @@ class Configuration:
                     raise _LeaseLostError
                 renewed = time.monotonic()
             try:
-                await self._applier.apply(change, self._clock())
+                await self._applier.apply(change, self._clock(), vetted=True)
             except RequestError as error:
                 # What the change is about has gone in the meantime, or the store refuses it: it would be so next time.
                 log.warning("a change of backend.json could not be applied", change=str(change), reason=str(error))

@@ -12,6 +12,8 @@ from microsub.wiring.fetching import COPIES_KEPT, open_caching_fetcher, open_com
 from microsub.wiring.local import make_local
 from microsub.wiring.people import (
     GREETING,
+    add_user,
+    change_me,
     end_sessions,
     greeting_token,
     is_declared,
@@ -28,6 +30,8 @@ __all__ = [
     "COPIES_KEPT",
     "GREETING",
     "Stores",
+    "add_user",
+    "change_me",
     "checking",
     "configuration",
     "end_sessions",

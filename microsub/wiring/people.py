@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from microsub.config.changes import UserAdded, UserRemoved
+from microsub.config.changes import UserAdded, UserChanged, UserRemoved
 from microsub.config.settings import Settings
 from microsub.errors import NotFound
 from microsub.model.scopes import ALL_SCOPES
@@ -37,6 +37,19 @@ async def is_declared(stores: Stores, name: str) -> bool:
     return last is not None and last.backend is not None and name in last.backend.users
 
 
+async def add_user(stores: Stores, name: str, me: str, now: float) -> None:
+    """Make a user, with `me` as their address or none. Raises InvalidRequest for a name or an address that can't be,
+    and for that of somebody else.
+    """
+    await applier(stores).apply(UserAdded(name, me), now)
+
+
+async def change_me(stores: Stores, name: str, me: str, now: float) -> None:
+    """Give a user another address, and sign them out of all browsers. Raises as `add_user` does, and NotFound."""
+    await applier(stores).apply(UserChanged(name, me), now)
+    await end_sessions(stores, name)
+
+
 async def remove_user(stores: Stores, name: str, now: float) -> None:
     """Disable a user: tokens and sessions end at once, and nobody polls for them; restorable for 30 days."""
     await applier(stores).apply(UserRemoved(name), now)
@@ -44,7 +57,7 @@ async def remove_user(stores: Stores, name: str, now: float) -> None:
 
 
 async def restore_user(stores: Stores, name: str, now: float) -> None:
-    """Undo `remove_user`. Raises NotFound."""
+    """Undo `remove_user`. Raises NotFound, and InvalidRequest where somebody else has their address meanwhile."""
     found = await stores.accounts.user(name)
     if found is None or found.disabled is None:
         raise NotFound(f"'{name}' is no user who was removed")

@@ -30,6 +30,7 @@ from microsub.store.events import Events
 from microsub.store.imported import Imported
 from microsub.store.lease import leased, take_turn
 from microsub.store.streams import STAGES, Stream
+from microsub.wiring.configuration import applier
 from microsub.wiring.stores import Stores, TimelineLimitsInForce, following
 
 
@@ -87,7 +88,8 @@ def mending(stores: Stores) -> Mending:
 async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, dry_run: bool) -> ImportReport:
     """Take over the older Go server's file and its Redis at `url` for a user. Raises what `open_old` raises."""
     importing = Importing(stores.accounts, stores.channels, stores.feeds, stores.items, stores.timelines,
-                          stores.schedule, Imported(stores.redis), TimelineLimitsInForce(stores))  # fmt: skip
+                          stores.schedule, Imported(stores.redis), TimelineLimitsInForce(stores),
+                          applier(stores))  # fmt: skip
     async with open_old(url, stores.redis) as source:
         return await importing.run(user, file, source, time.time(), dry_run=dry_run)
 

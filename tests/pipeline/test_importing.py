@@ -9,18 +9,21 @@ from typing import Any
 
 import pytest
 
-from microsub.errors import ConfigError
+from microsub.errors import ConfigError, InvalidRequest
 from microsub.pipeline.fan_out import default_limits
 from microsub.pipeline.import_report import ChannelImport, ImportReport
 from microsub.pipeline.importing import Importing, read_old
+from microsub.services.applying import Applier
 from microsub.services.checking import Checking
 from microsub.services.following import Following
 from microsub.services.mending import Mending
 from microsub.store import keys
+from microsub.store.applied import Applied
 from microsub.store.ekster import OldDatabase
 from microsub.store.imported import Imported
 from microsub.store.multiplexer import Multiplexed
 from microsub.store.port import Redis
+from microsub.store.rules import Rules
 from tests.support.old_server import BEGIN, OldServer, post, when
 from tests.support.polling import World, world
 from tests.support.web import Publisher, publisher
@@ -42,9 +45,14 @@ async def old(second_redis_url: str) -> AsyncIterator[OldServer]:
 
 
 def importing(here: World, redis: Redis | None = None) -> Importing:
+    rules, following = (
+        Rules(here.redis, here.items),
+        Following(here.channels, here.feeds, here.items, here.timelines, here.schedule, default_limits),
+    )
+    people = Applier(here.accounts, here.channels, here.feeds, rules, following, Applied(here.redis))
     return Importing(
         here.accounts, here.channels, here.feeds, here.items, here.timelines, here.schedule,
-        Imported(redis or here.redis), default_limits,
+        Imported(redis or here.redis), default_limits, people,
     )  # fmt: skip
 
 
@@ -96,6 +104,17 @@ async def test_channels_order_feeds_posts_and_state_come_over(here: World, old: 
     assert await here.schedule.holds([("1", "b.test"), ("2", "a.test")]) == [True, True]
     assert (await here.accounts.user("ann")).me == "https://ann.example/"  # type: ignore[union-attr]
     assert await old.keys() == before
+
+
+async def test_nobody_becomes_two_users(here: World, old: OldServer) -> None:
+    """Who is here by another name is refused, in the dry run too, with that name; and nothing is written."""
+    await old.channel("1000", "Friends", 1, [A])
+    await here.accounts.add_user("first", "http://Ann.example", here.clock())
+    for dry_run in (True, False):
+        with pytest.raises(InvalidRequest, match="'first' already"):
+            await take_over(here, old, dry_run=dry_run)
+    assert [user.name for user in await here.accounts.users()] == ["first"]
+    assert await here.feeds.find(A) is None
 
 
 async def test_a_dry_run_counts_and_writes_nothing(here: World, old: OldServer) -> None:

@@ -311,12 +311,12 @@ async def test_a_broken_off_application_is_finished_later(
     left = survived
     apply = configured.applier.apply
 
-    async def break_off(change: Change, now: float) -> None:
+    async def break_off(change: Change, now: float, *, vetted: bool = False) -> None:
         nonlocal left
         if left == 0:
             raise StoreUnavailable("gone")
         left -= 1
-        await apply(change, now)
+        await apply(change, now, vetted=vetted)
 
     configured.save(alice(channel("home", A, B), channel("news", C), settings={"max_items": 3}))
     monkeypatch.setattr(configured.applier, "apply", break_off)

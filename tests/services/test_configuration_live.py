@@ -91,7 +91,7 @@ async def test_edits_take_effect_within_two_seconds(configured: Configured) -> N
 async def test_a_bug_does_not_end_the_watch(configured: Configured, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is logged as one, and the next edit takes effect."""
 
-    async def broken(*_: object) -> None:
+    async def broken(*_: object, **__: object) -> None:
         monkeypatch.undo()
         raise RuntimeError("a bug")
 
