@@ -11,7 +11,8 @@ import pytest
 import pytest_asyncio
 
 from tests.support.app_site import AppSite, app_site
-from tests.support.https_proxy import behind, free_port
+from tests.support.cluster import free_ports
+from tests.support.https_proxy import behind
 from tests.support.own_server import PASSWORD, Visitor, links
 from tests.support.process import Installation, installation
 from tests.support.reader_apps import APPS, App, Monocle
@@ -46,7 +47,7 @@ async def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         site = await enter(app_site())
         users = {"users": {"ann": {"me": f"{site.listening.base}/ann/"}}}
         public: str = request.param
-        port = str(free_port())
+        (port,) = map(str, free_ports(1))
         installed = await enter(
             installation(tmp_path_factory.mktemp("reader"), users, MICROSUB_BASE_URL=public, MICROSUB_PORT=port)
         )

@@ -12,6 +12,7 @@ from microsub.errors import ConfigError, StoreFull, StoreUnavailable
 from microsub.store.connect import connect
 from microsub.store.multiplexer import AT_ONCE, Multiplexed
 from microsub.store.port import Script
+from tests.support.cluster import free_ports
 from tests.support.fake_server import serving
 from tests.support.waiting import wait_until
 
@@ -345,7 +346,6 @@ async def test_connect_says_when_nothing_answers(tmp_path):
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory):
     """A Redis with TLS and a password on a TCP port; the URL, or None where redis-server was built without TLS."""
-    import socket
 
     from microsub.store.program import programs
 
@@ -358,8 +358,7 @@ def secured(tmp_path_factory):
         subprocess.run(certificate, cwd=folder, check=True, capture_output=True)
     except (OSError, subprocess.SubprocessError):
         pytest.skip("no openssl to make a certificate with")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    (port,) = free_ports(1)
     options = {
         "port": "0", "tls-port": str(port), "bind": "127.0.0.1", "tls-cert-file": "cert.pem",
         "tls-key-file": "key.pem", "tls-ca-cert-file": "cert.pem", "tls-auth-clients": "no",

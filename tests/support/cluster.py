@@ -137,7 +137,7 @@ def running_cluster(folder: Path, *, replicas: int = 0, **options: object) -> It
     """
     # Failures are found by those who test them; under load a short time would make some up.
     settings = {"cluster-node-timeout": 15_000} | {name.replace("_", "-"): value for name, value in options.items()}
-    ports = _free_ports(MASTERS * (1 + replicas))
+    ports = free_ports(MASTERS * (1 + replicas))
     ids = [secrets.token_hex(20) for _ in ports]
     nodes = []
     for place, (port, id_) in enumerate(zip(ports, ids, strict=True)):
@@ -168,7 +168,7 @@ def running_server(folder: Path, **options: object) -> Iterator[Node]:
     """A single server without a cluster. It ends with the block, and also when this process is killed."""
     settings: dict[str, object] = {"cluster-enabled": "no"}
     settings |= {name.replace("_", "-"): value for name, value in options.items()}
-    node = Node("", _free_ports(1)[0], folder, options=settings)
+    node = Node("", free_ports(1)[0], folder, options=settings)
     node.start()
     try:
         with node.client() as client:
@@ -178,7 +178,7 @@ def running_server(folder: Path, **options: object) -> Iterator[Node]:
         node.stop(signal.SIGKILL)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that are free like those of the bus that belong to them; none that the system gives out by itself."""
     found: list[int] = []
     choice = random.Random(os.getpid() * 1_000_003 + time.monotonic_ns())

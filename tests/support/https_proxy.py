@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from urllib.parse import urlsplit
 
 import httpx
@@ -41,10 +40,3 @@ class Proxied(httpx.AsyncBaseTransport):
 def behind(public: str, inside: str) -> httpx.AsyncClient:
     """A client for which the server at `inside` is at `public`."""
     return httpx.AsyncClient(transport=Proxied(public, inside), timeout=60)
-
-
-def free_port() -> int:
-    """A port on which nobody listens, for a server that has to know it beforehand."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
