@@ -193,7 +193,9 @@ async def test_injected_headers_do_not_count_as_links(site: Provider, profiles: 
 
 
 async def test_who_leads_to_somebody_is_not_that_person(site: Provider, profiles: Profiles) -> None:
-    """Whoever leads to Alice's page for now, or for good from another host, isn't Alice."""
+    """Whoever leads to Alice's page for now, or for good from another host, isn't Alice. In the second case Alice's
+    server may speak for them as for Alice, because their page says so.
+    """
     alice = site.person("alice").me
     now = site.redirect("/now", alice, 302)
     found = await profiles.discover(now)
@@ -204,7 +206,11 @@ async def test_who_leads_to_somebody_is_not_that_person(site: Provider, profiles
     assert not (await profiles.discover(mixed)).is_known_as(alice)
     async with provider(Variant()) as other:
         profile = await profiles.discover(other.redirect("/moved", alice, 301))
-        assert not profile.is_known_as(alice)
+        assert alice not in profile.names
+        assert profile.is_known_as(alice)
+        lent = await profiles.discover(other.redirect("/now", alice, 302))
+        assert not lent.is_known_as(alice)
+        assert not lent.me_links
         assert profile.moved_to == alice
 
 

@@ -99,8 +99,8 @@ async def test_nobody_comes_into_anns_account(world: World) -> None:
     related = evil.page(
         "/related",
         f'<link rel="authorization_endpoint" href="{evil.url("/auth")}"><link rel="token_endpoint" '
-        f'href="{evil.url("/token")}"><a rel="me" href="{ann}">me</a><link rel="canonical" href="{ann}">'
-        f'<a class="h-card u-url u-uid" href="{ann}">Ann</a>',
+        f'href="{evil.url("/token")}"><link rel="me" href="{ann}"><a rel="me" href="{ann}">me</a>'
+        f'<link rel="canonical" href="{ann}"><a class="h-card u-url u-uid" href="{ann}">Ann</a>',
     )
     evil.person("ann", me=ann)
     evil.person("related", me=related)
@@ -121,6 +121,30 @@ async def test_nobody_comes_into_anns_account(world: World) -> None:
     surfer = await world.sign_in(leads, evil, "mallory")
     assert [hop for hop in surfer.hops if hop.startswith(world.honest.url("/auth"))]
     assert (await world.users())["ann"] == ann
+
+
+async def test_who_moves_keeps_the_account(world: World) -> None:
+    """By the redirect of the old page, and by the links of the two pages to each other."""
+    old, other = world.honest, world.evil
+    for name in ("by redirect", "by link"):
+        number = len(await world.users())
+        me = old.person(f"mover{number}").me
+        there = other.page(
+            f"/moved{number}",
+            f'<link rel="authorization_endpoint" href="{other.url("/auth")}"><link rel="token_endpoint" '
+            f'href="{other.url("/token")}"><link rel="me" href="{me}">',
+        )
+        other.person(f"moved{number}", me=there)
+        user = await world.user_of(await world.sign_in(me, old, f"mover{number}"))
+        assert user is not None
+        before = await world.users()
+        if name == "by redirect":
+            old.redirect(f"/mover{number}/", there, 301)
+        else:
+            old.page(f"/mover{number}/", f'<link rel="me" href="{there}">')
+        for entered in (there, *([me] if name == "by redirect" else [])):
+            assert user == await world.user_of(await world.sign_in(entered, other, f"moved{number}")), (name, entered)
+        assert await world.users() == before
 
 
 async def test_a_taken_name_is_not_given_twice(world: World) -> None:

@@ -55,10 +55,11 @@ def me_links_of(
 ) -> tuple[str, ...]:
     """The profiles that a page calls the same person's (`rel=me`), canonical, each once, in its order. Never raises.
 
-    A claim of this page alone: it means something where the other page says the same of this one.
+    From HTTP `Link` and `<link>`, as endpoints are: whoever writes there could name a server of their own as well.
+    Links in the text don't count, because others may write there.
     """
     found: dict[str, None] = {}
-    for rel, target, base in links_of(body, url, content_type, link_header, elements="link[rel][href], a[rel][href]"):
+    for rel, target, base in links_of(body, url, content_type, link_header, elements="link[rel][href]"):
         if rel != "me" or len(found) >= _MOST_ME or len(target) > _LONGEST_ME:
             continue
         try:

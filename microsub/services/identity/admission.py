@@ -1,9 +1,11 @@
 """Which user somebody is who has signed in with their own site.
 
-An account is one identity, however its URL is written. What a provider says of R proves R and nothing else: where R's
-page leads on to P, that is R's wish, and P was not asked. So a redirect counts for whoever it starts from: the owner of
-an account whose own page leads to R for good has said so. Of where R leads, only other spellings of R count: by https,
-with or without `www.` and a slash at the end.
+An account is one identity, however its URL is written, redirected or moved. What a provider says of R proves R and
+nothing else: where R's page leads on to P, that is R's wish, and P was not asked. So it counts what the account's own
+page says: that it leads to R for good, or calls R the same person's (`rel=me`). Whoever writes that there could as well
+name a provider of their own and sign in by it, so they get nothing that they couldn't have. R is asked too, or somebody
+could have others end up in their account: R's page calls the account's the same person's, or R has begun with it. Of
+where R's own page leads, only other spellings of R count: by https, with or without `www.` and a slash at the end.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Protocol
 from microsub.errors import InvalidRequest, ProfileError
 from microsub.formats.indieauth.me import canonical_me, site_of_me
 from microsub.formats.indieauth.replies import ProfileClaims
-from microsub.services.identity.profiles import RECENT, Profile
+from microsub.services.identity.profiles import Claims, Profile
 from microsub.store.accounts import Accounts, User
 
 _REMEMBERED = 10.0
@@ -71,7 +73,7 @@ class Admission(Protocol):
 class Pages(Protocol):
     """What is needed of `profiles.Profiles`."""
 
-    async def discover(self, me: str, *, max_age: float | None = None) -> Profile:
+    async def claims(self, me: str) -> Claims:
         """See there."""
         ...
 
@@ -104,19 +106,34 @@ class UsersOnly:
                 )
 
     async def _by_their_pages(self, users: list[User], person: Person) -> list[User]:
-        """The users whose own page, on the same site, leads to the person's for good."""
+        """The users whose own page says that they are this person, as far as they may be."""
         site = site_of_me(person.me)
-        near = [(me, user) for user in users if (me := canonical(user.me)) is not None and site_of_me(me) == site]
-        near.sort(key=lambda pair: pair[0] != person.entered)
+        called = {bare(link) for link in person.profile.me_links}
+        asked = [
+            (me, user)
+            for user in users
+            if (me := canonical(user.me)) is not None
+            and (me == person.entered or bare(me) in called or site_of_me(me) == site)
+        ]
+        asked.sort(key=lambda pair: (pair[0] != person.entered, bare(pair[0]) not in called))
         found = []
-        for me, user in near[:_MOST_ASKED]:
+        for me, user in asked[:_MOST_ASKED]:
             try:
-                theirs = await self._pages.discover(me, max_age=RECENT)
+                theirs = await self._pages.claims(me)
             except (InvalidRequest, ProfileError):
                 continue
-            if not person.names.isdisjoint(theirs.names):
+            consents = me == person.entered or bare(me) in called
+            if not person.names.isdisjoint(theirs.trail.names) or (consents and _leads_to(theirs, person)):
                 found.append(user)
         return found
+
+
+def _leads_to(theirs: Claims, person: Person) -> bool:
+    """Whether a page says that its owner is `person`; https proves more than was said."""
+    return any(
+        other in person.names or (other.startswith("http:") and f"https:{other[5:]}" in person.names)
+        for other in theirs.others
+    )
 
 
 class KnownAddresses:
@@ -162,18 +179,18 @@ def _none_of(users: list[User], person: Person) -> Refusal:
     """Why somebody is none of the users: one of them may have moved, or be written in a way that isn't proven."""
     known = {me: user for user in users if (me := canonical(user.me)) is not None}
     if person.entered in known and site_of_me(person.entered) != site_of_me(person.me):
-        return moved(person.entered, person.me)
+        return another(person.entered, person.me)
     alike = next((me for me in known if bare(me) == bare(person.me)), None)
     return unproven(alike, person.me) if alike is not None else unknown(person.me)
 
 
-def moved(account: str, me: str) -> Refusal:
-    """The refusal of somebody whose account has an address that leads to another one now."""
+def another(account: str, me: str) -> Refusal:
+    """The refusal of somebody whose provider means another person than the account's page."""
     return Refusal(
-        "Your address is another one now",
-        f"There is an account for {account}, but your provider says that you are {me}. Whoever has that page hasn't "
-        "shown to have the account, so it isn't handed over. If both are yours, ask the admin to write the new address "
-        f"into the account. To sign in as {me}, begin with that address.",
+        "Your provider says that you are somebody else",
+        f"There is an account for {account}, but your provider says that you are {me}, and the page of the account "
+        f"doesn't name that address. If both are yours, let {account} redirect there for good, or put a link with "
+        f"rel=me into its head. To sign in as {me}, begin with that address.",
     )
 
 

@@ -39,10 +39,10 @@ def address_findings(me: str, hops: Sequence[Hop], trail: Trail, *, private: boo
         )
     if trail.moved_to is not None:
         yield Finding(
-            "problem",
+            "advice",
             "redirects",
-            f"the page has moved for good to another site, {trail.moved_to}; whoever enters {me} isn't that one",
-            f"Enter {trail.moved_to} in apps, and have it as your 'me' on this server.",
+            f"the page has moved for good to another site, {trail.moved_to}; some apps take that for another person",
+            f"Enter {trail.moved_to} in apps, and have it as your 'me' on this server, so that it lasts.",
         )
     elif trail.me != me:
         yield Finding("ok", "me", f"{me} redirects for good: you are known as {trail.me}")

@@ -1,7 +1,8 @@
 """Which server speaks for a person: their profile page, asked (https://indieauth.spec.indieweb.org/#discovery-by-clients).
 
-A page proves what stands on it and nothing else. So a server is believed in what it says of people whose page names it,
-and a redirect makes two addresses one person's only as far as it is permanent and stays on its host.
+A page proves what stands on it and nothing else. So a server is believed in what it says of people whose page names it.
+A redirect makes two addresses one person's only as far as it is permanent and stays on its host; what leads to other
+hosts is a claim, for `admission` to weigh.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from microsub.errors import InvalidRequest, ParseError, ProfileError, ProfileMismatch, ProfileUnreachable
 from microsub.fetch import PAGE_ACCEPT, Answered, FetchFailed, Hop, Sending, SendLimits
@@ -66,11 +68,24 @@ class Trail:
 
 
 @dataclass(frozen=True, slots=True)
+class Claims:
+    """What a page says of its owner's addresses: `trail` by redirects, `me_links` as in `Profile`."""
+
+    trail: Trail
+    me_links: tuple[str, ...]
+
+    @property
+    def others(self) -> frozenset[str]:
+        """The addresses, of other names, at which its owner says to be the same person."""
+        return frozenset({*self.me_links, self.trail.moved_to or self.trail.me}) - self.trail.names
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """What is known of a person by their page. `page` is where it was found.
 
-    `me` and `names` are as in `Trail`, and so is `moved_to`. `me_links` are the profiles that the page calls its own
-    (`rel=me`): claims, until those pages say the same. `metadata` is there where the page names a server of the newer
+    `me` and `names` are as in `Trail`, and so is `moved_to`. `me_links` are the profiles that the page calls the same
+    person's (`rel=me`). `metadata` is there where the page names a server of the newer
     kind; the older links of such a page don't count.
     """
 
@@ -103,16 +118,19 @@ class Profile:
         return self.metadata.introspection_endpoint if self.metadata else None
 
     def is_known_as(self, me: str) -> bool:
-        """Whether this person's own server means this person by `me`: one of the `names`, or such a name by https.
+        """Whether this person's own server means this person by `me`: one of the `names`, or of the addresses to which
+        the page has moved or which it calls the same person's, or such a one by https.
 
-        For what that server answers about tokens. Who signs in is found out by `Profiles.confirm`.
+        For what that server answers about tokens: the page that names the server says that it may mean those too.
+        Who signs in is found out by `Profiles.confirm`.
         """
         try:
             said = canonical_me(me, private=True)
         except InvalidRequest:
             return False
+        known = {*self.names, *self.me_links, self.moved_to}
         # https proves more than http did; the other way round it would prove less.
-        return said in self.names or (said.startswith("https:") and f"http:{said[6:]}" in self.names)
+        return said in known or (said.startswith("https:") and f"http:{said[6:]}" in known)
 
     def is_served_by(self, authorization: str, issuer: str | None = None) -> bool:
         """Whether the page names the server with that authorization endpoint, and that issuer where both have one.
@@ -160,6 +178,17 @@ class Profiles:
         address = canonical_me(me, private=self._private)
         return await self._people.get(address, lambda: self._discover(address, max_age), max_age=max_age)
 
+    async def claims(self, me: str) -> Claims:
+        """What the page at `me` says of its owner's addresses, asked for now; it need not name a server.
+
+        Raises InvalidRequest and ProfileError, ProfileUnreachable among them, as `discover` does.
+        """
+        address = canonical_me(me, private=self._private)
+        page = await self._ask(Sending(address, accept=PAGE_ACCEPT, limits=_PAGE))
+        _, me_links = await self._read(page)
+        trail = trail_of(address, page.hops, private=self._private)
+        return Claims(trail, () if _is_lent(address, page.hops) else me_links)
+
     async def confirm(self, entered: str, returned: str, *, authorization: str, issuer: str | None = None) -> Profile:
         """Who has signed in, when the server says `returned` of a person who entered `entered`.
 
@@ -189,10 +218,7 @@ class Profiles:
     async def _discover(self, me: str, max_age: float | None) -> Profile:
         page = await self._ask(Sending(me, accept=PAGE_ACCEPT, limits=_PAGE))
         trail = trail_of(me, page.hops, private=self._private)
-        if len(page.body) <= _QUICK:
-            endpoints, me_links = _read(page, self._private)
-        else:
-            endpoints, me_links = await asyncio.to_thread(_read, page, self._private)
+        endpoints, me_links = await self._read(page)
         if not endpoints.names_server:
             raise ProfileError(page.final_url, _NO_SERVER)
         metadata = None
@@ -200,7 +226,13 @@ class Profiles:
             metadata = own_metadata(self._own)
         elif url is not None:
             metadata = await self._servers.get(url, lambda: self._metadata(url), max_age=max_age)
-        return Profile(trail.me, trail.names, endpoints, metadata, page.final_url, trail.moved_to, me_links)
+        links = () if _is_lent(me, page.hops) else me_links
+        return Profile(trail.me, trail.names, endpoints, metadata, page.final_url, trail.moved_to, links)
+
+    async def _read(self, page: Answered) -> tuple[Endpoints, tuple[str, ...]]:
+        if len(page.body) <= _QUICK:
+            return _read(page, self._private)
+        return await asyncio.to_thread(_read, page, self._private)
 
     async def _metadata(self, url: str) -> ServerMetadata:
         document = await self._ask(Sending(url, limits=_DOCUMENT))
@@ -247,6 +279,12 @@ def trail_of(me: str, hops: Iterable[Hop], *, private: bool = False) -> Trail:
         else:
             moved = there
     return Trail(names[-1], frozenset(names), moved)
+
+
+def _is_lent(me: str, hops: Sequence[Hop]) -> bool:
+    """Whether a redirect leads to another host for the time being: the page there says nothing of who `me` is."""
+    hosts = [urlsplit(url).hostname for url in (me, *(hop.url for hop in hops))]
+    return any(not hop.permanent and a != b for hop, (a, b) in zip(hops, pairwise(hosts), strict=True))
 
 
 def _as_confirmed(profile: Profile, returned: str) -> Profile:

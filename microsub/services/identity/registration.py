@@ -1,7 +1,7 @@
 """Accounts that people make themselves, by signing in with their own site: where `settings.registration` allows it.
 
 Admission decides first; only who is none of the users, and nearly none, comes here. What is proven is the one URL that
-the provider has confirmed: neither `rel=me` nor a redirect to somebody else's page makes an account or opens one.
+the provider has confirmed: what the page there says of others makes no account for them.
 """
 
 from __future__ import annotations

@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from microsub.errors import ProfileUnreachable
+from microsub.fetch import Hop
 from microsub.formats.indieauth.endpoints import Endpoints
 from microsub.formats.indieauth.replies import ProfileClaims
 from microsub.services.identity.admission import Admitted, KnownAddresses, Refusal, UsersOnly, proven
 from microsub.services.identity.own import is_own
 from microsub.services.identity.pacing import Pacing
-from microsub.services.identity.profiles import Profile
+from microsub.services.identity.profiles import Claims, Profile, trail_of
 from microsub.store.accounts import Accounts
 from microsub.store.port import Redis
 
@@ -18,21 +19,24 @@ NOW = 1_700_000_000.0
 
 
 class Pages:
-    """Where addresses lead for good; others can't be had."""
+    """Where addresses lead for good, and what their pages call the same person's; others can't be had."""
 
-    def __init__(self, **leads: str) -> None:
+    def __init__(self) -> None:
         self.leads: dict[str, tuple[str, ...]] = {}
+        self.links: dict[str, tuple[str, ...]] = {}
         self.asked: list[str] = []
 
-    async def discover(self, me: str, *, max_age: float | None = None) -> Profile:
+    async def claims(self, me: str) -> Claims:
         self.asked.append(me)
-        if me not in self.leads:
+        if me not in self.leads and me not in self.links:
             raise ProfileUnreachable(me, "found nothing")
-        return profile(me, *self.leads[me])
+        return Claims(
+            trail_of(me, [Hop(url, permanent=True) for url in self.leads.get(me, ())]), self.links.get(me, ())
+        )
 
 
-def profile(*names: str) -> Profile:
-    return Profile(names[-1], frozenset(names), Endpoints(), None, names[-1])
+def profile(*names: str, links: tuple[str, ...] = ()) -> Profile:
+    return Profile(names[-1], frozenset(names), Endpoints(), None, names[-1], me_links=links)
 
 
 async def admitted(redis: Redis, account: str, returned: str, *onwards: str, pages: Pages | None = None) -> bool:
@@ -100,6 +104,71 @@ async def test_pages_on_other_sites_are_not_asked(real_redis: Redis) -> None:
     )
     assert await UsersOnly(accounts, pages).admit(person) == Admitted("u8", "https://host.example/8")
     assert len(pages.asked) == 3
+
+
+HERE, THERE, NEIGHBOUR = "https://here.example/", "https://there.example/", "https://neighbour.example/"
+
+
+@pytest.mark.parametrize("how", ["by redirect", "by rel=me"])
+@pytest.mark.parametrize(
+    ("entered", "links", "expected"),
+    [
+        (HERE, (), True),
+        (THERE, (HERE,), True),
+        (THERE, ("https://www.here.example/",), True),
+        (THERE, (NEIGHBOUR, HERE), True),
+        # who begins with a page that knows nothing of the account must not end up in it
+        (THERE, (), False),
+        (THERE, (NEIGHBOUR,), False),
+        (NEIGHBOUR, (), False),
+    ],
+)
+@pytest.mark.parametrize("said", [THERE, "http://there.example/", NEIGHBOUR, HERE])
+async def test_two_addresses_are_one_person(
+    real_redis: Redis, how: str, entered: str, links: tuple[str, ...], expected: bool, said: str
+) -> None:
+    """If the account's page says so, and the person does: by beginning with it, or on the other page."""
+    accounts, pages = Accounts(real_redis), Pages()
+    await accounts.add_user("ann", HERE, NOW)
+    (pages.leads if how == "by redirect" else pages.links)[HERE] = (said,)
+    person = proven(entered, THERE, profile(THERE, links=links), ProfileClaims())
+    verdict = await UsersOnly(accounts, pages).admit(person)
+    if expected and said in {THERE, "http://there.example/"}:
+        assert verdict == Admitted("ann", HERE)
+    else:
+        assert isinstance(verdict, Refusal)
+
+
+async def test_http_on_the_way_to_https_proves_nothing(real_redis: Redis) -> None:
+    """What an account's page says of an https page isn't shown by who answers for the http page."""
+    accounts, pages = Accounts(real_redis), Pages()
+    await accounts.add_user("ann", HERE, NOW)
+    pages.links[HERE] = (THERE,)
+    person = proven(HERE, "http://there.example/", profile("http://there.example/"), ProfileClaims())
+    assert isinstance(await UsersOnly(accounts, pages).admit(person), Refusal)
+
+
+async def test_a_disabled_user_does_not_come_back_by_another_address(real_redis: Redis) -> None:
+    """Nor is the person told to be unknown, or offered an account."""
+    accounts, pages = Accounts(real_redis), Pages()
+    await accounts.add_user("ann", HERE, NOW)
+    await accounts.disable_user("ann", NOW)
+    pages.links[HERE] = (THERE,)
+    verdict = await UsersOnly(accounts, pages).admit(proven(HERE, THERE, profile(THERE), ProfileClaims()))
+    assert isinstance(verdict, Refusal)
+    assert verdict.title == "Your account is disabled"
+
+
+async def test_one_address_of_two_accounts_opens_neither(real_redis: Redis) -> None:
+    """Both say that they are this person, and this person that they are both."""
+    accounts, pages = Accounts(real_redis), Pages()
+    for name, me in (("ann", HERE), ("anna", NEIGHBOUR)):
+        await accounts.add_user(name, me, NOW)
+        pages.links[me] = (THERE,)
+    person = proven(THERE, THERE, profile(THERE, links=(HERE, NEIGHBOUR)), ProfileClaims())
+    verdict = await UsersOnly(accounts, pages).admit(person)
+    assert isinstance(verdict, Refusal)
+    assert verdict.title == "That is more than one account"
 
 
 async def test_addresses_of_users_are_remembered_for_seconds(real_redis: Redis) -> None:

@@ -74,9 +74,40 @@ async def test_a_newer_server_is_found(links: str, joined: bool, relative: bool)
     assert found.token_endpoint == server.url("/token")
     assert found.introspection_endpoint == server.url("/introspect")
     assert found.endpoints.microsub == "https://reader.example/microsub/alice"
-    assert found.me_links == (alice.me,)
     assert found.metadata is not None
     assert found.metadata.iss_in_response
+
+
+A, B, C = "https://a.example/", "https://b.example/", "https://c.example/"
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (page(A, f"me={B}", f"me={A}"), {B}),
+        (page(B, hops=[(B, True)]), {B}),
+        (page(B, f"me={C}", hops=[(B, True)]), {B, C}),
+        (page(f"{A}en", f"me={B}", hops=[(f"{A}en", False)]), {B}),
+        (page(f"{A}en", hops=[(f"{A}en", True)]), set()),
+        # what a page lends isn't said by the owner of the address
+        (page(B, f"me={C}", hops=[(B, False)]), set()),
+        (page(C, f"me={C}", hops=[(B, True), (C, False)]), {B}),
+        (Answered(200, {"content-type": "text/html"}, f'<p><a rel="me" href="{B}">'.encode(), A), set()),
+        (Answered(200, {"link": f'<{B}>; rel="me"', "content-type": "text/html"}, b"", A), {B}),
+    ],
+)
+async def test_what_a_page_says_of_its_owners_other_addresses(answer: Answered, expected: set[str]) -> None:
+    """By permanent redirects, and by `rel=me` in header and head; a server need not be named."""
+    found = await Profiles(Web({A: answer})).claims(A)
+    assert found.others == expected
+
+
+async def test_a_server_may_mean_its_person_by_such_an_address() -> None:
+    """Of the page that names the server; by https where the page says http."""
+    server = ("authorization_endpoint=/auth", "token_endpoint=/token")
+    found = await Profiles(Web({A: page(A, "me=http://b.example/", *server)})).discover(A)
+    assert [found.is_known_as(me) for me in (A, B, "http://b.example/", C)] == [True, True, True, False]
+    assert found.names == {A}
 
 
 async def test_an_older_server_is_found() -> None:

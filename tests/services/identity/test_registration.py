@@ -15,7 +15,7 @@ from microsub.formats.indieauth.me import canonical_me
 from microsub.formats.indieauth.replies import ProfileClaims
 from microsub.model.reader import NAME, NOTIFICATIONS
 from microsub.services.identity.admission import Admitted, Person, Refusal, UsersOnly, proven
-from microsub.services.identity.profiles import Profile
+from microsub.services.identity.profiles import Claims, Profile, Trail
 from microsub.services.identity.registration import UNFIT, OpenAdmission, names, refused
 from microsub.store.accounts import Accounts, User
 from microsub.store.channels import Channels
@@ -26,11 +26,10 @@ EVERYBODY = Registration("everybody")
 
 
 class NoPages:
-    """Nobody's page can be had."""
+    """Nobody's page says anything of others."""
 
-    async def discover(self, me: str, *, max_age: float | None = None) -> Profile:
-        del max_age
-        return Profile(me, frozenset({me}), Endpoints(), None, me)
+    async def claims(self, me: str) -> Claims:
+        return Claims(Trail(me, frozenset({me})), ())
 
 
 def person(me: str, *spellings: str, entered: str | None = None) -> Person:
@@ -187,8 +186,8 @@ async def test_nearly_an_account_is_none_and_makes_none(
     assert len(await Accounts(real_redis).users()) == 1
 
 
-async def test_a_site_that_moved_takes_no_account_along(real_redis: Redis) -> None:
-    """Who begins with the old address and proves the new one is told so, and gets neither the old account nor a new."""
+async def test_a_page_that_knows_nothing_of_another_gives_no_account_away(real_redis: Redis) -> None:
+    """Who begins with one address and proves another is told so, and gets neither that account nor a new one."""
     await Accounts(real_redis).add_user("ann", "https://old.example/", NOW)
     moved = person("https://new.example/", entered="https://old.example/")
     verdict = await admission(real_redis).admit(moved)
