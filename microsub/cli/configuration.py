@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from microsub import wiring
 from microsub.cli.options import FAILED, counted, fail, print_json, settings_flags
 from microsub.config import document
 from microsub.config.document import Report
 from microsub.config.settings import Settings
+from microsub.errors import MicrosubError
 
 
 @click.group()
@@ -22,21 +26,33 @@ def config() -> None:
 @config.command("check")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@settings_flags("backend")
+@settings_flags("backend", "data_dir", "redis_url")
 @click.pass_context
 def check(context: click.Context, settings: Settings, file: Path | None, as_json: bool) -> None:
     """Say whether the server would take FILE (default: the one that it reads), and what is wrong with it.
 
-    Every problem names the file, the place in it, what stands there, and what was expected.
+    Every problem names the file, the place in it, what stands there, and what was expected. Where there is data of a
+    server, its users are looked at too: somebody who registered may have the site of a user in FILE.
     Exit code 1 when there is a problem.
     """
-    report = document.check(file or settings.backend, os.environ)
+    report = _beside_the_accounts(document.check(file or settings.backend, os.environ), settings)
     if as_json:
         print_json(_as_dict(report))
     else:
         _print_report(report)
     if not report.ok:
         context.exit(FAILED)
+
+
+def _beside_the_accounts(report: Report, settings: Settings) -> Report:
+    """The report, and what the users that there are have against the document."""
+    if report.document is None:
+        return report
+    try:
+        problems = asyncio.run(wiring.clashes(settings, report.document))
+    except MicrosubError as error:
+        return replace(report, warnings=(*report.warnings, f"not compared with the users that there are: {error}"))
+    return replace(report, problems=problems, document=None) if problems else report
 
 
 def _as_dict(report: Report) -> dict[str, object]:

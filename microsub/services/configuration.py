@@ -28,6 +28,7 @@ from microsub.config.changes import ChannelAdded, FeedAdded, RuleAdded, UserAdde
 from microsub.config.document import Document, Report, check, examine, parse, unreadable
 from microsub.config.jsontext import rewrite
 from microsub.config.merge import Merge, merge
+from microsub.config.validate import Findings, describe
 from microsub.config.writeback import edited
 from microsub.errors import ConfigError, RequestError, StoreError
 from microsub.formats.identity import normalise_profile
@@ -104,6 +105,7 @@ class Configuration:
         self._touched = asyncio.Event()
         self._waits = Waits()
         self._done: tuple[str, float] | None = None
+        self._refused: str | None = None
         self._known: tuple[str, Backend] | None = None
         self._notices = Notices(path, applied.last)
 
@@ -170,7 +172,7 @@ class Configuration:
         if report.problems:
             self._done = None
             await self._notices.refused(*report.problems, key=state.digest)
-        else:
+        elif state.digest != self._refused:  # what the stores have against it, `_apply` tells
             self._notices.accepted(report, state.digest)
         return state, report
 
@@ -188,6 +190,12 @@ class Configuration:
             )
             return "outdated"
         merged = await self._merge(self._base(last, document, state), document.backend, state.edited_at)
+        problems = await self._told(document, merged)
+        if problems:
+            self._refused = state.digest
+            await self._notices.refused(*problems, key=f"clash in {state.digest}")
+            return "invalid"
+        self._refused = None
         try:
             await self._carry_out(merged)
         except _LeaseLostError:
@@ -200,6 +208,28 @@ class Configuration:
         self._notices.applied(now)
         log.info("backend.json applied", changes=len(merged.changes), conflicts=len(merged.conflicts))
         return "applied"
+
+    async def clashes(self, document: Document) -> tuple[ConfigError, ...]:
+        """What is wrong with a sound document beside the accounts that there are: who would be somebody else's person.
+
+        Changes nothing. Raises StoreError.
+        """
+        state = FileState(b"", document.digest, self._clock())
+        base = self._base(await self._applied.last(), document, state)
+        return await self._told(document, await self._merge(base, document.backend, state.edited_at))
+
+    async def _told(self, document: Document, merged: Merge) -> tuple[ConfigError, ...]:
+        findings = Findings(document.file, document.source)
+        for clash in await self._applier.clashes(merged.changes):
+            path = ("users", clash.user, "me")
+            findings.wrong(
+                path,
+                f"{findings.written(path, clash.me)}, the same person as '{clash.other}', who is a user of this "
+                f"server with {describe(clash.theirs)}",
+                "a site of their own for each user, since signing in with it leads to one account; "
+                f"see 'microsub user list', and 'microsub user remove {clash.other}'",
+            )
+        return findings.errors()
 
     def _base(self, last: AppliedFile | None, document: Document, state: FileState) -> Backend:
         """What the file's edits are measured by.

@@ -6,7 +6,7 @@ what it put up.
 
 from __future__ import annotations
 
-from microsub.wiring.configuration import configuration, open_configuration
+from microsub.wiring.configuration import clashes, configuration, open_configuration
 from microsub.wiring.examining import examine
 from microsub.wiring.fetching import COPIES_KEPT, open_caching_fetcher, open_completing, open_feed_cache, open_fetcher
 from microsub.wiring.local import make_local
@@ -33,6 +33,7 @@ __all__ = [
     "add_user",
     "change_me",
     "checking",
+    "clashes",
     "configuration",
     "end_sessions",
     "examine",

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator
 
+from microsub.config.document import Document
 from microsub.config.settings import Settings
+from microsub.errors import ConfigError
 from microsub.services.applying import Applier
 from microsub.services.configuration import Configuration
-from microsub.wiring.stores import Stores, following
+from microsub.store.datafolder import has_data
+from microsub.wiring.stores import Stores, following, open_stores
 from microsub.wiring.tasks import tell_failure
 
 
@@ -27,6 +31,20 @@ def configuration(settings: Settings, stores: Stores) -> Configuration:
         write_back=settings.writes_back,
         on_applied=stores.in_force.forget,
     )
+
+
+async def clashes(settings: Settings, document: Document) -> tuple[ConfigError, ...] | None:
+    """What is wrong with a sound document beside the accounts that there are; None where no data is to be seen.
+
+    Another system user's data counts as none: an embedded Redis that had to be started would leave files of ours
+    there. Raises what `open_stores` raises.
+    """
+    if settings.embedded:
+        folder = settings.data_dir
+        if not has_data(folder) or folder.stat().st_uid != os.geteuid():
+            return None
+    async with open_stores(settings, existing=True) as stores:
+        return await configuration(settings, stores).clashes(document)
 
 
 @contextlib.asynccontextmanager

@@ -347,6 +347,20 @@ def test_every_command_has_help_with_a_sentence(run: Run) -> None:
         assert run(command, "--help").exit_code == 0
 
 
+def test_config_check_looks_at_the_users_that_there_are(run: Run, tmp_path: Path) -> None:
+    """Where there is data: an account of another name with the same site is an error that names both; exit code 1."""
+    run("user", "add", "first", "--me", "https://first.example/", "--backend", "none.json")
+    Path("new.json").write_text(json.dumps({"users": {"second": {"me": "http://First.example"}}}))
+    for flags in ((), ("--json",)):
+        result = run("config", "check", "new.json", *flags)
+        shown = result.stdout + result.stderr
+        assert (result.exit_code, "second" in shown, "'first'" in shown) == (1, True, True)
+    assert run("config", "check", "new.json", "--data-dir", "elsewhere").exit_code == 0
+    assert not Path("elsewhere").exists()
+    away = run("config", "check", "new.json", "--redis-url", f"unix://{tmp_path}/none.sock")
+    assert (away.exit_code, "not compared with the users" in away.stderr) == (0, True)
+
+
 def test_a_misspelt_variable_is_warned_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """MICROSUB_PROT is pointed out instead of ignored."""
     monkeypatch.setenv("MICROSUB_DATADIR", "x")

@@ -502,3 +502,51 @@ async def test_who_registered_is_none_of_the_files_business(configured: Configur
     assert users["alice"] is not None
     assert (await configured.applied.in_force()).quotas == {}
     assert "mine" in [channel.uid for channel in await configured.channels.list("bob-example")]
+
+
+async def test_somebody_who_is_here_already_isnt_declared_as_another(configured: Configured) -> None:
+    """An entry with the address of an account that the file doesn't know is refused whole; what was applied stays."""
+    configured.save(alice(channel("home", A)))
+    assert await configured.configuration.look() == "applied"
+    await configured.accounts.register("bob-example", "https://bob.example/", NOW)
+    document = alice(channel("home", A, B))
+    document["users"]["bob"] = {"me": "http://Bob.example"}
+    configured.save(document)
+    with structlog.testing.capture_logs() as lines:
+        assert await configured.configuration.look() == "invalid"
+        assert not await configured.configuration.write_back()
+        assert await configured.configuration.look() == "invalid"
+    assert await configured.accounts.user("bob") is None
+    assert await configured.state() == {"alice": {"home": ("Home", [A])}, "bob-example": {}}
+    (problem,) = configured.configuration.status.problems
+    assert "users.bob.me" in problem.path
+    assert "http://Bob.example" in problem.found
+    assert "'bob-example'" in problem.found
+    assert [line["problem"] for line in lines if line["log_level"] == "error"] == [str(problem)]
+
+    await configured.accounts.disable_user("bob-example", NOW)
+    assert await configured.configuration.look() == "applied"
+    assert configured.configuration.status.problems == ()
+    assert (await configured.state())["bob"] == {}
+
+
+async def test_addresses_may_be_exchanged_and_names_changed_in_the_file(configured: Configured) -> None:
+    """All changes count together: two users swap, and one is called otherwise."""
+    a, b = "https://a.example/", "https://b.example/"
+    configured.save({"users": {"ann": {"me": a}, "bob": {"me": b}}})
+    await configured.configuration.look()
+    configured.save({"users": {"ann": {"me": b}, "bob": {"me": a}}})
+    assert await configured.configuration.look() == "applied"
+    configured.save({"users": {"anna": {"me": b}, "bob": {"me": a}}})
+    assert await configured.configuration.look() == "applied"
+    users = {user.name: (user.me, user.disabled is None) for user in await configured.accounts.users()}
+    assert users == {"ann": (b, False), "anna": (b, True), "bob": (a, True)}
+
+
+async def test_an_edit_elsewhere_isnt_held_up_by_who_is_two_users_already(configured: Configured) -> None:
+    """What an earlier version has let through is no reason to refuse what has nothing to do with it."""
+    configured.save(alice(channel("home", A)))
+    await configured.configuration.look()
+    await configured.accounts.add_user("twin", "https://alice.example/", NOW)
+    configured.save(alice(channel("home", A, B)))
+    assert await configured.configuration.look() == "applied"
