@@ -8,8 +8,8 @@ import click
 
 from microsub import wiring
 from microsub.cli.options import DAYS, STORE_FLAGS, counted, fail, print_json, run, settings_flags
+from microsub.config.identifiers import PROFILE, unfit_profile
 from microsub.config.settings import Settings, mask_password
-from microsub.config.urls import usable
 from microsub.model.reader import NOTIFICATIONS
 from microsub.model.scopes import ALL_SCOPES, read_scopes
 
@@ -34,7 +34,7 @@ def user_list(settings: Settings, as_json: bool) -> None:
             return [
                 {
                     "name": found.name,
-                    "me": found.me,
+                    "me": mask_password(found.me),
                     "disabled": found.disabled,
                     "registered": found.created if found.registered else None,
                     "channels": sum(each.uid != NOTIFICATIONS for each in await stores.channels.list(found.name)),
@@ -63,8 +63,7 @@ def user_add(settings: Settings, name: str, me: str) -> None:
     Example: microsub user add alice --me https://alice.example/
     """
 
-    if me and not usable(me):
-        fail(f"--me: found '{mask_password(me)}', expected an http or https URL, such as https://alice.example/")
+    _require_profile("--me", me)
 
     async def work() -> None:
         async with wiring.open_stores(settings) as stores:
@@ -93,8 +92,7 @@ def user_me(settings: Settings, name: str, url: str) -> None:
     name to somebody else, remove the user first.
     """
 
-    if not usable(url):
-        fail(f"URL: found '{mask_password(url)}', expected an http or https URL, such as https://alice.example/")
+    _require_profile("URL", url or "''")
 
     async def work() -> None:
         async with wiring.open_stores(settings, existing=True) as stores:
@@ -140,6 +138,12 @@ def user_restore(settings: Settings, name: str) -> None:
 
     run(work())
     click.echo(f"restored {name}")
+
+
+def _require_profile(what: str, me: str) -> None:
+    """Make sure that somebody could sign in with that address, if there is one; `what` is where it was said."""
+    if me and (problem := unfit_profile(me)):
+        fail(f"{what}: found '{mask_password(me)}', {problem}; expected {PROFILE}")
 
 
 def _day(seconds: object) -> str:

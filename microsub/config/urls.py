@@ -6,7 +6,20 @@ import contextlib
 import re
 from urllib.parse import urlsplit, urlunsplit
 
+import idna
+
 _PORTS = {"http": 80, "https": 443}
+
+
+def ascii_host(host: str) -> str:
+    """`host` in lower case and punycode; a name that IDNA can't express stays as it is, in lower case."""
+    host = host.lower().rstrip(".")
+    if host.isascii():
+        return host
+    try:
+        return idna.encode(host, uts46=True).decode("ascii")
+    except (idna.IDNAError, UnicodeError):
+        return host
 
 
 def usable(url: str) -> bool:

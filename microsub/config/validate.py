@@ -15,11 +15,13 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.resources import files
 from typing import Any
+from urllib.parse import urlsplit
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
 from microsub.config.backend import POST_TYPES
+from microsub.config.identifiers import PROFILE, unfit_profile
 from microsub.config.joining import comparable_person, domain
 from microsub.config.jsontext import JsonText, Path, show
 from microsub.config.patterns import PatternError, compiled
@@ -32,6 +34,10 @@ UNUSABLE_UIDS = ("global", "saved")
 """Names that the protocol uses for something else; `notifications` may be declared, to give it feeds and settings."""
 
 ENDPOINT_UNUSED = "has no effect without 'me': whose tokens are to be accepted isn't said"
+
+ENDPOINT_IN_CLEAR = (
+    "tokens go there by https alone, except to networks in MICROSUB_ALLOW_PRIVATE_NETWORKS; nobody gets in by any other"
+)
 
 _URL = "an http or https URL, such as https://blog.example/feed.xml"
 _CLOSE = 0.75
@@ -201,8 +207,8 @@ def _check_users(document: Mapping[str, Any], findings: Findings) -> None:
     sites: dict[str, str] = {}
     for name, user in _members(document.get("users")):
         path: Path = ("users", name)
-        for key in ("me", "token_endpoint"):
-            _check_url(user.get(key), (*path, key), findings)
+        _check_profile(user.get("me"), (*path, "me"), findings)
+        _check_token_endpoint(user.get("token_endpoint"), (*path, "token_endpoint"), findings)
         if user.get("token_endpoint") and not user.get("me"):
             findings.warn((*path, "token_endpoint"), ENDPOINT_UNUSED)
         site = user.get("me")
@@ -325,6 +331,17 @@ def _check_registration(part: Any, path: Path, findings: Findings) -> None:
 def _check_url(url: Any, path: Path, findings: Findings) -> None:
     if isinstance(url, str) and not usable(url):
         findings.wrong(path, findings.written(path, url), _URL)
+
+
+def _check_profile(me: Any, path: Path, findings: Findings) -> None:
+    if isinstance(me, str) and (problem := unfit_profile(me)):
+        findings.wrong(path, f"{findings.written(path, me)}, {problem}", PROFILE)
+
+
+def _check_token_endpoint(url: Any, path: Path, findings: Findings) -> None:
+    _check_url(url, path, findings)
+    if isinstance(url, str) and usable(url) and urlsplit(url).scheme == "http":
+        findings.warn(path, ENDPOINT_IN_CLEAR)
 
 
 def _members(part: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -9,9 +9,10 @@ from urllib.parse import SplitResult, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser
 
+from microsub.config.urls import ascii_host
 from microsub.formats.feedlinks import FeedLink, looks_like_feed
 from microsub.formats.sitetable import SITES, Mark, Site
-from microsub.formats.urls import ascii_host, safe_url
+from microsub.formats.urls import safe_url
 
 _MOST_ELEMENTS = 50
 _LONGEST_ATTRIBUTE = 2000

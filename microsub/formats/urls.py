@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit, urlunsplit
 
-import idna
+from microsub.config.urls import ascii_host
 
 WEB = frozenset({"http", "https"})
 LINK = frozenset({"http", "https", "mailto", "tel", "xmpp", "irc", "ircs", "gemini", "magnet", "geo", "sms", "matrix"})
@@ -252,17 +252,6 @@ def _host(url: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def ascii_host(host: str) -> str:
-    """`host` in lower case and punycode; a name that IDNA can't express stays as it is, in lower case."""
-    host = host.lower().rstrip(".")
-    if host.isascii():
-        return host
-    try:
-        return idna.encode(host, uts46=True).decode("ascii")
-    except (idna.IDNAError, UnicodeError):
-        return host
-
-
 def _split(url: str) -> SplitResult | None:
     try:
         parts = urlsplit(url.strip(_EDGES))

@@ -32,7 +32,9 @@ from microsub.config.changes import (
     UserRemoved,
     UserSettingsChanged,
 )
+from microsub.config.identifiers import PROFILE, unfit_profile
 from microsub.config.joining import Quotas
+from microsub.config.settings import mask_password
 from microsub.errors import InvalidRequest, StoreDamaged
 from microsub.formats.identity import canonical_feed_url
 from microsub.formats.indieauth.me import same_me
@@ -226,8 +228,13 @@ class Applier:
         return clashes(await self._accounts.users(), changes, disabled_too=disabled_too)
 
     async def vet(self, change: Change) -> None:
-        """Raise InvalidRequest where this change, by itself, would make two users one person."""
+        """Raise InvalidRequest where this change, by itself, would make two users one person, or give somebody an
+        address with which nobody can sign in.
+        """
         coming_back = isinstance(change, UserAdded) and change.restored
+        given = change.me if isinstance(change, UserAdded | UserChanged) and not coming_back else ""
+        if given and (problem := unfit_profile(given)):
+            raise InvalidRequest(f"'me' can't be used: found '{mask_password(given)}', {problem}; expected {PROFILE}")
         for clash in await self.clashes([change], disabled_too=not coming_back):
             raise InvalidRequest(str(clash))
 

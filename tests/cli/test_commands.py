@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from microsub import wiring
 from microsub.cli import main
 from microsub.cli.feeds import _shortened
+from microsub.config.settings import Settings
 from tests.support.polling import dated, rss
 from tests.support.process import installation
 from tests.support.web import Answer, publisher
@@ -359,6 +362,30 @@ def test_config_check_looks_at_the_users_that_there_are(run: Run, tmp_path: Path
     assert not Path("elsewhere").exists()
     away = run("config", "check", "new.json", "--redis-url", f"unix://{tmp_path}/none.sock")
     assert (away.exit_code, "not compared with the users" in away.stderr) == (0, True)
+
+
+@pytest.mark.parametrize(
+    "me", ["https://a:hunter2@b.example/", "https://b.example/#me", "b.example", "https://b..example"]
+)
+def test_a_site_with_which_nobody_could_sign_in_is_refused(run: Run, me: str) -> None:
+    """By both commands that give one, naming where it was said; a password in it is shown by none."""
+    for command, named in ((("user", "add", "bob", "--me", me), "--me"), (("user", "me", "alice", me), "URL")):
+        refused = run(*command)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        assert f"{named}: found" in refused.stderr
+        assert "http or https URL" in refused.stderr
+        assert "hunter2" not in refused.stderr
+    run("user", "add", "carol")
+    assert run("user", "list").stdout == "carol  -  0 channels\n"
+
+
+async def test_a_password_that_an_earlier_version_took_isnt_shown(run: Run, tmp_path: Path) -> None:
+    """Stored values are masked in both forms of the list."""
+    async with wiring.open_stores(Settings(data_dir=tmp_path / "data")) as stores:
+        await stores.accounts.add_user("bob", "https://a:hunter2@b.example/", 1.0)
+    for flags in ((), ("--json",)):
+        shown = await asyncio.to_thread(run, "user", "list", *flags)
+        assert "https://***@b.example/" in shown.stdout
 
 
 def test_a_misspelt_variable_is_warned_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -194,8 +194,8 @@ def test_little_is_enough(document: dict[str, Any]) -> None:
         ),
         (
             {"users": {"a": {"me": "https://u:secret@[x/"}}},
-            "users.a.me (line 4): found 'https://***@[x/', expected an http or https URL, such as "
-            "https://blog.example/feed.xml",
+            "users.a.me (line 4): found 'https://***@[x/', with a user name or password, expected an http or https URL of "
+            "somebody's site, such as https://alice.example/, without user, password, fragment or dot segments",
         ),
         (
             {"settings": {"unread": "yes"}},
@@ -423,3 +423,36 @@ def test_a_file_that_cant_be_read_is_a_problem_like_others(tmp_path: Path) -> No
     assert "found a folder" in str(folder)
     with pytest.raises(ConfigError):
         load(tmp_path / "none.json", {})
+
+
+@pytest.mark.parametrize(
+    ("me", "why"),
+    [
+        ("https://ann.example/#me", "with a fragment"),
+        ("https://ann:secret@ann.example/", "with a user name or password"),
+        ("https://ann.example/a/../b", "with a segment of dots"),
+        ("ftp://ann.example/", ""),
+        ("ann.example", ""),
+        ("https://ann.example:99999/", "with a port that is none"),
+        ("https://1.2.3/", "an address in an odd notation"),
+        ("https://ann..example/", "with a host that is none"),
+        ("", ""),
+    ],
+)
+def test_a_site_with_which_nobody_could_sign_in(me: str, why: str) -> None:
+    """Is refused by the rule that signing in has, with the field, the reason and what was expected; no password."""
+    (problem,) = look({"users": {"ann": {"me": me}}}).problems
+    assert problem.path.startswith("users.ann.me")
+    assert why in problem.found
+    assert "http or https URL" in problem.expected
+    assert "secret" not in str(problem)
+
+
+def test_a_token_endpoint_in_the_clear_is_warned_of() -> None:
+    """It may stand in a network that the admin allows; no token is ever sent to another one."""
+    found = {
+        url: look({"users": {"ann": {"me": "https://ann.example/", "token_endpoint": url}}})
+        for url in ("http://tokens.example/token", "https://tokens.example/token")
+    }
+    assert [len(report.warnings) for report in found.values()] == [1, 0]
+    assert "MICROSUB_ALLOW_PRIVATE_NETWORKS" in found["http://tokens.example/token"].warnings[0]

@@ -61,6 +61,21 @@ async def test_a_single_change_is_looked_at(redis: Redis, tmp_path: Path) -> Non
     ]  # fmt: skip
 
 
+async def test_nobody_gets_an_address_that_is_none(redis: Redis, tmp_path: Path) -> None:
+    """Neither a new user nor one who is here; who comes back has what they had."""
+    made = Configured(redis, tmp_path / "backend.json")
+    await made.accounts.add_user("old", "https://old.example/#me", NOW)
+    for change in (UserAdded("ann", "https://a:secret@a.example/"), UserChanged("old", "https://a:secret@a.example/")):
+        with pytest.raises(InvalidRequest, match="with a user name or password") as refused:
+            await made.applier.apply(change, NOW)
+        assert "secret" not in str(refused.value)
+    await made.applier.apply(UserRemoved("old"), NOW)
+    await made.applier.apply(UserAdded("old", "https://old.example/#me", restored=True), NOW)
+    assert [(user.name, user.me, user.disabled) for user in await made.accounts.users()] == [
+        ("old", "https://old.example/#me", None)
+    ]
+
+
 def test_all_ways_lead_through_there() -> None:
     """Nothing else gives users addresses, or brings them back."""
     callers = set()

@@ -1,93 +1,16 @@
-"""URLs that identify somebody or something: users, apps, servers (https://indieauth.spec.indieweb.org/#identifiers).
+"""Addresses of apps and servers that others name: which may be asked, which are one, and how they are shown.
 
-They are compared as text, so there must be one way to write each, and no way that two programs read differently.
+What may identify somebody or something at all is said in `config.identifiers`.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address
-from urllib.parse import quote
 
-from microsub.formats.urls import ascii_host, safe_url
+from microsub.config.identifiers import MAX_URL, UNFIT, Identifier, identifier
+from microsub.formats.urls import safe_url
 
-MAX_URL = 2048
-
-_URL = re.compile(
-    r"(?P<scheme>https?)://(?P<user>[^/?#@]*@)?(?P<host>\[[^\]/?#]*\]|[^/?#:@]*)(?::(?P<port>[0-9]*))?(?P<path>/[^?#]*)?(?P<query>\?[^#]*)?(?P<fragment>#.*)?",
-    re.IGNORECASE,
-)
-_NAME = re.compile(
-    r"(?=.{1,253}\Z)[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?(?:\.[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?)*"
-)
-# Browsers take a host for an IPv4 address as soon as its last part is a number (https://url.spec.whatwg.org/#ends-in-a-number-checker).
-_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")
-_DOTS = re.compile(r"(?i)(?:\.|%2e){1,2}")
-_UNFIT = re.compile(r"[\x00-\x20\x7f-\xa0\\\ud800-\udfff\u2028\u2029\ufffe\uffff]")
-_PATH_SAFE = "/%:@!$&'()*+,;=~-._[]|"
-_QUERY_SAFE = _PATH_SAFE + "?"
-_DEFAULT_PORTS = {"http": 80, "https": 443}
-
-
-@dataclass(frozen=True, slots=True)
-class Identifier:
-    """A URL taken apart. `host` is lower case, in ASCII, IPv6 in brackets; `port` is None where it is the scheme's own.
-
-    `path` begins with a slash; `query` with its question mark, or it is empty.
-    """
-
-    scheme: str
-    host: str
-    port: int | None
-    path: str
-    query: str
-
-    @property
-    def origin(self) -> str:
-        """Scheme, host and port: who answers there."""
-        return f"{self.scheme}://{self.host}" + (f":{self.port}" if self.port is not None else "")
-
-    @property
-    def url(self) -> str:
-        """The one way to write it."""
-        return f"{self.origin}{self.path}{self.query}"
-
-    @property
-    def is_address(self) -> bool:
-        """Whether the host is an IP address, not a name."""
-        return self.host.startswith("[") or _NUMBER.fullmatch(self.host) is not None
-
-    @property
-    def is_loopback(self) -> bool:
-        """Whether it leads to the machine on which it is followed."""
-        return self.host in {"127.0.0.1", "[::1]", "localhost"} or self.host.endswith(".localhost")
-
-
-def identifier(text: str) -> Identifier:
-    """Take an identifying URL apart. Raises ValueError, which says what isn't as it must be (never the URL itself).
-
-    Refused are, for users, apps and servers alike: other schemes, user and password, fragments, segments of dots,
-    control characters, white space and backslashes, and hosts that are neither names nor addresses.
-    """
-    if len(text) > MAX_URL:
-        raise ValueError(f"longer than {MAX_URL} characters")
-    if _UNFIT.search(text):
-        raise ValueError("with white space, a control character or a backslash in it")
-    match = _URL.fullmatch(text)
-    if match is None:
-        raise ValueError("no http or https URL")
-    if match["user"] is not None:
-        raise ValueError("with a user name or password")
-    if match["fragment"] is not None:
-        raise ValueError("with a fragment")
-    path = match["path"] or "/"
-    if any(_DOTS.fullmatch(segment) for segment in path.split("/")):
-        raise ValueError("with a segment of dots in its path")
-    scheme = match["scheme"].lower()
-    port = _port(match["port"], scheme)
-    query = quote(match["query"] or "", safe=_QUERY_SAFE)
-    return Identifier(scheme, _host(match["host"]), port, quote(path, safe=_PATH_SAFE), query)
+__all__ = ["MAX_URL", "Identifier", "endpoint", "identifier", "same_origin", "shown"]
 
 
 def same_origin(one: str, other: str) -> bool:
@@ -107,7 +30,7 @@ def endpoint(value: object, base: str = "") -> str | None:
     if not isinstance(value, str) or len(value) > MAX_URL:
         return None
     text = value.strip(" ")
-    if _UNFIT.search(text):
+    if UNFIT.search(text):
         return None
     found = safe_url(text, base) if text else safe_url(base.partition("#")[0])
     if found is None:
@@ -122,30 +45,3 @@ def shown(text: str) -> str:
     """What was found, fit for a message: short, without anything that isn't printed, and without credentials."""
     clean = "".join(char if char.isprintable() else "\ufffd" for char in text[:200])
     return re.sub(r"//[^/?#]*@", "//***@", clean)
-
-
-def _port(text: str | None, scheme: str) -> int | None:
-    if not text:
-        return None
-    if len(text) > 5 or not 0 < int(text) < 65536:
-        raise ValueError("with a port that is none")
-    return int(text) if int(text) != _DEFAULT_PORTS[scheme] else None
-
-
-def _host(text: str) -> str:
-    if text.startswith("["):
-        try:
-            return f"[{IPv6Address(text[1:-1])}]"
-        except ValueError:
-            raise ValueError("with a host that is none") from None
-    if text.endswith(".."):
-        raise ValueError("with a host that is none")
-    host = ascii_host(text)
-    if _NUMBER.fullmatch(host):
-        try:
-            return str(IPv4Address(host))
-        except ValueError:
-            raise ValueError("with an address in an odd notation as its host") from None
-    if not _NAME.fullmatch(host):
-        raise ValueError("with a host that is none")
-    return host
