@@ -14,6 +14,7 @@ from benchmarks.refresh.lines import answer
 from microsub import wiring
 from microsub.cli.running import NICENESS
 from microsub.config.settings import Settings
+from microsub.logs import set_up_logs
 
 _BREATH = 0.1
 
@@ -24,16 +25,18 @@ class Cleaning:
     def __init__(self, folder: Path) -> None:
         self._settings = Settings(data_dir=folder / "data", backend=folder / "backend.json")
         self._over = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._clean()), daemon=True)
+        self._thread = threading.Thread()
         self._rounds = 0
 
     def begin(self) -> dict[str, Any]:
-        """Start."""
+        """Start, again after an end."""
+        self._over.clear()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._clean()), daemon=True)
         self._thread.start()
         return {}
 
     def end(self) -> dict[str, Any]:
-        """Stop after the round that is under way; how many there were."""
+        """Stop after the round that is under way; how many there were since the first start."""
         self._over.set()
         self._thread.join()
         return {"rounds": self._rounds}
@@ -49,5 +52,6 @@ class Cleaning:
 
 if __name__ == "__main__":
     os.nice(NICENESS)  # as a worker
+    set_up_logs("text", "warning")  # standard output is for answers
     here = Cleaning(Path(sys.argv[1]))
     answer({"begin": here.begin, "end": here.end})

@@ -43,14 +43,15 @@ class Place:
         """How many posts there will be."""
         return len(self.feeds) * ENTRIES
 
-    async def begin(self) -> None:
-        """Make all feeds due."""
-        await self.stores.schedule.bump(self.feeds, time.time())
+    async def begin(self, feeds: Sequence[tuple[str, str]] | None = None) -> None:
+        """Make these feeds due; all of them without a list."""
+        await self.stores.schedule.bump(self.feeds if feeds is None else feeds, time.time())
 
-    async def end(self) -> None:
-        """Return when every post stands in the timeline. Raises TimeoutError."""
+    async def end(self, feeds: int | None = None) -> None:
+        """Return when every post of so many feeds, or of all, stands in the timeline. Raises TimeoutError."""
+        wanted = self.entries if feeds is None else feeds * ENTRIES
         async with asyncio.timeout(_PATIENCE):
-            while await self.stores.redis.command("ZCARD", keys.posts(USER, CHANNEL)) < self.entries:
+            while await self.stores.redis.command("ZCARD", keys.posts(USER, CHANNEL)) < wanted:
                 await asyncio.sleep(_LOOK_AGAIN)
 
     async def workers(self, count: int) -> None:

@@ -1,8 +1,8 @@
-"""What the figures of several workers, and of waiting readers, come to."""
+"""What the figures of several workers come to."""
 
 from __future__ import annotations
 
-from benchmarks import busy, workers
+from benchmarks import workers
 
 
 def _found(slow: float, quick: float, cores: int) -> workers.Found:
@@ -21,11 +21,3 @@ def test_quick_publishers_count_where_there_are_cores_for_it() -> None:
     assert not _found(1.5, 1.9, 4).met
     assert "needs 4 cores" in workers.text(_found(1.9, 1.1, 2))
     assert workers.document(_found(1.9, 1.1, 2))["gain"] == {"slow": 1.9, "quick": 1.1}
-
-
-def test_the_slowest_readers_decide() -> None:
-    """The aim is about the slowest hundredth, whatever the others wait."""
-    idle, fine, slow = busy.Waiting(100, 1, 2), busy.Waiting(100, 5, 6), busy.Waiting(100, 1, 6.1)
-    assert busy.Line("serve", idle, fine, 900).met
-    assert not busy.Line("serve", idle, slow, 900).met
-    assert "MISSED" in busy.text([busy.Line("serve", idle, slow, 900)])
