@@ -81,6 +81,7 @@ class StoreEntries:
         news = ItemsStored(feed.id, (*new, *left), (*edited, *left), reworded=reworded)
         if news.new or news.edited or news.reworded:
             await self._stored.add([news.to_fields()])
+            self._told()  # what follows here, nobody who waits for the post has to wait for
         await self._ask_for_look_ups(pending)
         await self._announcing.tell(self._events(feed.id, stored, await self._guids_of(left)))
         await self._items.told(stored.updated)
