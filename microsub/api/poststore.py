@@ -14,7 +14,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import orjson
 from starlette.types import Receive, Scope, Send
 from structlog.contextvars import bind_contextvars, unbind_contextvars
 
@@ -26,15 +25,15 @@ from microsub.api.params import Params, collect, shown, urlencoded, wrong
 from microsub.api.responses import ErrorReply, Header, error_reply, send_error, send_preflight
 from microsub.errors import MethodNotAllowed, NotFound, Unauthorized
 from microsub.formats.identity import mask_credentials
+from microsub.formats.saved import dumps
 from microsub.model.reader import Cursor
 from microsub.services.bundle import Services
-from microsub.services.posts import Post, Posts, is_id
+from microsub.services.posts import NEWEST, Post, Posts, is_id
 from microsub.store.events import Event, is_event_id
 from microsub.store.feeds import FeedRecord
 
 PATH = "/store"
 METHODS = "GET, HEAD, OPTIONS"
-NEWEST = "newest"
 
 Reply = Mapping[str, Any]
 Resource = Callable[[Posts, str, Params], Awaitable[Reply]]
@@ -68,7 +67,7 @@ class PostStoreEndpoint:
         bind_contextvars(request_id=request_id)
         failure: ErrorReply | None = None
         try:
-            body = orjson.dumps(await self._answer(scope))
+            body = dumps(await self._answer(scope))
         except Exception as error:
             failure = error_reply(error)
             log_error(error, failure, scope, "store")

@@ -8,7 +8,10 @@ All errors are InvalidRequest and say which field is meant, what was found and w
 
 from __future__ import annotations
 
+import json
 import math
+import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -31,6 +34,17 @@ _LINK_LISTS = ("photo", "video", "audio", "syndication", "like_of", "repost_of",
 _CARDS = ("author", "checkin", "location")
 _CARD = frozenset(Card.__dataclass_fields__)
 _SHOWN = 80
+
+_DEEPEST = 200
+"""Lists and objects within each other. What is put around them is to be read by all parsers of JSON still."""
+
+_REPR = reprlib.Repr()
+_REPR.maxlevel, _REPR.maxlist, _REPR.maxdict = 4, 20, 20
+_REPR.maxother = _REPR.maxlong = _REPR.maxstring = 2 * _SHOWN
+"""As much as can be shown, and no more: a list that holds another twice, and so on, is endless written out."""
+
+_LONG_NUMBER = re.compile(r"\d{19}")
+"""What may be a whole number beyond 64 bits, which orjson makes inexact."""
 
 
 def entry_of(fields: Mapping[str, Any], guid: str, published: datetime, source: str, author: Card | None) -> Entry:
@@ -72,19 +86,46 @@ def moment(name: str, value: object) -> datetime:
     raise wrong(name, value, expected)
 
 
+def dumps(value: object) -> bytes:
+    """JSON with whole numbers of any size. Raises orjson.JSONEncodeError for what JSON can't say."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError as error:
+        try:
+            return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+        except (ValueError, TypeError, RecursionError):
+            raise error from None
+
+
+def loads(text: str | bytes) -> Any:
+    """What `dumps` made, read back. Raises ValueError for what is no JSON."""
+    if isinstance(text, bytes):
+        text = text.decode()
+    return json.loads(text) if _LONG_NUMBER.search(text) else orjson.loads(text)
+
+
+def as_mapping(name: str, value: object) -> Mapping[str, Any]:
+    """The argument `name`, which must be a mapping."""
+    if not isinstance(value, Mapping):
+        raise wrong(name, value, "a mapping of names to values")
+    return value
+
+
 def as_json(fields: Mapping[str, Any]) -> bytes:
     """The fields as JSON, which gives back exactly what was put in."""
     for name, value in fields.items():
         if not isinstance(name, str) or not name:
             raise InvalidRequest(f"a field's name can't be used: found {_shown(name)}, expected a text")
+        if _is_deep(value):
+            raise wrong(name, value, f"lists and objects that are nested {_DEEPEST} deep at most")
         try:
-            again = orjson.loads(orjson.dumps(value))
-        except (orjson.JSONEncodeError, orjson.JSONDecodeError):
+            again = loads(dumps(value))
+        except (ValueError, orjson.JSONEncodeError):
             again = math.nan
         if not _same(value, again):
             expected = "what JSON can say: texts, numbers, true, false, None, lists, and objects with texts as names"
             raise wrong(name, value, expected)
-    data = orjson.dumps(dict(fields))
+    data = dumps(dict(fields))
     if len(data) > MOST_BYTES:
         raise InvalidRequest(f"the post is too large: found {len(data)} bytes as JSON, expected {MOST_BYTES} at most")
     return data
@@ -93,6 +134,18 @@ def as_json(fields: Mapping[str, Any]) -> bytes:
 def wrong(name: str, value: object, expected: str) -> InvalidRequest:
     """The error for a field whose value can't be used."""
     return InvalidRequest(f"'{name}' can't be used: found {_shown(value)}, expected {expected}")
+
+
+def _is_deep(value: object) -> bool:
+    """Whether it is nested too deeply; one that holds itself is."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(_DEEPEST):
+        # Each part once: the same one in many places is as deep everywhere.
+        parts = {id(part): part for one in level for part in (one.values() if isinstance(one, dict) else one)}
+        level = [part for part in parts.values() if isinstance(part, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 def _same(value: object, again: object) -> bool:
@@ -177,11 +230,14 @@ def _enclosure(value: Any) -> Enclosure:
             raise wrong(f"enclosure.{name}", value[name], "a text")
     for name in ("length", "duration"):
         number = value.get(name)
-        if number is not None and (type(number) is not int or number < 0):
-            raise wrong(f"enclosure.{name}", number, "a whole number of bytes or seconds")
+        if number is not None and (type(number) is not int or not 0 <= number < 2**63):
+            raise wrong(f"enclosure.{name}", number, "a whole number of bytes or seconds, below 2**63")
     return Enclosure(**{name: value[name] for name in Enclosure.__dataclass_fields__ if name in value})
 
 
 def _shown(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value) if isinstance(value, str) else _REPR.repr(value)
+    except Exception:  # nested too deeply, a number of too many digits, or what can't even say what it is
+        text = f"a {type(value).__name__} that can't be shown"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"

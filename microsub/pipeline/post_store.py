@@ -20,12 +20,12 @@ import orjson
 from microsub.config.urls import usable
 from microsub.errors import InvalidRequest, PostDeleted
 from microsub.formats.identity import mask_credentials, normalise_url
-from microsub.formats.saved import as_json, entry_of, moment, wrong
+from microsub.formats.saved import as_json, as_mapping, entry_of, loads, moment, wrong
 from microsub.model.jf2 import Card, Feed
 from microsub.pipeline.store_items import items_to_store
 from microsub.services.describing import describe
 from microsub.services.erasing import erase
-from microsub.services.posts import Post, Posts, forms_of, identity_of
+from microsub.services.posts import Post, Posts, forms_of, identity_of, is_id, text, whole
 from microsub.store import keys, shedding
 from microsub.store.arrivals import WRITTEN_GUID, ItemToStore, Stored
 from microsub.store.events import Event, Events
@@ -101,7 +101,7 @@ class PostStore(Posts):
         timelines stays with the first timestamp; none is later than now. Raises PostDeleted for a guid whose post was
         deleted or has left the store.
         """
-        guid = _guid(fields.get("guid"))
+        guid = _guid(as_mapping("fields", fields).get("guid"))
         async with self._alone(feed) as record:
             return await self._save(record, guid, fields)
 
@@ -112,6 +112,8 @@ class PostStore(Posts):
         lost. A post that was polled keeps what its feed says in all other fields.
         """
         guid = _guid(guid)
+        if as_mapping("fields", fields).get("guid", guid) != guid:
+            raise wrong("guid", fields["guid"], f"none in the fields, or the one that the post has: '{guid[:80]}'")
         async with self._alone(feed) as record:
             return await self._save(record, guid, fields, merge=True)
 
@@ -120,7 +122,7 @@ class PostStore(Posts):
 
         Whether there was one. To be repeated where it broke off.
         """
-        found = await shedding.candidates(self._redis, [post_id]) if post_id.isdecimal() else []
+        found = await shedding.candidates(self._redis, [post_id]) if is_id(text("post_id", post_id)) else []
         if not found or not found[0].feed:
             return False
         now, one = self._clock(), found[0]
@@ -135,9 +137,8 @@ class PostStore(Posts):
 
         Returns how many left the store; their guids are known, and don't come back.
         """
+        limit = whole("limit", limit)
         feed_id = await self._id_of(feed)
-        if limit < 0:
-            raise wrong("limit", limit, "a whole number, 0 for none")
         return await self._sweeping.expire(feed_id, limit, self._clock()) if feed_id is not None else 0
 
     # --- feeds -------------------------------------------------------------------------------------------------------
@@ -146,9 +147,10 @@ class PostStore(Posts):
         """Say what a feed is called and looks like (`title`, `home`, `photo`, `description`); it is made where there is
         none. Returns the names of the fields that changed.
         """
-        for name, value in fields.items():
+        for name, value in as_mapping("fields", fields).items():
             if name not in _FEED_FIELDS or not isinstance(value, str):
-                raise wrong(name, value, f"a text for one of {', '.join(_FEED_FIELDS)}")
+                raise wrong(str(name), value, f"a text for one of {', '.join(_FEED_FIELDS)}")
+            text(name, value)
         async with self._alone(feed) as record:
             said = {name: fields[name] for name in _FEED_FIELDS if name in fields}
             return await describe(self._feeds, self._announcing, record.id, said, self._clock())
@@ -166,6 +168,8 @@ class PostStore(Posts):
 
         `events` has those of all processes.
         """
+        if not callable(listener):
+            raise wrong("listener", listener, "an asynchronous function of one event")
         return self._announcing.listen(listener)
 
     # --- how ---------------------------------------------------------------------------------------------------------
@@ -242,7 +246,7 @@ def _guid(value: object) -> str:
 def _fields_before(row: Mapping[str, str]) -> dict[str, Any]:
     """What is known of a post, as if it had been saved so."""
     if "saved" in row:
-        saved = orjson.loads(row["saved"])
+        saved = loads(row["saved"])
         return {**saved["fields"], "timestamp": saved["timestamp"]}
     shown = orjson.loads(row["Data"])
     return {name: value for name, value in shown.items() if name not in _DERIVED} | {"timestamp": row["Published"]}
@@ -250,8 +254,8 @@ def _fields_before(row: Mapping[str, str]) -> dict[str, Any]:
 
 def _changes(before: Mapping[str, str] | None, item: ItemToStore, stored: Stored) -> tuple[str, ...]:
     """The names of what an edit changed, of the fields saved and of what readers see."""
-    old = orjson.loads(before.get("saved", "{}")) if before else {}
-    new = orjson.loads(item.extra["saved"])
+    old = loads(before.get("saved", "{}")) if before else {}
+    new = loads(item.extra["saved"])
     names = {"timestamp"} if old.get("timestamp") != new["timestamp"] else set()
     was, now = old.get("fields", {}), new["fields"]
     names |= {name for name in was.keys() | now.keys() if name not in was or name not in now or was[name] != now[name]}

@@ -13,12 +13,18 @@ from typing import Any
 import orjson
 
 from microsub.formats.identity import identity
+from microsub.formats.saved import loads, wrong
 from microsub.model.jf2 import Entry
+from microsub.model.moments import number
 from microsub.model.reader import Cursor
 from microsub.store.arrivals import WRITTEN_GUID
-from microsub.store.events import Event, Events
+from microsub.store.events import Event, Events, is_event_id
 from microsub.store.feeds import FeedRecord, Feeds
 from microsub.store.items import Items
+
+NEWEST = "newest"
+_MOST = 10**9
+"""More than any page holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,10 @@ class EventPage:
 
 
 class Posts:
-    """The post store, to be read. A `feed` is given by its URL or its id. Every method may raise StoreError."""
+    """The post store, to be read. A `feed` is given by its URL or its id.
+
+    Every method may raise StoreError, and InvalidRequest for an argument that can't be used.
+    """
 
     def __init__(self, feeds: Feeds, items: Items, events: Events) -> None:
         self._feeds = feeds
@@ -76,7 +85,7 @@ class Posts:
 
     async def get(self, post_id: str) -> Post | None:
         """The post of that id; None where there is none (any more), or one of no feed, which is its reader's own."""
-        row = await self._items.get(post_id) if is_id(post_id) else None
+        row = await self._items.get(post_id) if is_id(text("post_id", post_id)) else None
         return _post(row) if row and row.get("feed") and "score" in row else None
 
     async def get_by_guid(self, feed: str, guid: str) -> Post | None:
@@ -84,6 +93,7 @@ class Posts:
 
         Guids that are URLs are compared as such: http or https, tracking parameters and a last slash don't matter.
         """
+        text("guid", guid)
         feed_id = await self._id_of(feed)
         if feed_id is None:
             return None
@@ -98,6 +108,9 @@ class Posts:
 
         Who follows `after` meets every post that isn't changed meanwhile exactly once; changed ones move to the front.
         """
+        limit = whole("limit", limit)
+        if after is not None and not _is_cursor(after):
+            raise wrong("after", after, "the Cursor of a page, or None")
         feed_id = await self._id_of(feed)
         if feed_id is None or limit < 1:
             return PostPage(())
@@ -114,19 +127,49 @@ class Posts:
 
     async def feeds(self, limit: int = 100, after: int = 0) -> FeedPage:
         """Up to `limit` feeds with ids greater than `after`, by id."""
+        limit, after = whole("limit", limit), whole("after", after)
+        if limit < 1:
+            return FeedPage(())
         records, further = await self._feeds.page(limit, after)
         return FeedPage(tuple(records), further)
 
     async def events(self, after: str = "0", limit: int = 100) -> EventPage:
         """Up to `limit` events behind the one of that id; `0` for the oldest kept, `newest` for what will come."""
-        if after == "newest":
+        limit = whole("limit", limit)
+        if after == NEWEST:
             return EventPage((), await self._events.last())
-        events = tuple(await self._events.since(after, limit))
+        if not is_event_id(text("after", after)):
+            raise wrong("after", after, f"the id of an event, '0', or '{NEWEST}'")
+        events = tuple(await self._events.since(after, limit)) if limit else ()
         missed = after != "0" and await self._events.is_before_all(after)
         return EventPage(events, events[-1].id if events else after, missed)
 
     async def _id_of(self, feed: str) -> str | None:
-        return feed if is_id(feed) else await self._feeds.find(feed)
+        return feed if is_id(text("feed", feed)) else await self._feeds.find(feed)
+
+
+def text(name: str, value: object) -> str:
+    """The argument `name`, which must be a text. Raises InvalidRequest."""
+    try:
+        if isinstance(value, str):
+            value.encode()
+            return value
+    except UnicodeEncodeError:  # half of a character
+        pass
+    raise wrong(name, value, "a text")
+
+
+def whole(name: str, value: object) -> int:
+    """The argument `name`, which must be a whole number. Raises InvalidRequest."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return min(value, _MOST)
+    raise wrong(name, value, "a whole number, 0 or more")
+
+
+def _is_cursor(value: object) -> bool:
+    if not isinstance(value, Cursor) or not isinstance(value.score, str) or not isinstance(value.item, str):
+        return False
+    return number(value.score) is not None and is_id(value.item)
 
 
 def is_id(text: str) -> bool:
@@ -145,7 +188,7 @@ def forms_of(guid: str) -> tuple[str, ...]:
 
 
 def _post(row: Mapping[str, str]) -> Post:
-    saved = orjson.loads(row["saved"]) if "saved" in row else {}
+    saved = loads(row["saved"]) if "saved" in row else {}
     return Post(
         id=row["ID"],
         feed=row["feed"],

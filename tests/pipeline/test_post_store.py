@@ -141,7 +141,6 @@ class Mood(StrEnum):
         ({"x": datetime(2024, 1, 31, tzinfo=UTC)}, "'x'"),
         ({"x": (1, 2)}, "'x'"),
         ({"x": float("nan")}, "'x'"),
-        ({"x": 2**70}, "'x'"),
         ({"x": {1: 2}}, "'x'"),
         ({"x": Mood.CALM}, "'x'"),
         ({"x": b"bytes"}, "'x'"),
