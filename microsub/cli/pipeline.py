@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
@@ -12,11 +13,11 @@ import click
 import orjson
 
 from microsub import wiring
-from microsub.cli.options import STORE_FLAGS, counted, fail, print_json, run, settings_flags
+from microsub.cli.options import FAILED, STORE_FLAGS, counted, fail, print_json, run, settings_flags
 from microsub.config.settings import Settings
 from microsub.errors import StoreUnavailable
 from microsub.services.rebuilding import Rebuilt
-from microsub.store.deadletters import DeadLetter, DeadLetters, is_letter_id
+from microsub.store.deadletters import DeadLetter, DeadLetters, is_letter_id, unknown_stage
 from microsub.store.events import Event, Events, is_event_id
 
 _AT_ONCE = 100
@@ -172,16 +173,25 @@ def deadletter_show(settings: Settings, letter_id: str, as_json: bool) -> None:
 def deadletter_retry(settings: Settings, letter_ids: tuple[str, ...], everything: bool) -> None:
     """Put messages back into the pipeline, for five more attempts.
 
+    What names no stage stays and is named; then the exit code is 1.
+
     Example: microsub deadletter retry --all
     """
     _check_ids(letter_ids)
 
-    async def work() -> int:
+    async def work() -> tuple[int, list[str]]:
         async with wiring.open_stores(settings, existing=True) as stores:
             dead = DeadLetters(stores.redis)
-            return await dead.retry(await _chosen(dead, letter_ids, everything))
+            letters = await _chosen(dead, letter_ids, everything)
+            refused = [why for letter in letters if (why := unknown_stage(letter)) is not None]
+            return await dead.retry(letters), refused
 
-    click.echo(f"{counted(run(work()), 'message')} put back")
+    count, refused = run(work())
+    for why in refused:
+        click.echo(f"microsub: {why}", err=True)
+    click.echo(f"{counted(count, 'message')} put back")
+    if refused:
+        sys.exit(FAILED)
 
 
 @deadletter.command("drop")
@@ -212,12 +222,13 @@ async def _chosen(dead: DeadLetters, letter_ids: tuple[str, ...], everything: bo
     if everything:
         return await _all(dead)
     chosen = []
-    for letter_id in letter_ids:
+    for letter_id in dict.fromkeys(letter_ids):
         letter = await dead.get(letter_id)
         if letter is None:
             fail(f"there is no dead letter '{letter_id}'; see 'microsub deadletter list'")
         chosen.append(letter)
-    return chosen
+    # One letter may have been named in two ways: 5 is 5-0.
+    return list({letter.id: letter for letter in chosen}.values())
 
 
 def _check_ids(letter_ids: Sequence[str]) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from microsub.errors import InvalidRequest
 from microsub.store import keys
 from microsub.store.port import Redis
 from microsub.store.streams import ORIGIN, Message, Stream
@@ -68,25 +67,34 @@ class DeadLetters:
     async def retry(self, letters: Sequence[DeadLetter]) -> int:
         """Put messages back into their streams, as new ones; how many.
 
-        First there, then away from here: a crash in between leaves a message twice, and its stage bears that. Raises
-        InvalidRequest, before anything is done, for a letter that names no stage of ours: nobody would take it.
+        First there, then away from here: a crash in between leaves a message twice, and its stage bears that. Letters
+        that name no stage of ours stay: nobody would take them (`unknown_stage`).
         """
-        for letter in letters:
-            if letter.stage not in _STAGES:
-                raise InvalidRequest(
-                    f"letter {letter.id} can't be retried: it names the stage '{letter.stage[:80]}', expected one of "
-                    f"{', '.join(_STAGES)}; see it with 'deadletter show', let it go with 'deadletter drop'"
-                )
-        for letter in letters:
+        good = [letter for letter in letters if unknown_stage(letter) is None]
+        for letter in good:
             # It keeps its place among the messages of its stream: what came later is not to be overwritten.
             fields = {ORIGIN: letter.message.encode(), **letter.fields}
             await Stream(self._redis, letter.stage).add([fields])
             await self.drop([letter])
-        return len(letters)
+        return len(good)
 
     async def drop(self, letters: Sequence[DeadLetter]) -> None:
         """Forget letters. What they said is lost."""
         await self._stream.done([Message(letter.id, _fields(letter)) for letter in letters])
+
+
+def unknown_stage(letter: DeadLetter) -> str | None:
+    """Why the letter can't be retried; None where it can."""
+    if letter.stage in _STAGES:
+        return None
+    return (
+        f"letter {letter.id} can't be retried: it names the stage '{_printable(letter.stage[:80])}', expected one of "
+        f"{', '.join(_STAGES)}; see it with 'deadletter show', let it go with 'deadletter drop'"
+    )
+
+
+def _printable(text: str) -> str:
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
 def is_sound(message: Message) -> bool:
