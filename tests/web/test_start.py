@@ -126,6 +126,13 @@ async def test_nobody_checks_all_the_time(ann: Visitor) -> None:
     assert int(shown.response.headers["retry-after"]) > 0
 
 
+async def test_what_is_no_address_uses_up_no_check(ann: Visitor, site: Publisher) -> None:
+    """Only checks that are made count, however often something else is sent."""
+    for address in ("", " ", "nonsense nonsense", "ftp://a.example/", "http://") * PER_ADDRESS:
+        assert (await check(ann, address)).status == 400
+    assert (await check(ann, served(site, ""))).status == 200
+
+
 async def test_only_our_own_form_checks(ann: Visitor, site: Publisher) -> None:
     """No other site makes this server ask somebody."""
     url = served(site, "")

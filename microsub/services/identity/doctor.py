@@ -121,15 +121,20 @@ class Doctor:
         self._sites = Pacing(PER_SITE, EVERY)
 
     async def examine_for(self, client: str, address: str, here: Here) -> Report:
-        """`examine` for somebody at the network `client`: not too often. Raises TooManyRequests, InvalidRequest."""
+        """`examine` for somebody at the network `client`: not too often. Raises TooManyRequests, InvalidRequest.
+
+        Only what is really examined counts.
+        """
         now, wait = self._clock(), int(EVERY)
-        if not self._addresses.allows(client, now):
-            raise TooManyRequests(f"{PER_ADDRESS} pages a minute are checked for each of you; wait a minute", wait)
         site = site_of_me(canonical_me(address, private=self._private))
-        if not self._sites.allows(site, now):
+        if not self._addresses.has_room(client, now):
+            raise TooManyRequests(f"{PER_ADDRESS} pages a minute are checked for each of you; wait a minute", wait)
+        if not self._sites.has_room(site, now):
             raise TooManyRequests(f"{site} has been checked too often; wait a minute", wait)
         if self._busy >= AT_ONCE:
             raise TooManyRequests("too many pages are being checked just now; try again in some seconds", 5)
+        self._addresses.allows(client, now)
+        self._sites.allows(site, now)
         self._busy += 1
         try:
             return await self.examine(address, here)

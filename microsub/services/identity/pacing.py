@@ -16,10 +16,17 @@ class Pacing:
 
     def allows(self, key: str, now: float, weight: int = 1) -> bool:
         """Count one more for the key, or `weight`, at `now` in seconds of any clock; whether it is within the limit."""
-        since, count = self._counts.pop(key, (now, 0))
-        if now - since >= self._seconds:
-            since, count = now, 0
+        since, count = self._count(key, now)
+        self._counts.pop(key, None)
         self._counts[key] = (since, count + weight)
         while len(self._counts) > self._keys:
             self._counts.popitem(last=False)
         return count + weight <= self._most
+
+    def has_room(self, key: str, now: float) -> bool:
+        """Whether one more for the key would be within the limit; nothing is counted."""
+        return self._count(key, now)[1] < self._most
+
+    def _count(self, key: str, now: float) -> tuple[float, int]:
+        since, count = self._counts.get(key, (now, 0))
+        return (now, 0) if now - since >= self._seconds else (since, count)
