@@ -7,7 +7,7 @@ import time
 import click
 
 from microsub import wiring
-from microsub.cli.options import DAYS, STORE_FLAGS, counted, fail, print_json, run, settings_flags
+from microsub.cli.options import DAYS, STORE_FLAGS, counted, fail, print_json, restorable, run, settings_flags
 from microsub.config.identifiers import PROFILE, unfit_profile
 from microsub.config.settings import Settings, mask_password
 from microsub.model.reader import NOTIFICATIONS
@@ -69,10 +69,7 @@ def user_add(settings: Settings, name: str, me: str) -> None:
         async with wiring.open_stores(settings) as stores:
             known = await stores.accounts.user(name)
             if known is not None:
-                fail(
-                    f"there is already a user '{name}'"
-                    + ("" if known.disabled is None else ", who is disabled; backend.json can bring them back")
-                )
+                fail(f"there is already a user '{name}'" + (f", who is {restorable(name)}" if known.disabled else ""))
             await wiring.add_user(stores, name, me, time.time())
             await wiring.configuration(settings, stores).write_back()
 
@@ -110,19 +107,18 @@ def user_me(settings: Settings, name: str, url: str) -> None:
 def user_remove(settings: Settings, name: str) -> None:
     """Disable the user NAME at once, and delete the account after 30 days.
 
-    For users who registered themselves or were added by a command; those declared in backend.json are removed there.
-    While the account is disabled, nobody can register with its address.
+    Where the server writes into backend.json, the user's entry is taken out of it; the file as it was stays in the
+    folder of versions beside it. Otherwise take out the entry yourself. While the account is disabled, nobody can
+    register with its address.
     """
 
-    async def work() -> None:
+    async def work() -> bool:
         async with wiring.open_stores(settings, existing=True) as stores:
             await wiring.require_user(settings, stores, name)
-            if await wiring.is_declared(stores, name):
-                fail(f"'{name}' is declared in backend.json: take the user out of that file instead")
-            await wiring.remove_user(stores, name, time.time())
+            return await wiring.remove_user(settings, stores, name, time.time())
 
-    run(work())
-    click.echo(f"removed {name}; within 30 days they can be brought back: microsub user restore {name}")
+    done = f"removed {name}, from {settings.backend} too" if run(work()) else f"removed {name}"
+    click.echo(f"{done}; within 30 days they can be brought back: microsub user restore {name}")
 
 
 @user.command("restore")
@@ -134,7 +130,7 @@ def user_restore(settings: Settings, name: str) -> None:
     async def work() -> None:
         async with wiring.open_stores(settings, existing=True) as stores:
             await wiring.require_user(settings, stores, name)
-            await wiring.restore_user(stores, name, time.time())
+            await wiring.restore_user(settings, stores, name, time.time())
 
     run(work())
     click.echo(f"restored {name}")
@@ -177,7 +173,7 @@ def token_create(settings: Settings, user_name: str, scope: str, client: str, da
             await wiring.require_user(settings, stores, user_name)
             found = await stores.accounts.user(user_name)
             if found is not None and found.disabled is not None:
-                fail(f"the user '{user_name}' is disabled, so no token would be good; backend.json can bring them back")
+                fail(f"no token would be good, since '{user_name}' is {restorable(user_name)}")
             now = time.time()
             expires = now + days * 86400 if days else None
             return await stores.accounts.create_token(user_name, read_scopes(scope), client, now, expires)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import click
 
 from microsub import wiring
-from microsub.cli.options import STORE_FLAGS, fail, run, settings_flags
+from microsub.cli.options import STORE_FLAGS, fail, restorable, run, settings_flags
 from microsub.config.settings import Settings
 from microsub.services.identity.enrolling import PATH, Enrolling
 from microsub.services.identity.passwordpolicy import LONGEST, SHORTEST
@@ -70,7 +70,7 @@ async def _opened(settings: Settings, name: str) -> AsyncIterator[Enrolling]:
         await wiring.require_user(settings, stores, name)
         found = await stores.accounts.user(name)
         if found is not None and found.disabled is not None:
-            fail(f"the user '{name}' is disabled and can't sign in; backend.json can bring them back")
+            fail(f"the user '{name}' is {restorable(name)}")
         local = wiring.make_local(stores.redis)
         try:
             yield local.enrolling

@@ -110,6 +110,11 @@ DAYS = FiniteRange(min=0, min_open=True, max=36_500)
 """How long a token may be good: a century is as good as for ever, and dates stay within calendars."""
 
 
+def restorable(name: str) -> str:
+    """What to say of a disabled user."""
+    return f"disabled; to bring them back: microsub user restore {name}"
+
+
 def counted(number: int, noun: str) -> str:
     """A number of things in words: `1 user`, `2 users`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

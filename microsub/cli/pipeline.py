@@ -13,7 +13,7 @@ import click
 import orjson
 
 from microsub import wiring
-from microsub.cli.options import FAILED, STORE_FLAGS, counted, fail, print_json, run, settings_flags
+from microsub.cli.options import FAILED, STORE_FLAGS, counted, fail, print_json, restorable, run, settings_flags
 from microsub.config.settings import Settings
 from microsub.errors import StoreUnavailable
 from microsub.services.rebuilding import Rebuilt
@@ -42,6 +42,9 @@ def rebuild(settings: Settings, user: str, channel: str | None) -> None:
     async def work() -> None:
         async with wiring.open_stores(settings, existing=True) as stores:
             await wiring.require_user(settings, stores, user)
+            found = await stores.accounts.user(user)
+            if found is not None and found.disabled is not None:
+                fail(f"the user '{user}' is {restorable(user)}")
             await stores.in_force.instance()
             done = await wiring.rebuilding(stores).rebuild(user, channel, time.time())
             for one in done:

@@ -26,6 +26,9 @@ from microsub.config.order import inserted, permuted
 from microsub.config.urls import comparable, comparable_profile
 from microsub.config.variables import escape
 
+WRITTEN = frozenset({"me", "channels", "mute", "block"})
+"""What is written of a user; all else in an entry is its owner's."""
+
 
 def edited(
     document: Document,

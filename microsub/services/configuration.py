@@ -29,8 +29,8 @@ from microsub.config.document import Document, Report, check, examine, parse, un
 from microsub.config.jsontext import rewrite
 from microsub.config.merge import Merge, merge
 from microsub.config.validate import Findings, describe
-from microsub.config.writeback import edited
-from microsub.errors import ConfigError, RequestError, StoreError
+from microsub.config.writeback import WRITTEN, edited
+from microsub.errors import ConfigError, InvalidRequest, RequestError, StoreError
 from microsub.formats.identity import normalise_profile
 from microsub.services.applying import Applier
 from microsub.services.backend_file import BackendFile, FileState
@@ -296,6 +296,42 @@ class Configuration:
                 return False
             async with self._lease() as held:
                 return held and await self._write(report.document, state)
+
+    async def take_out(self, name: str) -> bool:
+        """Take the entry of a user out of the file, which keeps its versions, and apply that; whether there was one.
+
+        Raises InvalidRequest, which says what to do, where the file is its owner's alone to write: without write-back,
+        in its old form, where it can't be used, and where the entry says what write-back couldn't say again.
+        """
+        by_hand = f"take the entry of '{name}' out of {self.path} and save it"
+        async with self._step:
+            state, report = await self._read()
+            if state is None or report is None:
+                return False
+            document = report.document
+            if document is None:
+                raise InvalidRequest(f"{self.path} can't be used ({report.problems[0]}); mend it first")
+            if name not in document.backend.users:
+                return False
+            if not self._writes_back:
+                raise InvalidRequest(f"nothing is written into backend.json here (MICROSUB_WRITE_BACK): {by_hand}")
+            if document.legacy:
+                raise InvalidRequest(f"nothing is written into the old form of backend.json: {by_hand}")
+            raw = {key: value for key, value in document.raw.items() if key != "users"}
+            raw["users"] = dict(document.raw["users"])
+            lost = sorted(raw["users"].pop(name).keys() - WRITTEN)
+            if lost:
+                more = f"{self.path} says more of '{name}' than could be brought back ({', '.join(lost)})"
+                raise InvalidRequest(f"{more}: {by_hand}")
+            try:
+                body = (await asyncio.to_thread(rewrite, document.source, raw)).encode()
+                written = await asyncio.to_thread(self._file.replace, body, state.digest, self._clock())
+            except OSError as error:
+                raise InvalidRequest(f"can't write backend.json ({error.strerror or error}): {by_hand}") from None
+            if written is None:
+                raise InvalidRequest("somebody saves backend.json right now; try it again")
+        await self.look()
+        return True
 
     async def _write(self, document: Document, state: FileState) -> bool:
         last = await self._applied.last()

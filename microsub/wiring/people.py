@@ -31,12 +31,6 @@ def _nobody(settings: Settings) -> str:
     return f"none; looked for users in {place}, is it the server's?"
 
 
-async def is_declared(stores: Stores, name: str) -> bool:
-    """Whether backend.json, as it was applied last, says something of the user."""
-    last = await stores.applied.last()
-    return last is not None and last.backend is not None and name in last.backend.users
-
-
 async def add_user(stores: Stores, name: str, me: str, now: float) -> None:
     """Make a user, with `me` as their address or none. Raises InvalidRequest for a name or an address that can't be,
     and for that of somebody else.
@@ -50,18 +44,27 @@ async def change_me(stores: Stores, name: str, me: str, now: float) -> None:
     await end_sessions(stores, name)
 
 
-async def remove_user(stores: Stores, name: str, now: float) -> None:
-    """Disable a user: tokens and sessions end at once, and nobody polls for them; restorable for 30 days."""
-    await applier(stores).apply(UserRemoved(name), now)
+async def remove_user(settings: Settings, stores: Stores, name: str, now: float) -> bool:
+    """Disable a user: tokens and sessions end at once, and nobody polls for them; restorable for 30 days. Where
+    backend.json declares them, their entry is taken out of it: whether it was.
+
+    Raises InvalidRequest where that is somebody else's to do; then nothing is changed.
+    """
+    taken_out = await configuration(settings, stores).take_out(name)
+    there = await stores.accounts.user(name)
+    if there is not None and there.disabled is None:
+        await applier(stores).apply(UserRemoved(name), now)
     await end_sessions(stores, name)
+    return taken_out
 
 
-async def restore_user(stores: Stores, name: str, now: float) -> None:
+async def restore_user(settings: Settings, stores: Stores, name: str, now: float) -> None:
     """Undo `remove_user`. Raises NotFound, and InvalidRequest where somebody else has their address meanwhile."""
     found = await stores.accounts.user(name)
     if found is None or found.disabled is None:
         raise NotFound(f"'{name}' is no user who was removed")
     await applier(stores).apply(UserAdded(name, found.me, restored=True), now)
+    await configuration(settings, stores).write_back()
 
 
 async def end_sessions(stores: Stores, name: str) -> None:

@@ -376,7 +376,7 @@ def test_a_site_with_which_nobody_could_sign_in_is_refused(run: Run, me: str) ->
         assert "http or https URL" in refused.stderr
         assert "hunter2" not in refused.stderr
     run("user", "add", "carol")
-    assert run("user", "list").stdout == "carol  -  0 channels\n"
+    assert run("user", "list").stdout == "alice  https://alice.example/  1 channel\ncarol  -  0 channels\n"
 
 
 async def test_a_password_that_an_earlier_version_took_isnt_shown(run: Run, tmp_path: Path) -> None:
@@ -386,6 +386,54 @@ async def test_a_password_that_an_earlier_version_took_isnt_shown(run: Run, tmp_
     for flags in ((), ("--json",)):
         shown = await asyncio.to_thread(run, "user", "list", *flags)
         assert "https://***@b.example/" in shown.stdout
+
+
+def declared() -> dict[str, object]:
+    found: dict[str, object] = json.loads(Path("backend.json").read_text())["users"]
+    return found
+
+
+def test_who_was_added_by_a_command_is_removed_by_one(run: Run) -> None:
+    """Also where write-back has put them into the file: it takes them out, and says so; and back when restored."""
+    run("user", "add", "carl", "--me", "https://carl.example/")
+    assert list(declared()) == ["alice", "carl"]
+    removed = run("user", "remove", "carl")
+    assert (removed.exit_code, "backend.json too" in removed.stdout) == (0, True)
+    assert list(declared()) == ["alice"]
+    assert list(Path("backend.json.versions").iterdir())
+    assert "carl  https://carl.example/  0 channels  (disabled)" in run("user", "list").stdout
+    assert run("user", "restore", "carl").exit_code == 0
+    assert declared()["carl"] == {"me": "https://carl.example/"}
+    assert run("user", "remove", "alice").exit_code == 0
+    assert run("user", "restore", "alice").exit_code == 0
+    assert declared()["alice"] == BACKEND["users"]["alice"]
+
+
+def test_an_entry_that_isnt_the_servers_to_take_out(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without write-back, or with what couldn't be written again: the message says what to do; nothing changes."""
+    kept = {**BACKEND["users"]["alice"], "token_endpoint": "https://tokens.example/"}
+    Path("backend.json").write_text(json.dumps({"users": {"alice": kept}}))
+    run("token", "create", "alice")
+    for why in ("token_endpoint", "MICROSUB_WRITE_BACK"):
+        refused = run("user", "remove", "alice")
+        assert (refused.exit_code, refused.stdout, why in refused.stderr) == (1, "", True)
+        assert "take the entry of 'alice' out of" in refused.stderr
+        assert "disabled" not in run("user", "list").stdout
+        assert declared() == {"alice": kept}
+        monkeypatch.setenv("MICROSUB_WRITE_BACK", "off")
+
+
+def test_who_is_disabled_comes_back_by_a_command(run: Run) -> None:
+    """Every command that can do nothing for them names it, whatever they follow."""
+    run("user", "add", "carl")
+    run("user", "remove", "carl")
+    for command in (
+        ("token", "create", "carl"), ("user", "add", "carl"), ("user", "invite", "carl"), ("rebuild", "carl"),
+    ):  # fmt: skip
+        refused = run(*command)
+        assert (refused.exit_code, refused.stdout) == (1, ""), command
+        assert "disabled" in refused.stderr
+        assert "microsub user restore carl" in refused.stderr
 
 
 def test_a_misspelt_variable_is_warned_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

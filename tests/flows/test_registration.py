@@ -100,9 +100,9 @@ async def _has(installed: Installation, name: str) -> bool:
 
 
 async def _goes(installed: Installation, name: str, me: str, url: str) -> None:
-    code, _, err = await installed.run("user", "remove", "alice")
-    assert code == 1
-    assert "backend.json" in err
+    code, out, err = await installed.run("user", "remove", "carol")
+    assert (code, "backend.json too" in out) == (0, True), err
+    assert "disabled" in (await listing(installed))["carol"]
     assert (await installed.run("user", "remove", name))[0] == 0
     assert "disabled" in (await listing(installed))[name]
     assert (await sign_in(url, me))[:2] == ("Your account is disabled", 403)
