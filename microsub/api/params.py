@@ -17,6 +17,7 @@ from urllib.parse import unquote_to_bytes
 import orjson
 
 from microsub.errors import InvalidRequest
+from microsub.formats.urls import is_secret_name, mask_credentials
 
 MAX_PAIRS = 10_000
 SHOWN = 80
@@ -45,7 +46,7 @@ class Params:
         if len(values) > 1:
             for other in values:
                 if other != values[0]:
-                    found = f"found '{shown(values[0])}' and '{shown(other)}'"
+                    found = f"found {_quoted(name, values[0])} and {_quoted(name, other)}"
                     raise InvalidRequest(f"'{name}' has more than one value: {found}, expected one")
         return values[0]
 
@@ -74,7 +75,12 @@ def missing(name: str, expected: str) -> InvalidRequest:
 
 def wrong(name: str, found: str, expected: str) -> InvalidRequest:
     """The error for a parameter whose value can't be used."""
-    return InvalidRequest(f"'{name}' can't be used: found '{shown(found)}', expected {expected}")
+    return InvalidRequest(f"'{name}' can't be used: found {_quoted(name, found)}, expected {expected}")
+
+
+def _quoted(name: str, value: str) -> str:
+    """A parameter's value as errors quote it: no secrets, which would stand in logs and on screens."""
+    return "***" if is_secret_name(name) else f"'{shown(mask_credentials(value))}'"
 
 
 def collect(*sources: Pairs) -> Params:

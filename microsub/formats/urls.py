@@ -61,8 +61,11 @@ _TRACKING_FRAGMENT = re.compile(
     r"(?i)(?:utm_\w+|xtor|ref|src|rss|sc|at_\w+|mc_[ce]id|ns_\w+|ftag)(?:=.*)?\Z|.*[?&]?utm_\w+="
 )
 _SECRET = re.compile(
-    r"(?i)(?:.*[_-])?(?:token|secret|password|passwd|pass|pwd|api_?key|apikey|auth|key|sig|signature|credentials?|session)\Z"
+    r"(?i)(?:(?:.*[_-])?(?:token|secret|password|passwd|pass|pwd|api_?key|apikey|auth|key|sig|signature|credentials?|session|"
+    r"verifier|assertion)|code|again|authorization)\Z"
 )
+"""Names of parameters whose values are nobody else's affair, in addresses and in requests."""
+
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _UNRESERVED = re.compile(r"%([0-9A-Fa-f]{2})")
 
@@ -217,9 +220,14 @@ def mask_credentials(url: str) -> str:
     return urlunsplit(parts._replace(netloc=netloc, query=query))
 
 
+def is_secret_name(name: str) -> bool:
+    """Whether a parameter of that name holds a secret, by its name."""
+    return _SECRET.match(name) is not None
+
+
 def _mask_parameter(pair: str) -> str:
     name, equals, value = pair.partition("=")
-    return f"{name}=***" if equals and value and _SECRET.match(name) else pair
+    return f"{name}=***" if equals and value and is_secret_name(name) else pair
 
 
 def with_credentials_of(url: str, other: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.api.params import MAX_PAIRS, Params, collect, json_object, urlencoded
+from microsub.api.params import MAX_PAIRS, Params, collect, json_object, urlencoded, wrong
 from microsub.errors import InvalidRequest
 
 
@@ -117,3 +117,33 @@ def test_quoted_values_are_short_and_printable() -> None:
         from_query("c=" + "%0A" + "x" * 500 + "&c=y").text("c")
     assert len(caught.value.description) < 250
     assert "\n" not in caught.value.description
+
+
+SECRETS = (
+    "code", "token", "access_token", "refresh_token", "code_verifier", "password", "client_secret", "form_token",
+    "Code", "id_token", "assertion", "client_assertion", "again", "api_key", "authorization",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SECRETS)
+def test_errors_tell_no_secrets(name: str) -> None:
+    """Neither where there are two of them, however they are sent, nor where one can't be used."""
+    for params in (
+        from_query(f"{name}=Hunter1&{name}[]=Hunter2"),
+        collect(json_object(b'{"%b":["Hunter1","Hunter2"]}' % name.encode())),
+    ):
+        with pytest.raises(InvalidRequest, match=f"'{name}' has more than one value") as caught:
+            params.text(name)
+        assert "Hunter" not in str(caught.value)
+    assert "Hunter" not in str(wrong(name, "Hunter1", "another"))
+
+
+def test_errors_tell_no_secrets_of_addresses() -> None:
+    """What an address holds of them is masked, before it is cut short."""
+    address = f"https://ann:Hunter1@a.example/feed?{'x' * 60}&key=Hunter2"
+    params = collect([("url", address), ("url", address + "&b")])
+    with pytest.raises(InvalidRequest) as caught:
+        params.text("url")
+    assert "a.example" in str(caught.value)
+    assert "Hunter" not in str(caught.value)
+    assert "Hunter" not in str(wrong("url", address, "another"))
