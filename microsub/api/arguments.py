@@ -98,9 +98,11 @@ def limit(params: Params) -> int:
     text = params.text("limit")
     if text is None:
         return DEFAULT_LIMIT
-    if not (text.isascii() and text.isdecimal() and len(text) <= 9 and int(text) > 0):
+    digits = text.lstrip("0")
+    if not (text.isascii() and digits.isdecimal()):
         raise wrong("limit", text, f"a whole number from 1 to {MAX_LIMIT}")
-    return min(int(text), MAX_LIMIT)
+    # Of as many digits as there may be Python makes no number.
+    return MAX_LIMIT if len(digits) > len(str(MAX_LIMIT)) else min(int(digits), MAX_LIMIT)
 
 
 def _view(params: Params) -> View:

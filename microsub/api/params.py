@@ -124,6 +124,18 @@ def urlencoded(raw: bytes) -> Iterator[tuple[str, str]]:
             yield _decode(name), _decode(value)
 
 
+def empty_names(raw: bytes) -> set[str]:
+    """The plain names that a query string gives no value, or an empty one."""
+    found = set()
+    for pair in raw.split(b"&") if raw else ():
+        name, _, value = pair.partition(b"=")
+        if not value:
+            text = _decode(name)
+            match = _INDEXED.match(text)
+            found.add(match[1] if match else text)
+    return found
+
+
 def json_object(raw: bytes) -> Iterator[tuple[str, str]]:
     """Pairs of a JSON body, whose members are scalars or lists of scalars; null counts as absent."""
     try:

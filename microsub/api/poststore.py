@@ -21,7 +21,7 @@ from microsub import metrics
 from microsub.api import arguments
 from microsub.api.bearer import bearer
 from microsub.api.outcome import log_error
-from microsub.api.params import Params, collect, shown, urlencoded, wrong
+from microsub.api.params import Params, collect, empty_names, missing, shown, urlencoded, wrong
 from microsub.api.responses import ErrorReply, Header, error_reply, send_error, send_preflight
 from microsub.errors import MethodNotAllowed, NotFound, Unauthorized
 from microsub.formats.identity import mask_credentials
@@ -91,7 +91,9 @@ class PostStoreEndpoint:
         services = self._services
         bind_contextvars(program=await services.service_tokens.verify(token, services.clock()))
         resource, subject = _resource(scope["path"])
-        return await resource(services.posts, subject, collect(urlencoded(scope["query_string"])))
+        params = collect(urlencoded(scope["query_string"]))
+        _refuse_empty(resource, scope["query_string"])
+        return await resource(services.posts, subject, params)
 
 
 # --- resources -----------------------------------------------------------------------------------------------------
@@ -148,6 +150,17 @@ _RESOURCES: Mapping[tuple[str, ...], Resource] = {
     ("events",): _events,
 }
 """By the parts of the path, the id among them left out."""
+
+
+_ONE_BY: Mapping[Resource, tuple[str, str]] = {_feeds: ("url", "the URL of a feed"), _posts: ("guid", "that of a post")}
+"""The parameter that asks for one thing instead of a list, and what it is."""
+
+
+def _refuse_empty(resource: Resource, query: bytes) -> None:
+    """Who asks for one thing and doesn't know which shall not be given all."""
+    name, what = _ONE_BY.get(resource, ("", ""))
+    if name and name in empty_names(query):
+        raise missing(name, f"{what}, or no '{name}' at all for a list")
 
 
 def _resource(path: str) -> tuple[Resource, str]:

@@ -135,6 +135,10 @@ async def test_what_isnt_there_is_404(program: Program, path: str) -> None:
     ("path", "params", "named"),
     [
         ("feeds", {"limit": "0"}, "limit"),
+        ("feeds", {"url": ""}, "url"),
+        ("feeds", {"url[]": "", "limit": "2"}, "url"),
+        ("feeds/1/posts", {"guid": ""}, "guid"),
+        ("feeds/1/posts", {"guid[0]": ""}, "guid"),
         ("feeds", {"limit": "many"}, "limit"),
         ("feeds", {"after": "x"}, "after"),
         ("feeds", {"after": "9" * 40}, "after"),
