@@ -10,6 +10,7 @@ from microsub import wiring
 from microsub.cli.options import DAYS, STORE_FLAGS, counted, fail, print_json, restorable, run, settings_flags
 from microsub.config.identifiers import PROFILE, unfit_profile
 from microsub.config.settings import Settings, mask_password
+from microsub.model.plaintext import escaped
 from microsub.model.reader import NOTIFICATIONS
 from microsub.model.scopes import ALL_SCOPES, read_scopes
 
@@ -50,7 +51,7 @@ def user_list(settings: Settings, as_json: bool) -> None:
         state = f"  (registered {_day(row['registered'])})" if row["registered"] else ""
         state += "  (disabled)" if row["disabled"] else ""
         channels = counted(int(str(row["channels"])), "channel")
-        click.echo(f"{row['name']}  {row['me'] or '-'}  {channels}{state}")
+        click.echo(escaped(f"{row['name']}  {row['me'] or '-'}  {channels}{state}"))
 
 
 @user.command("add")
@@ -213,7 +214,7 @@ def token_list(settings: Settings, user_name: str, as_json: bool) -> None:
     for row in rows:
         made = _day(row["created"])
         until = row["expires"] and _day(row["expires"])
-        click.echo(f"{row['id']}  {made}  {until or 'never expires'}  {row['client']}  [{row['scope']}]")
+        click.echo(escaped(f"{row['id']}  {made}  {until or 'never expires'}  {row['client']}  [{row['scope']}]"))
 
 
 @token.command("revoke")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import time
 from dataclasses import replace
@@ -33,14 +32,12 @@ from microsub.formats.identity import mask_credentials
 from microsub.formats.parse import parse as parse_feed
 from microsub.formats.wire import feed_to_wire
 from microsub.model.jf2 import Feed
+from microsub.model.plaintext import escaped, on_one_line
 from microsub.pipeline.on_demand import PollReport
 from microsub.services.retention import RetentionReport
 from microsub.services.sweeping import SweepReport
 
 _TITLE = 90
-_NOT_FOR_TERMINALS = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]+")
-"""Controls, which could set colours, titles and more, and marks that turn the direction of what follows."""
-
 _COMPLETED = 20
 
 
@@ -126,17 +123,12 @@ def _show_fetched(url: str, outcome: CachedFeed | FetchError | ParseError, title
 def _show_titles(found: CachedFeed, titles: int) -> None:
     feed = found.feed
     origin = {"network": "new", "not_modified": "not modified", "cache": f"copy, {_duration(found.age)} old"}
-    name = _on_one_line(feed.name or mask_credentials(found.url))
+    name = on_one_line(feed.name or mask_credentials(found.url))
     click.echo(f"\n{name}  ({feed.format}, {len(feed.entries)} entries, {origin[found.source]})")
     for entry in feed.entries[: titles or None]:
         text = entry.name or entry.summary or (entry.content.text if entry.content else None) or entry.url or ""
         day = entry.published.date().isoformat() if entry.published else "-" * 10
-        click.echo(f"  {day}  {_shortened(_on_one_line(text))}")
-
-
-def _on_one_line(text: str) -> str:
-    """What a publisher wrote, as a terminal may show it."""
-    return " ".join(_NOT_FOR_TERMINALS.sub(" ", text).split())
+        click.echo(f"  {day}  {_shortened(on_one_line(text))}")
 
 
 def _shortened(text: str) -> str:
@@ -245,7 +237,7 @@ def poll(context: click.Context, settings: Settings, urls: tuple[str, ...], as_j
     elif not reports:
         click.echo("no feed is followed", err=True)
     for each in [] if as_json else reports:
-        click.echo(f"{each.outcome:<10}  {each.url}  {_found(each)}".rstrip())
+        click.echo(escaped(f"{each.outcome:<10}  {each.url}  {_found(each)}".rstrip()))
     if any(each.outcome not in {"polled", "gone"} for each in reports):
         context.exit(FAILED)
 

@@ -18,6 +18,7 @@ import orjson
 from microsub.config.settings import SETTINGS, Settings, misspelt_variables, read_settings
 from microsub.errors import ConfigError, MicrosubError
 from microsub.logs import set_up_logs
+from microsub.model.plaintext import escaped
 
 T = TypeVar("T")
 
@@ -69,7 +70,7 @@ def read(flags: Mapping[str, object]) -> Settings:
 
 def fail(message: str) -> NoReturn:
     """End with exit code 1 and one line on standard error."""
-    click.echo(f"microsub: {message}", err=True)
+    click.echo(f"microsub: {escaped(message)}", err=True)
     sys.exit(FAILED)
 
 

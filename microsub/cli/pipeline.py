@@ -16,6 +16,7 @@ from microsub import wiring
 from microsub.cli.options import FAILED, STORE_FLAGS, counted, fail, print_json, restorable, run, settings_flags
 from microsub.config.settings import Settings
 from microsub.errors import StoreUnavailable
+from microsub.model.plaintext import escaped
 from microsub.services.rebuilding import Rebuilt
 from microsub.store.deadletters import DeadLetter, DeadLetters, is_letter_id, unknown_stage
 from microsub.store.events import Event, Events, is_event_id
@@ -140,7 +141,7 @@ def deadletter_list(settings: Settings, as_json: bool) -> None:
         print_json([_head(letter) for letter in letters])
         return
     for letter in letters:
-        click.echo(f"{letter.id}  {letter.stage}  {_moment(letter.at)}  {letter.why}")
+        click.echo(escaped(f"{letter.id}  {letter.stage}  {_moment(letter.at)}  {letter.why}"))
     if not letters:
         click.echo("no dead letters")
 
@@ -163,10 +164,10 @@ def deadletter_show(settings: Settings, letter_id: str, as_json: bool) -> None:
         print_json(_head(letter) | {"fields": fields})
         return
     for name, value in _head(letter).items():
-        click.echo(f"{name}: {value}")
+        click.echo(escaped(f"{name}: {value}"))
     for name, value in fields.items():
         more = f"… ({len(value)} characters)" if len(value) > _SHOWN else ""
-        click.echo(f"  {name}: {value[:_SHOWN]}{more}")
+        click.echo(escaped(f"  {name}: {value[:_SHOWN]}{more}"))
 
 
 @deadletter.command("retry")

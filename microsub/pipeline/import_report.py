@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
+from microsub.model.plaintext import escaped
+
 _SHOWN = 20
 """Skipped items that the text names one by one."""
 
@@ -56,7 +58,8 @@ class ImportReport:
         lines += self.notes
         posts = sum(one.unread + one.read for one in self.channels)
         verb = "would be taken over" if self.dry_run else "taken over"
-        return "\n".join([*lines, f"{posts} posts {verb} for {self.user}, {len(self.skipped)} skipped"])
+        lines.append(f"{posts} posts {verb} for {self.user}, {len(self.skipped)} skipped")
+        return "\n".join(map(escaped, lines))
 
 
 def _line(one: ChannelImport) -> str:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
+from microsub.model.plaintext import escaped
 from microsub.services.mending import Mending
 from microsub.store.check import repair
 from microsub.store.check.findings import Finding, Follow
@@ -60,7 +61,7 @@ class CheckReport:
             result = f"{left} {'finding' if left == 1 else 'findings'}, {mendable} of which --repair can mend"
         else:
             result = f"all is well{' now' if self.mended else ''}"
-        return "\n".join([*lines, result])
+        return "\n".join(map(escaped, [*lines, result]))
 
 
 class Checking:

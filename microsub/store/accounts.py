@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from microsub.errors import InvalidRequest, Unauthorized, UserDisabled
 from microsub.model.moments import is_moment, moment
+from microsub.model.plaintext import CONTROLS, escaped
 from microsub.model.reader import NAME, NOTIFICATIONS, Credential, Grant
 from microsub.store import identitykeys, keys
 from microsub.store.absent import absent
@@ -24,6 +25,7 @@ from microsub.store.scripts import load
 
 LONGEST_TOKEN = 512
 NOTIFICATIONS_NAME = "Notifications"
+_LONGEST_CLIENT = 200
 _FEW = 10
 """Users of an instance that may be all but one disabled ones; of more nobody is taken for the only one."""
 _ENDED_FOR = 86_400
@@ -155,8 +157,10 @@ class Accounts:
     ) -> str:
         """Make a token and return it: the only time that it is seen. One with a `mark`, which nobody can choose, ends
         the user's earlier ones with the same. Raises NotFound for an unknown user, InvalidRequest for an end that is no
-        time before the year 10000.
+        time before the year 10000 and for a client that isn't a line of at most 200 characters.
         """
+        if len(client) > _LONGEST_CLIENT or CONTROLS.search(client):
+            raise InvalidRequest(f"'client' is '{escaped(client[:80])}': expected one line of at most 200 characters")
         if expires is not None and not is_moment(expires):
             raise InvalidRequest(f"'expires' is {expires:g}: expected a Unix time before the year 10000")
         token = f"{user}.{secrets.token_urlsafe(32)}"

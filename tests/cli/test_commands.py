@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,9 @@ from microsub import wiring
 from microsub.cli import main
 from microsub.cli.feeds import _shortened
 from microsub.config.settings import Settings
+from microsub.store import keys
+from microsub.store.deadletters import DeadLetters
+from microsub.store.streams import Message
 from tests.support.polling import dated, rss
 from tests.support.process import installation
 from tests.support.web import Answer, publisher
@@ -434,6 +438,33 @@ def test_who_is_disabled_comes_back_by_a_command(run: Run) -> None:
         assert (refused.exit_code, refused.stdout) == (1, ""), command
         assert "disabled" in refused.stderr
         assert "microsub user restore carl" in refused.stderr
+
+
+@pytest.mark.parametrize("client", ["x\ny", "\x1b]0;renamed\x07", "\u202ex", "x\u2028y", "x" * 201])
+def test_a_client_is_one_line(run: Run, client: str) -> None:
+    """What would break the list, or control the terminal, is no name of an app; the refusal is one line too."""
+    refused = run("token", "create", "alice", "--client", client)
+    assert (refused.exit_code, refused.stdout, refused.stderr.count("\n")) == (1, "", 1)
+    assert client not in refused.stderr
+    assert run("token", "list", "alice").stdout == ""
+
+
+async def test_lists_keep_their_lines(run: Run, tmp_path: Path) -> None:
+    """Whatever a hand or an earlier version has put into names: one line each, and nothing that controls a terminal."""
+    odd = "x\ny\x1b[31m"
+    async with wiring.open_stores(Settings(data_dir=tmp_path / "data")) as stores:
+        await stores.accounts.add_user("bob", f"https://bob.example/{odd}", 1.0)
+        token = stores.accounts.credential(await stores.accounts.create_token("bob", ["read"], "", time.time()))
+        assert token
+        await stores.redis.command("HSET", keys.token("bob", token.digest), "client", odd)
+        await stores.redis.command("SADD", keys.users(), f"no\nname{odd}")
+        await DeadLetters(stores.redis).add("store", Message("1-0", {"odd": b"y"}), odd, time.time())
+    commands = (("token", "list", "bob"), ("user", "list"), ("check",), ("deadletter", "list"), ("user", "add", odd))
+    for command in commands:
+        result = await asyncio.to_thread(run, *command)
+        shown = result.stdout + result.stderr
+        assert "x\\ny\\x1b[31m" in shown, command
+        assert "\x1b" not in shown
 
 
 def test_a_misspelt_variable_is_warned_of(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
