@@ -124,7 +124,9 @@ def waiting_table(found: Mapping[str, Compared]) -> list[Sequence[str]]:
     head = ("a page of 20", "turns", "requests", "p50 ms", "p99 ms", "p99 of single turns", "p99, times as long")
     rows: list[Sequence[str]] = [head]
     for name, one in found.items():
-        for kind, all_of_it, number in (("idle", one.idle, 0), (f"during {name}", one.busy, 1)):
+        idle = "idle" if len(found) == 1 else f"{name}, idle"
+        busy = f"during {name}" if len(found) == 1 else f"{name}, at work"
+        for kind, all_of_it, number in ((idle, one.idle, 0), (busy, one.busy, 1)):
             own = [turn[number].p99 for turn in one.turns]
             rows.append(
                 (

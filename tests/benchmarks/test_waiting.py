@@ -75,6 +75,9 @@ def test_the_table_shows_how_far_turns_differ() -> None:
     assert "2.0-4.0" in rows[1]
     assert "5.0-9.0" in rows[2]
     assert "during fan-out" in aligned(rows)
+    assert [row[0] for row in waiting_table({"web": waits, "serve": waits})][1:4] == [
+        *("web, idle", "web, at work", "serve, idle"),
+    ]
 
 
 def test_the_whole_way_of_a_post_is_judged() -> None:
