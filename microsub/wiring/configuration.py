@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 from microsub.config.document import Document
 from microsub.config.settings import Settings
@@ -33,16 +34,21 @@ def configuration(settings: Settings, stores: Stores) -> Configuration:
     )
 
 
+def _is_ours(folder: Path) -> bool:
+    try:
+        return has_data(folder) and folder.stat().st_uid == os.geteuid()
+    except OSError:  # a folder into which this user can't look
+        return False
+
+
 async def clashes(settings: Settings, document: Document) -> tuple[ConfigError, ...] | None:
     """What is wrong with a sound document beside the accounts that there are; None where no data is to be seen.
 
     Another system user's data counts as none: an embedded Redis that had to be started would leave files of ours
     there. Raises what `open_stores` raises.
     """
-    if settings.embedded:
-        folder = settings.data_dir
-        if not has_data(folder) or folder.stat().st_uid != os.geteuid():
-            return None
+    if settings.embedded and not _is_ours(settings.data_dir):
+        return None
     async with open_stores(settings, existing=True) as stores:
         return await configuration(settings, stores).clashes(document)
 

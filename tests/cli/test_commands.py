@@ -364,6 +364,9 @@ def test_config_check_looks_at_the_users_that_there_are(run: Run, tmp_path: Path
         assert (result.exit_code, "second" in shown, "'first'" in shown) == (1, True, True)
     assert run("config", "check", "new.json", "--data-dir", "elsewhere").exit_code == 0
     assert not Path("elsewhere").exists()
+    assert run("config", "check", "new.json", "--data-dir", "x" * 300).exit_code == 0, (
+        "a folder that can't be looked at"
+    )
     away = run("config", "check", "new.json", "--redis-url", f"unix://{tmp_path}/none.sock")
     assert (away.exit_code, "not compared with the users" in away.stderr) == (0, True)
 
