@@ -32,6 +32,9 @@ SECONDS = 1.3
 """How long a reader asks the idle server in each turn."""
 
 MOST_WAITING = 3.0
+ELSEWHERE = 19
+"""The niceness of the publisher, which takes no processor from readers where it is on another machine."""
+
 FORMS = ("web and work", "serve")
 _LONG = 300.0
 _BREATH = 0.2
@@ -61,7 +64,7 @@ def measure(*, quick: bool) -> list[Line]:
 async def _measured(folder: Path, feeds: int, turns: int) -> list[Line]:
     lines = []
     for number, form in enumerate(FORMS):
-        async with place(folder / str(number), feeds) as there:
+        async with place(folder / str(number), feeds, niceness=ELSEWHERE) as there:
             with ExitStack() as stack:
                 others = stack.enter_context(asking())
                 endpoint = stack.enter_context(server(there.folder, "serve" if form == "serve" else "web"))

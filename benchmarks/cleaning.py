@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.refresh.lines import answer
 from microsub import wiring
-from microsub.cli.running import NICENESS
+from microsub.cli.running import give_way
 from microsub.config.settings import Settings
 from microsub.logs import set_up_logs
 
@@ -51,7 +51,8 @@ class Cleaning:
 
 
 if __name__ == "__main__":
-    os.nice(NICENESS)  # as a worker
+    os.setsid()
+    give_way()  # as a worker
     set_up_logs("text", "warning")  # standard output is for answers
     here = Cleaning(Path(sys.argv[1]))
     answer({"begin": here.begin, "end": here.end})

@@ -62,14 +62,17 @@ class Place:
 
 
 @asynccontextmanager
-async def place(folder: Path, feeds: int, *, delay: float = 0.0, timeline: int = 1000) -> AsyncIterator[Place]:
+async def place(
+    folder: Path, feeds: int, *, delay: float = 0.0, timeline: int = 1000, niceness: int = 0
+) -> AsyncIterator[Place]:
     """A publisher whose replies take `delay` seconds, and a Redis in which its feeds are followed by one reader, and
-    another reader has a long timeline.
+    another reader has a long timeline. By `niceness` the publisher gives way, as it would be on another machine.
     """
     folder.mkdir(parents=True)
     (folder / "backend.json").write_text(SETTINGS)
     command = [sys.executable, "-m", "benchmarks.refresh.publisher", str(feeds), str(delay)]
     with child(command, folder / "publisher.log") as publisher:
+        os.setpriority(os.PRIO_PROCESS, publisher.pid, niceness)
         urls = publisher.ask("urls")["urls"]
         settings = Settings(data_dir=folder / "data", backend=folder / "backend.json")
         async with wiring.open_stores(settings) as stores:
@@ -134,6 +137,7 @@ def _worker(folder: Path, number: int, settings: dict[str, str]) -> Iterator[int
             stdout=log,
             stderr=log,
             env=environment(folder, **settings),
+            start_new_session=True,  # as a supervisor starts them
         )
     try:
         yield process.pid

@@ -111,7 +111,13 @@ def running(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a server process; entered once `url` answers. Raises RuntimeError with its log when it doesn't."""
     with log.open("wb") as output:
-        process = subprocess.Popen(command, stdout=output, stderr=output, env=environment)
+        process = subprocess.Popen(
+            command,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            start_new_session=True,  # as a supervisor starts it
+        )
     try:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         deadline = time.monotonic() + START_SECONDS

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
@@ -37,6 +38,8 @@ NICENESS = 10
 """By how much a process that answers nobody gives way to those that do, and to Redis, where processors are short: with
 600 feeds coming in, the slowest hundredth of the readers on two processors waited a third longer without.
 """
+
+AUTOGROUP = Path("/proc/self/autogroup")
 
 GRACE = 8
 """Seconds that requests have to end. A worker has as long (`pipeline.runner`), and ten seconds are all there is."""
@@ -90,6 +93,18 @@ def _answer_promptly() -> None:
     gc.freeze()
 
 
+def give_way() -> None:
+    """Leave processors to those who answer readers, where there are too few.
+
+    Linux may share them out among sessions first (sched(7), autogroups), and niceness counts within one alone. So a
+    process whose own the session is, as supervisors start them, says it for the session too.
+    """
+    os.nice(NICENESS)
+    if AUTOGROUP.exists() and os.getsid(0) == os.getpid():
+        with contextlib.suppress(OSError):  # a sandbox may forbid it
+            AUTOGROUP.write_text(f"{NICENESS}")
+
+
 def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
     try:
         import uvloop
@@ -109,7 +124,7 @@ async def _run(settings: Settings, parts: Parts) -> None:
             await stack.enter_async_context(_serving(demo_publisher.app(), parts.blogs, stop))
         stores = await stack.enter_async_context(wiring.open_stores(settings))
         if parts.listener is None:
-            os.nice(NICENESS)  # after Redis was started, which would have it from us
+            give_way()  # after Redis was started, which would have it from us
         await wiring.warn_of_losses(settings, stores)
         config = None
         if parts.parent is None:  # which applies backend.json for both

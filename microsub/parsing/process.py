@@ -65,7 +65,7 @@ class ParserProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C at a terminal is the parent's to handle
+            process_group=0,  # Ctrl-C at a terminal is the parent's to handle; what niceness it has counts here too
         )
         assert self._process.stdout is not None
         try:

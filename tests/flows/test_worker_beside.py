@@ -59,6 +59,16 @@ async def test_a_server_is_well_from_its_greeting_on(tmp_path: Path) -> None:
         assert answer.status_code == 200, answer.text
 
 
+async def test_the_worker_gives_way_to_its_server(tmp_path: Path) -> None:
+    """By its niceness, and by that of its session, which counts first where sessions share out processors."""
+    async with installation(tmp_path, {"users": {"alice": {}}}) as here:
+        _, server, worker = await started(here)
+        await wait_until(lambda: os.getpriority(os.PRIO_PROCESS, worker) > os.getpriority(os.PRIO_PROCESS, server))
+        group = Path(f"/proc/{worker}/autogroup")
+        if group.exists():
+            await wait_until(lambda: int(group.read_text().rpartition(" ")[2]) > 0)
+
+
 async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
     """Readers notice nothing, what is followed afterwards is polled, and the metrics of both workers are added up."""
     async with publisher() as site, installation(tmp_path, document(site.serve_document("/a", rss(dated(3))))) as here:
