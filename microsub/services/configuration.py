@@ -1,6 +1,6 @@
 """backend.json and the stores kept in step: edits are applied as they are saved, API changes are written back.
 
-`look` and `write_back` are single steps that may be repeated at any time; `run` calls them when there is reason to.
+`look` and `write_back` are single steps that may be repeated at any time; `in_step` calls them when there is reason to.
 One process at a time does either, under a lease. What is remembered as applied is the base of the next merge; it is
 written last, so a crash only means that the same file is applied again, which does nothing where it was done.
 
@@ -17,7 +17,6 @@ import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -34,8 +33,8 @@ from microsub.errors import ConfigError, InvalidRequest, RequestError, StoreErro
 from microsub.formats.identity import normalise_profile
 from microsub.services.applying import Applier
 from microsub.services.backend_file import BackendFile, FileState
+from microsub.services.in_step import InStep, Timing
 from microsub.services.notices import Notices, Status
-from microsub.services.waits import Waits, first, pause
 from microsub.store.applied import AppliedFile
 from microsub.store.keys import applied_config
 
@@ -54,23 +53,6 @@ class AppliedPort(Protocol):
     async def take(self, token: str, seconds: float) -> bool: ...
     async def keep(self, token: str, seconds: float) -> bool: ...
     async def give_back(self, token: str) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds: how long a lease holds, and how often it is asked for; how long a file that can't be read may still be
-    in the middle of being written; how long to wait after an API change for more of them, and at most; how often to
-    look for changes that other processes made through the API; how long to wait after Redis was away, and after a bug.
-    """
-
-    lease: float = 30.0
-    retry: float = 0.2
-    settle: float = 0.3
-    quiet: float = 2.0
-    longest_quiet: float = 10.0
-    compare: float = 5.0
-    after_failure: float = 1.0
-    after_bug: float = 60.0
 
 
 class _LeaseLostError(Exception):
@@ -102,8 +84,7 @@ class Configuration:
         self._on_applied = on_applied
         self._token = secrets.token_hex(8)
         self._step = asyncio.Lock()
-        self._touched = asyncio.Event()
-        self._waits = Waits()
+        self._in_step = InStep(self, self._file, self._timing, write_back=write_back)
         self._done: tuple[str, float] | None = None
         self._refused: str | None = None
         self._known: tuple[str, Backend] | None = None
@@ -121,7 +102,11 @@ class Configuration:
 
     def touched(self) -> None:
         """Tell that something was changed through the API, so that it is soon written back. Never blocks."""
-        self._touched.set()
+        self._in_step.touched()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Keep both in step until `stop` is set, as `InStep.run` says."""
+        await self._in_step.run(stop)
 
     # --- from the file to the stores ---------------------------------------------------------------------------------
 
@@ -378,65 +363,3 @@ class Configuration:
             if held:
                 with contextlib.suppress(StoreError):
                     await self._applied.give_back(self._token)
-
-    # --- all the time ------------------------------------------------------------------------------------------------
-
-    async def run(self, stop: asyncio.Event) -> None:
-        """Keep both in step until `stop` is set. Redis being away is logged and waited for; after a bug, which is
-        logged as one, the next edit of the file or the next change through the API is tried again.
-        """
-        tasks = [asyncio.create_task(self._follow_file(stop))]
-        if self._writes_back:
-            tasks.append(asyncio.create_task(self._follow_api(stop)))
-        try:
-            await asyncio.gather(*tasks)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _follow_file(self, stop: asyncio.Event) -> None:
-        async for _ in self._file.changes(stop):
-            await self._look_until_done(stop)
-
-    async def _look_until_done(self, stop: asyncio.Event) -> None:
-        while not stop.is_set():
-            try:
-                outcome = await self.look()
-                self._waits.went_well("look")
-                if outcome != "busy":
-                    return
-                await pause(stop, self._timing.retry)
-            except StoreError as error:
-                self._waits.failed("look", error)
-                await pause(stop, self._timing.after_failure)
-            except Exception:
-                log.exception(
-                    "backend.json was not applied, because of a bug; its next edit will be", file=str(self.path)
-                )
-                return
-
-    async def _follow_api(self, stop: asyncio.Event) -> None:
-        while not stop.is_set():
-            await self._wait_for_changes(stop)
-            if stop.is_set():
-                break
-            try:
-                await self.write_back()
-                self._waits.went_well("write back")
-            except StoreError as error:
-                self._waits.failed("write back", error)
-                await pause(stop, self._timing.after_failure)
-            except Exception:
-                log.exception("API changes were not written back, because of a bug", file=str(self.path))
-                await pause(stop, self._timing.after_bug)
-        with contextlib.suppress(StoreError):
-            await self.write_back()
-
-    async def _wait_for_changes(self, stop: asyncio.Event) -> None:
-        """Return a while after the last of several changes, or when it is time to look for those of others."""
-        await first(stop, self._touched, self._timing.compare)
-        latest = time.monotonic() + self._timing.longest_quiet
-        while self._touched.is_set() and not stop.is_set() and time.monotonic() < latest:
-            self._touched.clear()
-            await first(stop, self._touched, self._timing.quiet)
