@@ -109,31 +109,23 @@ class UsersOnly:
         """The users whose own page says that they are this person, as far as they may be."""
         site = site_of_me(person.me)
         called = {bare(link) for link in person.profile.me_links}
-        asked = [
-            (me, user)
-            for user in users
-            if (me := canonical(user.me)) is not None
-            and (me == person.entered or bare(me) in called or site_of_me(me) == site)
-        ]
-        asked.sort(key=lambda pair: (pair[0] != person.entered, bare(pair[0]) not in called))
+        asked: list[tuple[str, bool, User]] = []
+        for user in users:
+            me = canonical(user.me)
+            agrees = me is not None and (me == person.entered or bare(me) in called)
+            if me is not None and (agrees or site_of_me(me) == site):
+                asked.append((me, agrees, user))
+        asked.sort(key=lambda one: (one[0] != person.entered, not one[1]))
         found = []
-        for me, user in asked[:_MOST_ASKED]:
+        for me, agrees, user in asked[:_MOST_ASKED]:
             try:
                 theirs = await self._pages.claims(me)
             except (InvalidRequest, ProfileError):
                 continue
-            consents = me == person.entered or bare(me) in called
-            if not person.names.isdisjoint(theirs.trail.names) or (consents and _leads_to(theirs, person)):
+            leads = agrees and any(_is_among(other, person.names) for other in theirs.others)
+            if leads or not person.names.isdisjoint(theirs.trail.names):
                 found.append(user)
         return found
-
-
-def _leads_to(theirs: Claims, person: Person) -> bool:
-    """Whether a page says that its owner is `person`; https proves more than was said."""
-    return any(
-        other in person.names or (other.startswith("http:") and f"https:{other[5:]}" in person.names)
-        for other in theirs.others
-    )
 
 
 class KnownAddresses:
@@ -164,7 +156,12 @@ def proven(entered: str, returned: str, profile: Profile, claims: ProfileClaims)
 def is_named(user: User, names: frozenset[str]) -> bool:
     """Whether the user's address is one of `names`, or such a one by http where the name is proven by https."""
     me = canonical(user.me)
-    return me is not None and (me in names or (me.startswith("http:") and f"https:{me[5:]}" in names))
+    return me is not None and _is_among(me, names)
+
+
+def _is_among(me: str, names: frozenset[str]) -> bool:
+    """Whether `me` is one of the proven names, or would be by https, which proves more."""
+    return me in names or (me.startswith("http:") and f"https:{me[5:]}" in names)
 
 
 def canonical(me: str) -> str | None:

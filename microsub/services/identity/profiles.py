@@ -183,11 +183,8 @@ class Profiles:
 
         Raises InvalidRequest and ProfileError, ProfileUnreachable among them, as `discover` does.
         """
-        address = canonical_me(me, private=self._private)
-        page = await self._ask(Sending(address, accept=PAGE_ACCEPT, limits=_PAGE))
-        _, me_links = await self._read(page)
-        trail = trail_of(address, page.hops, private=self._private)
-        return Claims(trail, () if _is_lent(address, page.hops) else me_links)
+        _, claims, _ = await self._read(canonical_me(me, private=self._private))
+        return claims
 
     async def confirm(self, entered: str, returned: str, *, authorization: str, issuer: str | None = None) -> Profile:
         """Who has signed in, when the server says `returned` of a person who entered `entered`.
@@ -216,23 +213,26 @@ class Profiles:
         self._people.forget(canonical_me(me, private=self._private))
 
     async def _discover(self, me: str, max_age: float | None) -> Profile:
-        page = await self._ask(Sending(me, accept=PAGE_ACCEPT, limits=_PAGE))
-        trail = trail_of(me, page.hops, private=self._private)
-        endpoints, me_links = await self._read(page)
+        endpoints, claims, page = await self._read(me)
         if not endpoints.names_server:
-            raise ProfileError(page.final_url, _NO_SERVER)
+            raise ProfileError(page, _NO_SERVER)
         metadata = None
         if (url := endpoints.metadata) is not None and self._own is not None and is_own(url, self._own):
             metadata = own_metadata(self._own)
         elif url is not None:
             metadata = await self._servers.get(url, lambda: self._metadata(url), max_age=max_age)
-        links = () if _is_lent(me, page.hops) else me_links
-        return Profile(trail.me, trail.names, endpoints, metadata, page.final_url, trail.moved_to, links)
+        trail = claims.trail
+        return Profile(trail.me, trail.names, endpoints, metadata, page, trail.moved_to, claims.me_links)
 
-    async def _read(self, page: Answered) -> tuple[Endpoints, tuple[str, ...]]:
+    async def _read(self, me: str) -> tuple[Endpoints, Claims, str]:
+        """What the page at `me` names and says, and where it is. Raises ProfileError."""
+        page = await self._ask(Sending(me, accept=PAGE_ACCEPT, limits=_PAGE))
         if len(page.body) <= _QUICK:
-            return _read(page, self._private)
-        return await asyncio.to_thread(_read, page, self._private)
+            endpoints, me_links = _read(page, self._private)
+        else:
+            endpoints, me_links = await asyncio.to_thread(_read, page, self._private)
+        trail = trail_of(me, page.hops, private=self._private)
+        return endpoints, Claims(trail, () if _is_lent(me, page.hops) else me_links), page.final_url
 
     async def _metadata(self, url: str) -> ServerMetadata:
         document = await self._ask(Sending(url, limits=_DOCUMENT))
