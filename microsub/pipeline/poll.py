@@ -25,11 +25,11 @@ from microsub.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
 from microsub.pipeline.description import described, description_of
 from microsub.pipeline.elsewhere import instead_of_failure, instead_of_page
 from microsub.pipeline.policy import poll_policy
-from microsub.pipeline.record import fields_of, held_until, history_of, last_looked, taken_before
+from microsub.pipeline.record import fields_of, held_until, history_of, last_looked
 from microsub.pipeline.schedule import Answered, Failed, Gone, Outcome, PollPlan, plan_move, plan_next
 from microsub.pipeline.store_items import dates_of, items_of
 from microsub.services.describing import describe
-from microsub.store.descriptions import TAKEN, UNTOLD
+from microsub.store.descriptions import UNTOLD
 from microsub.store.intake import FIRST
 from microsub.store.messages import EntriesFound
 
@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-_NOTHING_SEEN: Mapping[str, str | None] = {"body_hash": None, "etag": None, "last_modified": None, TAKEN: ""}
+_NOTHING_SEEN: Mapping[str, str | None] = {"body_hash": None, "etag": None, "last_modified": None}
 """What is written before news are taken in: should this poll end there, the next one must see all of the document, even
-if it is as it was before; and a poll that goes on beside this one must not say that all of it was seen.
+if it is as it was before.
 """
 
 
@@ -65,7 +65,8 @@ class PollResult:
     """What a poll came to.
 
     `outcome` is one of changed, unchanged, not_modified, gone, unfollowed, held, moved (it is a page whose feed is
-    followed from now on), or the reason of a failure, which `detail` explains. `next_poll` is a Unix time or None:
+    followed from now on), overtaken (a later poll of the feed has begun, or its record is gone; nothing of this one
+    counts), or the reason of a failure, which `detail` explains. `next_poll` is a Unix time or None:
     never again; `host` is where the feed is polled from now on; `hold_until` is set when the publisher asked for a
     pause.
     """
@@ -145,7 +146,7 @@ class Poller:
 
         Raises StoreError and what is a bug; the caller plans the next attempt then.
         """
-        feed, subscribers = await self._feeds.to_poll(feed_id)
+        feed, subscribers = await self._feeds.begin_reading(feed_id)
         if feed is None or feed.gone:
             return PollResult(feed_id, "gone", None, "" if feed is None else host_of(feed.url))
         if not subscribers:
@@ -232,13 +233,13 @@ class Poller:
             if left := await self._pass_on(due):
                 return left
             return await self._settle(due, Failed("parse", parsed.detail), {}, None)
-        new, updated, sent, taken = await self._take_in(due.feed, parsed, now, is_first)
+        new, updated, sent = await self._take_in(due.feed, parsed, now, is_first)
         outcome = Answered(new, updated, document.max_age, parsed.feed.ttl, parsed.dates)
         label = "changed" if new or updated else "unchanged"
         fields |= {"body_hash": digest, "last_read": f"{now:.3f}"} | ({"sent": sent} if sent else {})
         if sent and is_first:
             fields["first"] = sent
-        return await self._settle(due, outcome, fields, document.moved_to, label, parsed.marks, taken)
+        return await self._settle(due, outcome, fields, document.moved_to, label, parsed.marks)
 
     async def _pass_on(self, due: FeedDue, failure: FetchFailed | None = None) -> PollResult | None:
         """Follow the next of the feeds that a page named; None when it stays."""
@@ -260,26 +261,22 @@ class Poller:
 
     async def _take_in(
         self, feed: FeedRecord, parsed: _Read, now: float, is_first: bool
-    ) -> tuple[int, int, str | None, int]:
-        """Hand on what is news: how many posts are new, how many were edited, the id of the message, and how often this
-        poll has counted that it takes in anything.
-        """
+    ) -> tuple[int, int, str | None]:
+        """Hand on what is news: how many posts are new, how many were edited, and the id of the message."""
         # Before the fan-out: mutes and blocks ask for the feed's home page too.
-        taken = int(await self._describe(feed, description_of(parsed.feed), now))
+        await self._describe(feed, description_of(parsed.feed), now)
         sifted = await self._items.sift(feed, parsed.items, now)
         posts, sent = sifted.news, None
         # While the last news wait, the store doesn't show what it will say: an edit that is taken back is no edit yet.
         if await self._may_wait(feed, is_first):
             posts = tuple(parsed.items)
-        if posts:
-            await self._feeds.update(feed.id, _NOTHING_SEEN)
-            taken += 1
+        if posts and await self._feeds.update(feed.id, _NOTHING_SEEN, feed.reading):
             if is_first:
                 posts = tuple(replace(post, extra={**post.extra, FIRST: "1"}) for post in posts)
             # All of a document in one message: how many of a first fill stay unread is decided over all of it.
-            (sent,) = await self._entries.add([EntriesFound(feed.id, now, posts).to_fields()])
+            (sent,) = await self._entries.add([EntriesFound(feed.id, now, posts, feed.reading).to_fields()])
             self._told()
-        return len(sifted.new), len(sifted.edited), sent, taken
+        return len(sifted.new), len(sifted.edited), sent
 
     async def _is_first(self, feed: FeedRecord) -> bool:
         """Whether this is the first document of the feed, or is read while the first one's posts aren't stored yet.
@@ -306,15 +303,14 @@ class Poller:
             return is_first  # asked already
         return last is not None and await self._entries.holds(last)
 
-    async def _describe(self, feed: FeedRecord, said: Mapping[str, str | None], now: float) -> bool:
-        """Keep what the document says of the feed, and announce what of it is new; whether anything was."""
+    async def _describe(self, feed: FeedRecord, said: Mapping[str, str | None], now: float) -> None:
+        """Keep what the document says of the feed, and announce what of it is new."""
         is_new = feed.last_success is None and not feed.kept
         if is_new or UNTOLD in feed.extra or any(value != described(feed, name) for name, value in said.items()):
-            saying = describe(
-                self._feeds, self._announcing, feed.id, said, now, if_changed=_NOTHING_SEEN, is_new=is_new
+            seen, reading = _NOTHING_SEEN, feed.reading
+            await describe(
+                self._feeds, self._announcing, feed.id, said, now, if_changed=seen, reading=reading, is_new=is_new
             )
-            return bool(await saying)
-        return False
 
     async def _settle(
         self,
@@ -324,12 +320,8 @@ class Poller:
         moved_to: str | None,
         label: str = "",
         marks: bytes | None = None,
-        taken: int = 0,
     ) -> PollResult:
-        """Decide what follows and write it down, the last act of a poll but for a move.
-
-        `taken`: how often this poll has counted that it takes in news.
-        """
+        """Decide what follows and write it down, the last act of a poll but for a move."""
         now, feed = self._clock(), due.feed
         history = history_of(feed)
         policy = poll_policy(self._settings(), feed.url)
@@ -338,7 +330,8 @@ class Poller:
         result = _result(feed, outcome, plan, label)
         counts = {"last_new": str(result.new), "last_updated": str(result.updated)}
         changes = {**fields, **fields_of(outcome, plan, move, due.asked, now), **counts}
-        await self._feeds.settle(feed.id, changes, marks, taken=taken + taken_before(feed))
+        if not await self._feeds.settle(feed.id, changes, marks, feed.reading):
+            result, move = PollResult(feed.id, "overtaken", plan.next_poll, result.host), None
         POLLS.labels(result.outcome).inc()
         _log(result)
         if move is not None and move.move and move.moved_to is not None and self._mover is not None:

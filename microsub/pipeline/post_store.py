@@ -28,9 +28,9 @@ from microsub.services.erasing import erase
 from microsub.services.posts import Post, Posts, forms_of, identity_of, is_id, text, whole
 from microsub.store import keys, shedding
 from microsub.store.arrivals import WRITTEN_GUID, ItemToStore, Stored
+from microsub.store.messages import version_of
 from microsub.store.events import Event, Events
 from microsub.store.lease import leased
-from microsub.store.streams import version_of
 
 if TYPE_CHECKING:
     from microsub.pipeline.store import StoreEntries
@@ -184,9 +184,7 @@ class PostStore(Posts):
         all_fields = {**(_fields_before(before) if merge and before else {}), **fields}
         item = replace(self._to_store(feed, guid, all_fields, now), guid=form)
         # Not older than what is there, whatever the clocks of other machines say.
-        version = max(
-            version_of(f"{int(now * 1000)}-0"), *((before or {}).get(name, "") for name in ("version", "confirmed"))
-        )
+        version = max(version_of(now), *((before or {}).get(name, "") for name in ("version", "confirmed")))
         stored = await self._items.store(feed, [item], now, version)
         changed = _changes(before, item, stored)
         await self._store.tell(feed, _with_changes(stored, changed))

@@ -9,14 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from microsub.pipeline.schedule import Answered, Failed, Gone, MovePlan, Outcome, PollHistory, PollPlan, held_now
-from microsub.store.descriptions import TAKEN
 
 if TYPE_CHECKING:
     from microsub.store.feeds import FeedRecord
-
-
-_DIGITS = 16
-"""What is so long, no poll has counted: see lua/parts/taken.lua."""
 
 
 def history_of(feed: FeedRecord) -> PollHistory:
@@ -45,12 +40,6 @@ def last_looked(feed: FeedRecord) -> float:
     """The end of the last poll, as a Unix time. What a preview has fetched since is as good as asking again."""
     # Times are kept in milliseconds, and what that poll itself has fetched is no news.
     return max(feed.last_success or 0.0, feed.last_error_at or 0.0) + 0.001
-
-
-def taken_before(feed: FeedRecord) -> int:
-    """How often polls have counted that they take in news of the feed, as far as the record tells."""
-    count = feed.extra.get(TAKEN, "")
-    return int(count) if count.isascii() and count.isdigit() and len(count) < _DIGITS else 0
 
 
 def fields_of(

@@ -60,7 +60,7 @@ class StoreEntries:
         if feed is None:
             log.info("posts of a feed that is gone", feed=found.feed, posts=len(found.items))
             return
-        stored = await self._items.store(feed, found.items, found.found, message.version)
+        stored = await self._items.store(feed, found.items, found.found, found.version)
         ITEMS_NEW.inc(len(stored.new))
         ITEMS_UPDATED.inc(len(stored.updated))
         await self.tell(feed, stored)

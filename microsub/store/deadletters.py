@@ -10,7 +10,7 @@ from typing import Any
 
 from microsub.store import keys
 from microsub.store.port import Redis
-from microsub.store.streams import ORIGIN, Message, Stream
+from microsub.store.streams import Message, Stream
 
 _STAGES = tuple(name for name in keys.STREAMS if name != "dead")
 
@@ -72,9 +72,7 @@ class DeadLetters:
         """
         good = [letter for letter in letters if unknown_stage(letter) is None]
         for letter in good:
-            # It keeps its place among the messages of its stream: what came later is not to be overwritten.
-            fields = {ORIGIN: letter.message.encode(), **letter.fields}
-            await Stream(self._redis, letter.stage).add([fields])
+            await Stream(self._redis, letter.stage).add([letter.fields])
             await self.drop([letter])
         return len(good)
 

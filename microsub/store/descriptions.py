@@ -17,11 +17,6 @@ from microsub.store.scripts import load
 UNTOLD = "untold"
 """The record's field with the note: a mark, then the names of what changed."""
 
-TAKEN = "taken"
-"""The record's field that counts how often what was seen of the feed was forgotten, since its news are taken in. It is
-never set: whatever is given for it, it grows by one.
-"""
-
 _DESCRIBE, _TOLD = load("feed_describe"), load("told")
 
 
@@ -44,21 +39,25 @@ def names_in(note: str) -> tuple[str, ...]:
 
 
 def set_or_deleted(fields: Mapping[str, str | None]) -> list[str]:
-    """Fields as scripts take them: name, '1' to set, '' to delete or '+' to count, value."""
-    return [part for name, value in fields.items() for part in (name, _what_to_do(name, value), value or "")]
+    """Fields as scripts take them: name, '1' to set or '' to delete, value."""
+    return [part for name, value in fields.items() for part in (name, "1" if value is not None else "", value or "")]
 
 
-def _what_to_do(name: str, value: str | None) -> str:
-    if name == TAKEN:
-        return "+"
-    return "1" if value is not None else ""
+def reading_text(reading: float | None) -> str:
+    """The number of a reading as scripts take it; '' for what is written by nobody who reads."""
+    return "" if reading is None else f"{reading:.3f}"
 
 
 async def describe(
-    redis: Redis, feed_id: str, said: Mapping[str, str | None], if_changed: Mapping[str, str | None]
+    redis: Redis,
+    feed_id: str,
+    said: Mapping[str, str | None],
+    if_changed: Mapping[str, str | None],
+    reading: float | None = None,
 ) -> Described:
     """See `Feeds.describe`."""
-    args: list[Arg] = [secrets.token_hex(8), len(said), *set_or_deleted(said), *set_or_deleted(if_changed)]
+    fields = [*set_or_deleted(said), *set_or_deleted(if_changed)]
+    args: list[Arg] = [reading_text(reading), secrets.token_hex(8), len(said), *fields]
     changed, note = await redis.script(_DESCRIBE, [keys.feed(feed_id)], args)
     return Described(tuple(changed.decode("utf-8", "replace").split()), note.decode("utf-8", "replace"))
 

@@ -14,7 +14,7 @@ from typing import Any
 from microsub.formats.identity import canonical_feed_url
 from microsub.store import addresses, counters, descriptions, keys
 from microsub.store.audience import Audience, Places, as_places
-from microsub.store.descriptions import Described, set_or_deleted
+from microsub.store.descriptions import Described, reading_text, set_or_deleted
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
 
@@ -28,6 +28,7 @@ KEEP_MARKS = 86400
 """Seconds after which everything that a feed lists is read once more, whatever is remembered of it."""
 
 _CREATE = load("feed_create")
+_READ = load("feed_read")
 _UPDATE = load("feed_update")
 _SETTLE = load("feed_settle")
 _FOLLOWERS = load("feed_followers")
@@ -39,7 +40,8 @@ class FeedRecord:
     """What is known of a feed. Times are Unix seconds, `interval` seconds, validators as they were received (latin-1).
 
     `gone` says that the publisher answered 410; `moved_to` is a permanent redirect under observation, seen
-    `moved_seen` times since `moved_since`. `kept` says that the feed stays without followers, because programs save
+    `moved_seen` times since `moved_since`. `reading` is the number of the last reading that has begun: about its time,
+    and larger than that of any before. `kept` says that the feed stays without followers, because programs save
     posts into it. `extra` holds every other field that was saved.
     """
 
@@ -67,6 +69,7 @@ class FeedRecord:
     moved_seen: int = 0
     moved_since: float | None = None
     created: float | None = None
+    reading: float | None = None
     kept: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
@@ -74,7 +77,9 @@ class FeedRecord:
 LARGEST = 1e12
 """What no time (Unix seconds) and no count of a feed reaches."""
 
-TIMES = frozenset({"interval", "next_poll", "last_poll", "last_success", "last_error_at", "moved_since", "created"})
+TIMES = frozenset(
+    {"interval", "next_poll", "last_poll", "last_success", "last_error_at", "moved_since", "created", "reading"}
+)
 COUNTS = frozenset({"failures", "moved_seen"})
 """Fields of a record that are numbers with and without a fraction."""
 
@@ -133,27 +138,39 @@ class Feeds:
         replies = await self._redis.pipeline([("HGETALL", keys.feed(feed_id)) for feed_id in ids])
         return {feed_id: _record(feed_id, reply) for feed_id, reply in zip(ids, replies, strict=True) if reply}
 
-    async def to_poll(self, feed_id: str) -> tuple[FeedRecord | None, int]:
-        """The record and how many users follow the feed. One round trip, another one for a list that changed."""
-        reply, edition = await self._redis.pipeline(
-            [("HGETALL", keys.feed(feed_id)), ("GET", keys.feed_edition(feed_id))]
-        )
+    async def begin_reading(self, feed_id: str) -> tuple[FeedRecord | None, int]:
+        """The record, with the number of a reading that begins now, and how many users follow the feed.
+
+        From now on whatever earlier readings write is refused. One round trip, another one for a list that changed.
+        """
+        reply = await self._redis.script(_READ, [keys.feed(feed_id), keys.feed_edition(feed_id)])
         if not reply:
             return None, 0
-        places = await self._audience.at(feed_id, edition)
-        return _record(feed_id, reply), len({user for user, _ in places})
+        _, record, *edition = reply
+        places = await self._audience.at(feed_id, edition[0] if edition else None)
+        return _record(feed_id, record), len({user for user, _ in places})
 
-    async def update(self, feed_id: str, fields: Mapping[str, str | None]) -> bool:
-        """Set fields, or delete those whose value is None. False where the feed doesn't exist (any more)."""
-        return bool(await self._redis.script(_UPDATE, [keys.feed(feed_id)], set_or_deleted(fields)))
+    async def update(self, feed_id: str, fields: Mapping[str, str | None], reading: float | None = None) -> bool:
+        """Set fields, or delete those whose value is None.
+
+        False, and nothing is written, where the feed doesn't exist (any more), or a later reading than `reading` has
+        begun.
+        """
+        args: list[Arg] = [reading_text(reading), *set_or_deleted(fields)]
+        return bool(await self._redis.script(_UPDATE, [keys.feed(feed_id)], args))
 
     async def describe(
-        self, feed_id: str, said: Mapping[str, str | None], if_changed: Mapping[str, str | None] | None = None
+        self,
+        feed_id: str,
+        said: Mapping[str, str | None],
+        if_changed: Mapping[str, str | None] | None = None,
+        reading: float | None = None,
     ) -> Described:
         """Set what is said of a feed, or delete what is None, and note what of it is to be told (`told`). `if_changed`
-        is written too where anything is not as it was. Nothing happens where the feed doesn't exist (any more).
+        is written too where anything is not as it was. Nothing happens where the feed doesn't exist (any more), or a
+        later reading than `reading` has begun.
         """
-        return await descriptions.describe(self._redis, feed_id, said, if_changed or {})
+        return await descriptions.describe(self._redis, feed_id, said, if_changed or {}, reading)
 
     async def told(self, feed_id: str, note: str) -> None:
         """Everybody who must know has been told of what this note says; of later changes not."""
@@ -166,16 +183,15 @@ class Feeds:
         return await descriptions.untold_of(self._redis, feed_ids)
 
     async def settle(
-        self, feed_id: str, fields: Mapping[str, str | None], marks: bytes | None = None, *, taken: int = 0
+        self, feed_id: str, fields: Mapping[str, str | None], marks: bytes | None = None, reading: float | None = None
     ) -> bool:
-        """Update fields at the end of a poll; `marks` are those of the document whose hash is among them.
+        """Update fields at the end of a reading; `marks` are those of the document whose hash is among them.
 
-        `taken` is the record's field of that name as the poll found it, and once more for each time that the poll has
-        counted it up itself. Where others have meanwhile, what was seen of the feed is forgotten.
+        False as in `update`.
         """
         digest = fields.get("body_hash")
         remembered = b"" if marks is None or digest is None else bytes.fromhex(digest) + marks
-        args: list[Arg] = [remembered, KEEP_MARKS, taken, *set_or_deleted(fields)]
+        args: list[Arg] = [reading_text(reading), remembered, KEEP_MARKS, *set_or_deleted(fields)]
         return bool(await self._redis.script(_SETTLE, [keys.feed(feed_id), keys.feed_marks(feed_id)], args))
 
     async def marks(self, feed: FeedRecord) -> bytes | None:

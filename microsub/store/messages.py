@@ -18,29 +18,46 @@ from microsub.store.arrivals import ItemToStore
 Fields = dict[str, bytes]
 
 
+def version_of(reading: float) -> str:
+    """The version of what a reading says, or a program at a Unix time: text that sorts as these numbers do."""
+    return f"{round(reading * 1000):015d}-000000000"
+
+
 @dataclass(frozen=True, slots=True)
 class EntriesFound:
-    """Posts of one feed that the store doesn't have, or has otherwise, found at a Unix time."""
+    """Posts of one feed that the store doesn't have, or has otherwise, found at a Unix time.
+
+    `reading` is the number of the reading that found them (`Feeds.begin_reading`); without one, their time stands for it.
+    """
 
     feed: str
     found: float
     items: tuple[ItemToStore, ...]
+    reading: float | None = None
 
     def to_fields(self) -> Fields:
         """The JSON of each post stands in a field of its own, so that it isn't read before it is served."""
         fields: Fields = {"feed": self.feed.encode(), "found": b"%.6f" % self.found}
+        if self.reading is not None:
+            fields["reading"] = b"%.3f" % self.reading
         heads = [_head(item) for item in self.items]
         fields["items"] = orjson.dumps(heads)
         for place, item in enumerate(self.items):
             fields[str(place)] = item.wire
         return fields
 
+    @property
+    def version(self) -> str:
+        """The version of what the message says: of two that tell of one post, the larger one counts."""
+        return version_of(self.found if self.reading is None else self.reading)
+
     @classmethod
     def of(cls, fields: Mapping[str, bytes]) -> EntriesFound:
         """The message read back. Raises ValueError or KeyError for what isn't one."""
         heads = orjson.loads(fields["items"])
         items = tuple(ItemToStore(wire=fields[str(place)], **head) for place, head in enumerate(heads))
-        return cls(fields["feed"].decode("utf-8", "replace"), float(fields["found"]), items)
+        reading = float(fields["reading"]) if "reading" in fields else None
+        return cls(fields["feed"].decode("utf-8", "replace"), float(fields["found"]), items, reading)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,6 @@
 A message stays in its stream until it is done: the length is the backlog, and nothing is ever trimmed. Whoever takes a
 message owns it for as long as it gives signs of life; what a dead consumer left is taken over by another one. So every
 message is handled at least once, and its handler must bear a second time.
-
-A message's id grows within its stream, whatever the clock does. It serves as the version of what the message says.
 """
 
 from __future__ import annotations
@@ -25,9 +23,6 @@ GROUP = "workers"
 
 STAGES = ("entries", "stored", "incomplete")
 """The streams that stages read: all but the dead letters, which have no group."""
-
-ORIGIN = "!origin"
-"""Field of a message that was a dead letter and is tried again: the id that it had at first."""
 
 _ADD = load("stream_add")
 _DONE = load("stream_done")
@@ -54,12 +49,6 @@ class Message:
     def size(self) -> int:
         """Bytes of its values."""
         return size_of(self.fields)
-
-    @property
-    def version(self) -> str:
-        """The id as text that sorts as the messages were written; that of the first attempt of a dead letter."""
-        origin = self.fields.get(ORIGIN)
-        return version_of(origin.decode("utf-8", "replace") if origin else self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,12 +230,6 @@ async def backlogs(redis: Redis, names: Sequence[str]) -> dict[str, Backlog]:
         commands += [("XLEN", keys.stream(name)), ("GET", keys.stream_bytes(name))]
     replies = await redis.pipeline(commands)
     return {name: Backlog(int(replies[2 * n]), _count(replies[2 * n + 1])) for n, name in enumerate(names)}
-
-
-def version_of(message_id: str) -> str:
-    """The id of a message, or what looks like one, as text that sorts as such ids do."""
-    millis, _, number = message_id.partition("-")
-    return f"{int(millis):015d}-{int(number or 0):09d}"
 
 
 def size_of(fields: Mapping[str, bytes]) -> int:

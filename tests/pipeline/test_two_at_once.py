@@ -59,7 +59,7 @@ def storing(it: World, redis: Redis | Between | None = None) -> StoreEntries:
 def message(feed: str, place: int, *texts: str, **changes: Any) -> Message:
     """The `place`th document of a feed; its posts have one number each and these texts."""
     posts = tuple(candidate(f"post{n}", text=text, **changes) for n, text in enumerate(texts))
-    return Message(f"{int(NOON * 1000)}-{place}", EntriesFound(feed, NOON, posts).to_fields())
+    return Message(f"{int(NOON * 1000)}-{place}", EntriesFound(feed, NOON, posts, NOON + place / 1000).to_fields())
 
 
 async def text_of(it: World, feed: str, name: str = "post0") -> str:
@@ -105,7 +105,7 @@ async def test_an_edit_is_told_though_another_document_took_its_mark_away_and_it
         await storing(it)(
             Message(
                 f"{int(NOON * 1000)}-3",
-                EntriesFound(feed.id, NOON, (candidate("post1", text="edited"),)).to_fields(),
+                EntriesFound(feed.id, NOON, (candidate("post1", text="edited"),), NOON + 0.003).to_fields(),
             )
         )
 
@@ -281,3 +281,54 @@ async def test_a_poll_that_knew_nothing_of_an_edit_says_nothing_of_it(it, site, 
     await it.stages.run_once()
     await it.poll(feed)
     assert '"name":"Post 2"' in (await it.texts())[0]
+
+
+@pytest.mark.parametrize("dies_at", ["feed_settle", "never"])
+async def test_an_edit_of_an_older_reading_never_replaces_what_a_newer_one_found(it, site, dies_at):
+    """A worker has read an edit and stands still just before it hands it on. Another one finds that the edit was taken
+    back, and its poll ends. Then the first one goes on, and loses its lease or dies: readers see what the newer reading
+    found, and no reader is notified of anything else.
+    """
+    site.serve_document("/feed", rss(dated(2)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    site.serve_document("/feed", rss([("post-2", "Edited", dated(2)[0][2]), *dated(1)]))
+
+    async def meanwhile() -> None:
+        site.serve_document("/feed", rss(dated(2)))
+        await it.poll(feed)
+
+    late = once("stream_add", meanwhile)
+
+    async def before(name: str, args: Any) -> None:
+        if name == dies_at:
+            raise KilledError
+        await late(name, args)
+
+    ends = await asyncio.gather(it.make_poller(redis=Between(it.redis, before)).poll(feed.id), return_exceptions=True)
+    assert isinstance(ends[0], KilledError) == (dies_at == "feed_settle")
+    await it.stages.run_once()
+    assert '"name":"Post 2"' in (await it.texts())[0]
+    await it.poll(feed)
+    assert '"name":"Post 2"' in (await it.texts())[0]
+
+
+async def test_a_reading_that_was_overtaken_before_it_was_compared_changes_nothing(it, site):
+    """A worker stands still with a document in hand until another one has read a newer one: nothing of the old one is
+    written, neither of its posts nor of the feed.
+    """
+    site.serve_document("/feed", rss(dated(2)))
+    feed = await it.follow(site.url("/feed", "blog.test"))
+    await it.poll(feed)
+    site.serve_document("/feed", rss([("post-2", "Edited", dated(2)[0][2]), *dated(1)], title="Edited"))
+    slow = Slow(it.fetcher)
+    stale = asyncio.create_task(it.make_poller(fetcher=slow).poll(feed.id))  # type: ignore[arg-type]
+    await slow.asked.wait()
+    site.serve_document("/feed", rss(dated(2)))
+    await it.poll(feed)
+    record = await it.record(feed)
+    slow.go.set()
+    await stale
+    await it.stages.run_once()
+    assert '"name":"Post 2"' in (await it.texts())[0]
+    assert await it.record(feed) == record

@@ -126,3 +126,35 @@ async def test_a_feed_that_moves_to_a_known_one_says_so(feeds):
     unchanged = await feeds.get(feed.id)
     assert unchanged is not None
     assert unchanged.url == URL
+
+
+async def test_readings_have_growing_numbers_whatever_the_clock_does(feeds):
+    """Also where the last one is of the future, because the clock was ahead."""
+    feed = await feeds.ensure(URL, NOON)
+    numbers = []
+    for _ in range(3):
+        record, followers = await feeds.begin_reading(feed.id)
+        numbers.append(record.reading)
+        assert followers == 0
+    await feeds.update(feed.id, {"reading": "95617584000.000"})
+    numbers += [(await feeds.begin_reading(feed.id))[0].reading for _ in range(2)]
+    assert numbers == sorted(set(numbers))
+    assert numbers[-1] == 95617584000.002
+    assert await feeds.begin_reading("999") == (None, 0)
+
+
+async def test_a_reading_writes_nothing_when_a_later_one_has_begun(feeds):
+    """Neither fields nor a description nor its end; the later one writes all of them."""
+    feed = await feeds.ensure(URL, NOON)
+    await feeds.subscribe(feed.id, "ann", "home")
+    earlier, followers = await feeds.begin_reading(feed.id)
+    assert followers == 1
+    later, _ = await feeds.begin_reading(feed.id)
+    assert not await feeds.update(feed.id, {"etag": "old"}, earlier.reading)
+    assert not (await feeds.describe(feed.id, {"title": "Old"}, {"etag": "old"}, earlier.reading)).changed
+    assert not await feeds.settle(feed.id, {"body_hash": "00"}, b"old", earlier.reading)
+    assert await feeds.get(feed.id) == later
+    assert await feeds.update(feed.id, {"etag": "new"}, later.reading)
+    assert (await feeds.describe(feed.id, {"title": "New"}, {}, later.reading)).changed == ("title",)
+    assert await feeds.settle(feed.id, {"body_hash": "00"}, b"new", later.reading)
+    assert await feeds.marks(await feeds.get(feed.id)) == b"new"

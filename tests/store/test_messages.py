@@ -12,6 +12,7 @@ from tests.support.posts import NOON, candidate
     "message",
     [
         EntriesFound("7", NOON, ()),
+        EntriesFound("7", NOON, (), NOON + 0.001),
         EntriesFound(
             "7", NOON + 0.123456, (candidate("a"), candidate("b", twin="t", incomplete=True, extra={"k": "ü"}))
         ),

@@ -101,13 +101,6 @@ async def test_only_the_owner_hands_back(real_redis):
     assert await stream.take_over("third", 3600, 10) == []
 
 
-async def test_versions_sort_as_messages_were_written(stream):
-    """Each message has a greater version than the one before, also within one millisecond."""
-    await stream.add([ONE] * 30)
-    versions = [message.version for message in await stream.take("worker", 100)]
-    assert versions == sorted(set(versions))
-
-
 async def test_a_message_that_was_deleted_by_hand_troubles_nobody(real_redis):
     """What is missing from the stream while somebody owns it is passed over."""
     stream = Stream(real_redis, "entries")

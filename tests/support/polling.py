@@ -31,6 +31,7 @@ from microsub.store.items import Items
 from microsub.store.port import Redis
 from microsub.store.presence import Presence
 from microsub.store.schedule import Schedule
+from microsub.store.streams import Stream
 from microsub.store.timelines import Timelines
 
 FAST = InstanceSettings(polling=Polling(host_interval=0))
@@ -87,12 +88,16 @@ class World:
         self.worker = self.make_worker()
 
     def make_poller(
-        self, on_refused: Callable[[PollResult], object] | None = None, fetcher: Fetcher | None = None
+        self,
+        on_refused: Callable[[PollResult], object] | None = None,
+        fetcher: Fetcher | None = None,
+        redis: Redis | None = None,
     ) -> Poller:
+        """A poller; with `redis` it writes through that connection, else through the world's own."""
         return Poller(
-            self.feeds,
-            self.items,
-            self.stages.entries,
+            self.feeds if redis is None else Feeds(redis),
+            self.items if redis is None else Items(redis),
+            self.stages.entries if redis is None else Stream(redis, "entries"),
             self.announcing,
             fetcher or self.fetcher,
             self.parser,
