@@ -28,9 +28,9 @@ from microsub.services.erasing import erase
 from microsub.services.posts import Post, Posts, forms_of, identity_of, is_id, text, whole
 from microsub.store import keys, shedding
 from microsub.store.arrivals import WRITTEN_GUID, ItemToStore, Stored
-from microsub.store.messages import version_of
 from microsub.store.events import Event, Events
 from microsub.store.lease import leased
+from microsub.store.messages import version_of
 
 if TYPE_CHECKING:
     from microsub.pipeline.store import StoreEntries

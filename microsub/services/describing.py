@@ -24,7 +24,8 @@ async def describe(
     """Keep what is said of a feed, and announce what of it is news, with what an earlier attempt left untold.
 
     Returns the names of the fields that changed now. `if_changed` is written in the same step where any did. A feed
-    that is new is announced as such. A `reading` that a later one has overtaken changes nothing. Raises StoreError; to be repeated where it broke off.
+    that is new is announced as such. A `reading` that a later one has overtaken changes nothing. Raises StoreError; to
+    be repeated where it broke off.
     """
     described = await feeds.describe(feed_id, said, if_changed, reading)
     if is_new:

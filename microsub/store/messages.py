@@ -27,7 +27,7 @@ def version_of(reading: float) -> str:
 class EntriesFound:
     """Posts of one feed that the store doesn't have, or has otherwise, found at a Unix time.
 
-    `reading` is the number of the reading that found them (`Feeds.begin_reading`); without one, their time stands for it.
+    `reading` is the number of the reading that found them (`Feeds.begin_reading`); without it their time stands for it.
     """
 
     feed: str
