@@ -68,7 +68,12 @@ def settings_page() -> str:
 
 def commands_page() -> str:
     """The help text of every command."""
-    lines = [MADE, "# Commands\n", "Exit codes: 0 done, 1 failed, 2 wrong usage.\n"]
+    lines = [
+        MADE,
+        "# Commands\n",
+        "Exit codes: 0 done, 1 failed, 2 wrong usage. Is `microsub` not found? See\n"
+        "[where the command is](../README.md#where-the-command-is).\n",
+    ]
     for path, command in _walk(main, ("microsub",)):
         context = click.Context(command, info_name=" ".join(path), terminal_width=100, max_content_width=100)
         lines += [f"## {' '.join(path)}\n", "```text", command.get_help(context).rstrip(), "```\n"]

@@ -1,52 +1,55 @@
-"""The command `microsub`: serving, accounts, configuration, feeds, upkeep, conformance. Each group is a module."""
+"""The command `microsub`: what there is, in sections, and the module in which each command is found."""
 
 from __future__ import annotations
 
 import click
 
 import microsub
-from microsub.cli import (
-    accounts,
-    checking,
-    configuration,
-    examining,
-    feeds,
-    importing,
-    local_sign_in,
-    pipeline,
-    services,
-    serving,
+from microsub.cli.groups import COMMON, WIDTH, Sections
+from microsub.config.settings import SETTINGS
+
+_SECTIONS = {
+    "Run": {
+        "serve": "microsub.cli.serving:serve",
+        "web": "microsub.cli.serving:web",
+        "work": "microsub.cli.serving:work",
+        "demo": "microsub.cli.serving:demo",
+    },
+    "People": {
+        "user": "microsub.cli.accounts:user",
+        "token": "microsub.cli.accounts:token",
+        "doctor": "microsub.cli.examining:doctor",
+        "import": "microsub.cli.importing:import_group",
+    },
+    "Feeds": {
+        "parse": "microsub.cli.feeds:parse",
+        "fetch": "microsub.cli.feeds:fetch",
+        "poll": "microsub.cli.feeds:poll",
+    },
+    "Look after": {
+        "config": "microsub.cli.configuration:config",
+        "check": "microsub.cli.checking:check",
+        "cleanup": "microsub.cli.feeds:cleanup",
+        "rebuild": "microsub.cli.pipeline:rebuild",
+        "deadletter": "microsub.cli.pipeline:deadletter",
+    },
+    "Develop": {
+        "events": "microsub.cli.pipeline:events",
+        "conformance": "microsub.conformance.command:conformance",
+    },
+}
+
+
+@click.group(
+    cls=Sections,
+    sections=_SECTIONS,
+    common=[(f"{one.flag} {one.placeholder}", one.described) for one in SETTINGS if one.name in COMMON],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDTH},
 )
-from microsub.conformance.command import conformance
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(microsub.__version__, prog_name="microsub")
 def main() -> None:
     """A multi-user Microsub server: follows feeds, keeps timelines in Redis, serves them to reader apps.
 
-    Every flag can also be given as an environment variable, named in brackets.
+    `microsub COMMAND --help` explains a command. Options are given after the command. Most can also be given as the
+    environment variable in brackets.
     """
-
-
-main.add_command(serving.serve)
-main.add_command(serving.web)
-main.add_command(serving.work)
-main.add_command(serving.demo)
-accounts.token.add_command(services.service)
-main.add_command(accounts.token)
-accounts.user.add_command(local_sign_in.user_invite)
-accounts.user.add_command(local_sign_in.user_password)
-main.add_command(accounts.user)
-main.add_command(configuration.config)
-main.add_command(feeds.fetch)
-main.add_command(feeds.parse)
-main.add_command(feeds.poll)
-main.add_command(feeds.cleanup)
-main.add_command(pipeline.rebuild)
-main.add_command(pipeline.events)
-main.add_command(pipeline.deadletter)
-main.add_command(checking.check)
-main.add_command(examining.doctor)
-main.add_command(importing.import_group)
-main.add_command(conformance)

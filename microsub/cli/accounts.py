@@ -7,7 +7,10 @@ import time
 import click
 
 from microsub import wiring
+from microsub.cli.groups import Group
+from microsub.cli.local_sign_in import user_invite, user_password
 from microsub.cli.options import DAYS, STORE_FLAGS, counted, fail, print_json, restorable, run, settings_flags
+from microsub.cli.services import service
 from microsub.config.identifiers import PROFILE, unfit_profile
 from microsub.config.settings import Settings, mask_password
 from microsub.model.plaintext import escaped
@@ -15,19 +18,22 @@ from microsub.model.reader import NOTIFICATIONS
 from microsub.model.scopes import ALL_SCOPES, read_scopes
 
 
-@click.group()
+@click.group(cls=Group)
 def user() -> None:
-    """List, add and remove users. Users declared in backend.json need no command."""
+    """List, add, invite and remove users.
+
+    Users who are declared in backend.json need no command.
+    """
 
 
 @user.command("list")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @settings_flags(*STORE_FLAGS)
 def user_list(settings: Settings, as_json: bool) -> None:
-    """List all users with their identity and number of channels.
+    """List all users with their URL and number of channels.
 
-    The channel `notifications`, which everybody has, isn't counted. Who made their account themselves, by signing in,
-    is marked as registered, with the day.
+    The channel `notifications`, which everybody has, isn't counted. Users who made their account themselves, by signing
+    in, are marked as registered, with the day.
     """
 
     async def work() -> list[dict[str, object]]:
@@ -59,7 +65,7 @@ def user_list(settings: Settings, as_json: bool) -> None:
 @click.option("--me", default="", help="The URL that identifies the user, such as https://alice.example/.")
 @settings_flags(*STORE_FLAGS)
 def user_add(settings: Settings, name: str, me: str) -> None:
-    """Add the user NAME.
+    """Add a user.
 
     Example: microsub user add alice --me https://alice.example/
     """
@@ -83,11 +89,11 @@ def user_add(settings: Settings, name: str, me: str) -> None:
 @click.argument("url")
 @settings_flags(*STORE_FLAGS)
 def user_me(settings: Settings, name: str, url: str) -> None:
-    """Change the URL that identifies the user NAME, whose site has moved.
+    """Change the URL that identifies a user whose site has moved.
 
-    Whoever has that site has the account from then on. What the former provider said of tokens is forgotten, and all
-    browsers are signed out. Apps that were let in stay, and so does the password: it is the same person. To give the
-    name to somebody else, remove the user first.
+    From then on the owner of that URL owns the account. All browsers are signed out, and the answers of the former
+    provider are forgotten. Apps that have access keep it, and the password stays: it is the same person. To give the
+    name to another person, remove the user first.
     """
 
     _require_profile("URL", url or "''")
@@ -106,7 +112,7 @@ def user_me(settings: Settings, name: str, url: str) -> None:
 @click.argument("name")
 @settings_flags(*STORE_FLAGS)
 def user_remove(settings: Settings, name: str) -> None:
-    """Disable the user NAME at once, and delete the account after 30 days.
+    """Disable a user at once, and delete the account after 30 days.
 
     Where the server writes into backend.json, the user's entry is taken out of it; the file as it was stays in the
     folder of versions beside it. Otherwise take out the entry yourself. While the account is disabled, nobody can
@@ -126,7 +132,7 @@ def user_remove(settings: Settings, name: str) -> None:
 @click.argument("name")
 @settings_flags(*STORE_FLAGS)
 def user_restore(settings: Settings, name: str) -> None:
-    """Bring back the user NAME, who was removed less than 30 days ago, with all that they had."""
+    """Bring back a user who was removed less than 30 days ago."""
 
     async def work() -> None:
         async with wiring.open_stores(settings, existing=True) as stores:
@@ -147,9 +153,9 @@ def _day(seconds: object) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(float(str(seconds))))
 
 
-@click.group()
+@click.group(cls=Group)
 def token() -> None:
-    """Make, list and revoke the tokens that reader apps use."""
+    """Make, list and revoke tokens for reader apps."""
 
 
 @token.command("create")
@@ -164,7 +170,9 @@ def token() -> None:
 @click.option("--days", type=DAYS, help="Days until it expires; default: never.")
 @settings_flags(*STORE_FLAGS)
 def token_create(settings: Settings, user_name: str, scope: str, client: str, days: float | None) -> None:
-    """Make a token for USER and print it, and nothing else. It is shown only this once.
+    """Make a token for an app of USER, and print it.
+
+    It is shown only once, and nothing else is printed.
 
     Example: TOKEN=$(microsub token create alice --scope "read follow")
     """
@@ -191,7 +199,10 @@ def token_create(settings: Settings, user_name: str, scope: str, client: str, da
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @settings_flags(*STORE_FLAGS)
 def token_list(settings: Settings, user_name: str, as_json: bool) -> None:
-    """List the tokens of USER: the id to revoke each by, its client, scopes and dates. Never the token itself."""
+    """List the tokens of USER, each with the id to revoke it by.
+
+    Shows its app, scopes and dates, never the token itself.
+    """
 
     async def work() -> list[dict[str, object]]:
         async with wiring.open_stores(settings, existing=True) as stores:
@@ -222,7 +233,7 @@ def token_list(settings: Settings, user_name: str, as_json: bool) -> None:
 @click.argument("token_id", metavar="ID")
 @settings_flags(*STORE_FLAGS)
 def token_revoke(settings: Settings, user_name: str, token_id: str) -> None:
-    """Revoke the token ID of USER at once. The id is what `token list` shows."""
+    """Revoke a token of USER at once, by its ID in `token list`."""
 
     async def work() -> int:
         async with wiring.open_stores(settings, existing=True) as stores:
@@ -232,3 +243,8 @@ def token_revoke(settings: Settings, user_name: str, token_id: str) -> None:
     if not run(work()):
         fail(f"{user_name} has no token '{token_id}'; see: microsub token list {user_name}")
     click.echo("revoked")
+
+
+user.add_command(user_invite)
+user.add_command(user_password)
+token.add_command(service)

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from microsub import wiring
+from microsub.cli.groups import Command
 from microsub.cli.options import FAILED, STORE_FLAGS, print_json, run, settings_flags
 from microsub.config.settings import Settings
-from microsub.services.checking import CheckReport
+
+if TYPE_CHECKING:
+    from microsub.services.checking import CheckReport
 
 
-@click.command()
-@click.option("--repair", is_flag=True, help="Mend what is found.")
+@click.command(cls=Command)
+@click.option("--repair", is_flag=True, help="Repair what was found.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @settings_flags(*STORE_FLAGS)
 @click.pass_context
 def check(context: click.Context, settings: Settings, repair: bool, as_json: bool) -> None:
-    """Examine everything in Redis: users, channels, timelines, items, feeds, schedule, and every key.
+    """Check all data in Redis for faults, and repair them.
 
-    The server may run meanwhile; what is found counts when two further looks find it again. Nothing is changed without
-    --repair. A repair loses nothing that a reader can see: in doubt an item is read rather than unread, and a key of a
-    wrong type is put aside for 30 days as aside:…
+    Users, channels, timelines, items, feeds, the schedule and every key. The server may run meanwhile; a finding counts
+    when two further looks find it again. Nothing is changed without --repair. A repair loses nothing that a reader can
+    see: in doubt an item is read rather than unread, and a key of a wrong type is kept for 30 days as aside:…
     Exit code 1 when something is wrong (and, with --repair, still is).
     """
 

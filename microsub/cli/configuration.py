@@ -7,18 +7,21 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from microsub import wiring
+from microsub.cli.groups import Group
 from microsub.cli.options import FAILED, counted, fail, print_json, settings_flags
-from microsub.config import document
-from microsub.config.document import Report
 from microsub.config.settings import Settings
 from microsub.errors import MicrosubError
 
+if TYPE_CHECKING:
+    from microsub.config.document import Report
 
-@click.group()
+
+@click.group(cls=Group)
 def config() -> None:
     """Check and upgrade backend.json."""
 
@@ -29,12 +32,14 @@ def config() -> None:
 @settings_flags("backend", "data_dir", "redis_url")
 @click.pass_context
 def check(context: click.Context, settings: Settings, file: Path | None, as_json: bool) -> None:
-    """Say whether the server would take FILE (default: the one that it reads), and what is wrong with it.
+    """Check a backend.json before the server reads it.
 
-    Every problem names the file, the place in it, what stands there, and what was expected. Where there is data of a
-    server, its users are looked at too: somebody who registered may have the site of a user in FILE.
-    Exit code 1 when there is a problem.
+    FILE is by default the one that the server reads. Every problem names the file, the place in it, what stands
+    there, and what was expected. Where there is data of a server, its users are compared too: somebody who
+    registered may have the URL of a user in FILE. Exit code 1 when there is a problem.
     """
+    from microsub.config import document
+
     report = _beside_the_accounts(document.check(file or settings.backend, os.environ), settings)
     if as_json:
         print_json(_as_dict(report))
@@ -87,17 +92,19 @@ def _print_findings(report: Report) -> None:
 @click.option("--in-place", is_flag=True, help="Replace the file; the old one stays beside it as FILE.old.")
 @settings_flags("backend")
 def upgrade(settings: Settings, file: Path | None, in_place: bool) -> None:
-    """Print the old single-user FILE in today's form. Nothing in `${…}` is expanded.
+    """Print an old single-user backend.json in today's form.
 
-    What has no place in today's form, and what works otherwise than it did, is told on standard error.
+    Nothing in `${…}` is expanded. Keys that are dropped, or work differently now, are named on standard error.
 
     Example: microsub config upgrade old.json > backend.json
     """
+    from microsub.config import document
+
     path = file or settings.backend
     report = document.check(path, os.environ)
     _print_findings(report)
     if report.document is None:
-        fail(f"{path} can't be upgraded before this is mended")
+        fail(f"{path} can't be upgraded before this is corrected")
     text = json.dumps(report.document.raw, indent=2, ensure_ascii=False) + "\n"
     if not in_place:
         click.echo(text, nl=False)

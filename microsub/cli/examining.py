@@ -5,22 +5,24 @@ from __future__ import annotations
 import click
 
 from microsub import wiring
+from microsub.cli.groups import Command
 from microsub.cli.options import FAILED, FETCH_FLAGS, STORE_FLAGS, print_json, run, settings_flags
 from microsub.config.settings import Settings
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("url")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @settings_flags(*STORE_FLAGS, *FETCH_FLAGS, "host", "port", "base_url")
 @click.pass_context
 def doctor(context: click.Context, settings: Settings, url: str, as_json: bool) -> None:
-    """Look at the page at URL as reader apps do, and say what is there, what is missing and how to mend it.
+    """Check somebody's home page for sign-in and reading.
 
-    URL is what a person enters in an app: their own web address. The page is fetched with HEAD and GET, and whatever it
-    names is asked once, without any secret: identity provider, Microsub endpoint, feed. Each line names the apps that
-    it concerns, if it doesn't concern all. With the data of a server the page is also compared with its users.
-    Exit code 1 when something has to be mended.
+    URL is what a person enters in an app: their own web address. The page is read as reader apps read it, and the
+    report says what is there, what is missing and how to correct it. Everything that the page names is asked once,
+    without any secret: identity provider, Microsub endpoint, feed. A line that concerns certain apps only names
+    them. With the data of a server the page is also compared with its users. Exit code 1 when something has to be
+    corrected.
 
     Example: microsub doctor alice.example --base-url https://reader.example
     """

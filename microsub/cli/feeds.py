@@ -7,12 +7,13 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 import orjson
 
 from microsub import wiring
-from microsub.cache import CachedFeed
+from microsub.cli.groups import Command
 from microsub.cli.options import (
     FAILED,
     FETCH_FLAGS,
@@ -26,26 +27,28 @@ from microsub.cli.options import (
 )
 from microsub.config.settings import Settings
 from microsub.errors import FetchError, MicrosubError, ParseError
-from microsub.fetch import Fetched, FetchFailed, FetchRequest
-from microsub.formats.discovery import FeedLink, better_feeds
-from microsub.formats.identity import mask_credentials
-from microsub.formats.parse import parse as parse_feed
-from microsub.formats.wire import feed_to_wire
-from microsub.model.jf2 import Feed
 from microsub.model.plaintext import escaped, on_one_line
-from microsub.pipeline.on_demand import PollReport
-from microsub.services.retention import RetentionReport
-from microsub.services.sweeping import SweepReport
+
+if TYPE_CHECKING:
+    from microsub.cache import CachedFeed
+    from microsub.fetch import Fetched
+    from microsub.formats.discovery import FeedLink
+    from microsub.model.jf2 import Feed
+    from microsub.pipeline.on_demand import PollReport
+    from microsub.services.retention import RetentionReport
+    from microsub.services.sweeping import SweepReport
 
 _TITLE = 90
 _COMPLETED = 20
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("urls", metavar="URL...", nargs=-1, required=True)
-@click.option("--force", is_flag=True, help="Ask the publishers even where the copies are young.")
-@click.option("--offline", is_flag=True, help="Ask nobody; show the copies that there are.")
-@click.option("--ttl", type=FiniteRange(0), default=300, show_default=True, help="Seconds for which a copy will do.")
+@click.option("--force", is_flag=True, help="Ask the publishers however young the copies are.")
+@click.option("--offline", is_flag=True, help="Make no requests; show the copies.")
+@click.option(
+    "--ttl", type=FiniteRange(0), default=300, show_default=True, help="Seconds for which a copy is used as is."
+)
 @click.option(
     "--cache",
     type=click.Path(path_type=Path, file_okay=False),
@@ -71,15 +74,18 @@ def fetch(
     titles: int,
     as_json: bool,
 ) -> None:
-    """Fetch feeds in parallel through the feed cache and print their titles as they come.
+    """Print the titles of feeds, fetched in parallel.
 
-    Copies are kept in a folder: no publisher is asked twice within the time to live, and later with the validators of
-    the copy. The server and its Redis have no part in it.
+    A URL may be that of a page: then the feed that it names is taken, as when somebody follows it. Copies are kept in a
+    folder: a copy younger than --ttl is used as is; after that the request is conditional (If-None-Match). The server
+    and its Redis aren't used.
 
     Exit code 1 when any feed failed, also where an older copy could be shown.
 
     Example: microsub fetch https://alice.example/feed https://bob.example/
     """
+    from microsub.cache import CachedFeed
+
     distinct = list(dict.fromkeys(urls))
 
     async def work() -> int:
@@ -104,6 +110,10 @@ def _copies_folder() -> Path:
 
 
 def _show_fetched(url: str, outcome: CachedFeed | FetchError | ParseError, titles: int, as_json: bool) -> None:
+    from microsub.cache import CachedFeed
+    from microsub.formats.identity import mask_credentials
+    from microsub.formats.wire import feed_to_wire
+
     error = outcome.error if isinstance(outcome, CachedFeed) else outcome
     problem = None if error is None else _sentence(error)
     if as_json:
@@ -121,6 +131,8 @@ def _show_fetched(url: str, outcome: CachedFeed | FetchError | ParseError, title
 
 
 def _show_titles(found: CachedFeed, titles: int) -> None:
+    from microsub.formats.identity import mask_credentials
+
     feed = found.feed
     origin = {"network": "new", "not_modified": "not modified", "cache": f"copy, {_duration(found.age)} old"}
     name = on_one_line(feed.name or mask_credentials(found.url))
@@ -150,7 +162,7 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("source", metavar="URL|FILE")
 @click.option("--url", help="The URL that a FILE came from; relative links are resolved against it.")
 @click.option("--content-type", help="The Content-Type that a FILE was served with.")
@@ -162,7 +174,10 @@ def _duration(seconds: float) -> str:
 )
 @settings_flags(*FETCH_FLAGS)
 def parse(settings: Settings, source: str, url: str | None, content_type: str | None, complete: bool) -> None:
-    """Print what the server understands of a feed or page, as jf2 JSON.
+    """Print what the server reads from a feed or page, as JSON.
+
+    The format is jf2 (https://jf2.spec.indieweb.org/). For a page that names a feed, that feed is printed, as when
+    somebody follows the page; --as-is reads the page itself.
 
     Examples: microsub parse https://alice.example/feed.xml
 
@@ -170,6 +185,10 @@ def parse(settings: Settings, source: str, url: str | None, content_type: str | 
 
               microsub parse saved.html --url https://alice.example/ --content-type text/html
     """
+    from microsub.formats.discovery import better_feeds
+    from microsub.formats.parse import parse as parse_feed
+    from microsub.formats.wire import feed_to_wire
+
     if source.startswith(("http://", "https://")):
         found = run(_download(settings, source))
         body, where, kind = found.body, found.final_url, content_type or found.content_type
@@ -200,12 +219,16 @@ async def _completed(settings: Settings, feed: Feed) -> Feed:
 
 def _show_named(links: list[FeedLink]) -> None:
     """What following a page would come to."""
+    from microsub.formats.identity import mask_credentials
+
     if links:
         named = ", ".join(mask_credentials(one.url) for one in links[:5])
         click.echo(f"who follows this page follows the first of the feeds that it names: {named}", err=True)
 
 
 async def _download(settings: Settings, url: str) -> Fetched:
+    from microsub.fetch import Fetched, FetchFailed, FetchRequest
+
     async with wiring.open_fetcher(settings) as fetcher:
         result = await fetcher.fetch(FetchRequest(url=url))
     if isinstance(result, Fetched):
@@ -213,16 +236,16 @@ async def _download(settings: Settings, url: str) -> Fetched:
     raise MicrosubError(f"{url}: {result.detail}" if isinstance(result, FetchFailed) else f"{url}: not modified")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("urls", metavar="[URL]...", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WORK_FLAGS)
 @click.pass_context
 def poll(context: click.Context, settings: Settings, urls: tuple[str, ...], as_json: bool) -> None:
-    """Poll the given followed feeds now, or all of them, and return when that is done.
+    """Poll followed feeds now: the given ones, or all.
 
-    Requests are conditional, one at a time per host, and a feed that is gone for good (410) is left alone. A running
-    server's worker does the polls, with its settings; without one this command does them itself.
+    Returns when that is done. Requests are conditional, one at a time per host, and a feed that is gone (410) is not
+    asked. The worker of a running server does the polls, with its settings; without one this command does them itself.
     Exit code 1 when any feed failed.
     """
 
@@ -251,16 +274,17 @@ def _found(report: PollReport) -> str:
     return ", ".join(f"{count} {name}" for name, count in counts.items() if count) or "unchanged"
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @settings_flags(*STORE_FLAGS)
 def cleanup(settings: Settings, dry_run: bool, as_json: bool) -> None:
-    """Remove read items, old unread ones and what is over the limit of each timeline, as the settings say; the
-    channels and users that were removed more than 30 days ago; and posts that nobody refers to any more.
+    """Remove old items now, as the settings say.
 
-    Such posts leave in two steps: one cleanup marks them, another one that begins an hour later or more deletes them.
-    The server does all this by itself all the time; the command does it now and says what it did.
+    Removes read items, old unread ones and those over the limit of each timeline; channels and users that were removed
+    more than 30 days ago; and posts that are in no timeline any more. Such posts leave in two steps: one cleanup marks
+    them, another one that begins an hour later or more deletes them. The server does all this by itself; the command
+    does it now and says what it did.
     """
 
     async def work() -> tuple[RetentionReport, SweepReport]:

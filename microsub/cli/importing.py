@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from microsub import wiring
+from microsub.cli.groups import Group
 from microsub.cli.options import STORE_FLAGS, fail, print_json, run, settings_flags
 from microsub.config.settings import Settings
 from microsub.errors import ConfigError
-from microsub.pipeline.import_report import ImportReport
-from microsub.pipeline.importing import OldFile, read_old
+
+if TYPE_CHECKING:
+    from microsub.pipeline.import_report import ImportReport
+    from microsub.pipeline.importing import OldFile
 
 _TARGET = tuple(flag for flag in STORE_FLAGS if flag != "backend")
 
 
-@click.group("import")
+@click.group("import", cls=Group)
 def import_group() -> None:
-    """Take over channels, feeds, posts and read state from another server."""
+    """Import channels, feeds, posts and read state."""
 
 
 @import_group.command("ekster")
@@ -31,19 +35,21 @@ def import_group() -> None:
     help="The backend.json of the older server.",
 )
 @click.option("--redis", "database", required=True, metavar="URL", help="Its Redis, such as redis://localhost:6379/0.")
-@click.option("--user", required=True, metavar="NAME", help="Whose all that becomes here; made where there is none.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be taken over.")
+@click.option("--user", required=True, metavar="NAME", help="User to import into; created if missing.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be imported.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @settings_flags(*_TARGET)
 def ekster(settings: Settings, file: Path, database: str, user: str, dry_run: bool, as_json: bool) -> None:
-    """Take over a reader of the older Go server, ekster: its backend.json and its Redis.
+    """Import from ekster, the older Go server.
 
-    Channels with their order, feeds, posts with their times, and what was read. The old Redis is only read. Running
-    it again takes over what has come meanwhile; nothing comes twice, and what was read here stays so. Items that can't
-    be used are named and left out.
+    Imports channels with their order, feeds, posts with their times, and read state, from its backend.json and its
+    Redis. The old Redis is only read. Running it again imports what has come meanwhile; nothing is doubled, and
+    posts that were read here stay read. Items that can't be used are named and left out.
 
     Example: microsub import ekster --backend old.json --redis redis://localhost:6379/0 --user alice --dry-run
     """
+
+    from microsub.pipeline.importing import read_old
 
     async def work(old: OldFile) -> ImportReport:
         async with wiring.open_stores(settings) as stores:

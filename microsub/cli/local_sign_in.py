@@ -6,30 +6,36 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import click
 
 from microsub import wiring
+from microsub.cli.groups import Command
 from microsub.cli.options import STORE_FLAGS, fail, restorable, run, settings_flags
 from microsub.config.settings import Settings
-from microsub.services.identity.enrolling import PATH, Enrolling
 from microsub.services.identity.passwordpolicy import LONGEST, SHORTEST
+
+if TYPE_CHECKING:
+    from microsub.services.identity.enrolling import Enrolling
 
 _MOST_BYTES = 4 * LONGEST + 2
 
 
-@click.command("invite")
+@click.command("invite", cls=Command)
 @click.argument("name")
 @click.option("--afresh", is_flag=True, help="Also remove the password and all passkeys, and sign all browsers out.")
 @settings_flags(*STORE_FLAGS, "host", "port", "base_url")
 def user_invite(settings: Settings, name: str, afresh: bool) -> None:
-    """Print a one-time link by which NAME chooses a password or a passkey, and nothing else.
+    """Print a one-time link to choose a password or a passkey.
 
-    It is good once, within 24 hours, and takes the place of an earlier one. Whoever has it comes into the account, so
-    hand it over as you would a key. With --afresh, what was lost or stolen opens nothing any more.
+    The link works once, within 24 hours, and replaces an earlier one. It opens the account, so hand it over as you
+    would a key. With --afresh, a lost or stolen password or passkey no longer works.
 
     Example: microsub user invite alice --base-url https://reader.example
     """
+
+    from microsub.services.identity.enrolling import PATH
 
     async def work() -> str:
         async with _opened(settings, name) as enrolling:
@@ -43,13 +49,14 @@ def user_invite(settings: Settings, name: str, afresh: bool) -> None:
     click.echo(f"{settings.public_url}{PATH}#{code}")
 
 
-@click.command("password")
+@click.command("password", cls=Command)
 @click.argument("name")
 @settings_flags(*STORE_FLAGS)
 def user_password(settings: Settings, name: str) -> None:
-    """Set the password of NAME: from a prompt, or the first line of standard input where that is no terminal.
+    """Set the password of a user.
 
-    All browsers that are signed in to the account are signed out.
+    It is read from a prompt, or from the first line of standard input where that isn't a terminal. All browsers
+    that are signed in to the account are signed out.
 
     Example: pass show reader | microsub user password alice
     """

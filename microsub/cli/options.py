@@ -22,7 +22,8 @@ from microsub.model.plaintext import escaped
 
 T = TypeVar("T")
 
-STORE_FLAGS = ("backend", "data_dir", "redis_url", "log_format", "log_level")
+LOG_FLAGS = ("log_format", "log_level")
+STORE_FLAGS = ("backend", "data_dir", "redis_url", "redis_replicas")
 FETCH_FLAGS = ("allow_private_networks", "http_proxy")
 WEB_FLAGS = ("host", "port", "base_url", "trusted_proxies", "item_cache_mb")
 WORK_FLAGS = ("fetch_concurrency", "write_back")
@@ -31,8 +32,9 @@ FAILED = 1
 """Exit code: the command ran and what it was asked to do failed. Wrong usage is 2, as click has it."""
 
 
-def settings_flags(*names: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Give a command the flags of the named settings; it receives `settings`, a finished `Settings`."""
+def settings_flags(*chosen: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Give a command the flags of the chosen settings and of the log; it receives `settings`, a finished `Settings`."""
+    names = (*chosen, *LOG_FLAGS)
 
     def decorate(command: Callable[..., T]) -> Callable[..., T]:
         @functools.wraps(command)
@@ -41,23 +43,25 @@ def settings_flags(*names: str) -> Callable[[Callable[..., T]], Callable[..., T]
             for sentence in misspelt_variables(os.environ):
                 click.echo(f"warning: {sentence}", err=True)
             settings = read(flags)
-            # What a command did is on standard output; its log is for trouble alone. Servers set up theirs.
-            set_up_logs("text", flags.get("log_level") or "warning")
+            # What a command did is on standard output; its log is for trouble alone, unless more is asked for. Servers
+            # set up theirs.
+            form = "text" if settings.log_format == "auto" else settings.log_format
+            set_up_logs(form, settings.log_level if is_log_level_chosen(flags) else "warning")
             return command(*args, settings=settings, **kwargs)
 
         decorated: Callable[..., T] = wrapper
         for setting in reversed([s for s in SETTINGS if s.name in names]):
-            default = f" [default: {setting.default}]" if setting.default else ""
             decorated = click.option(
-                setting.flag,
-                setting.name,
-                default=None,
-                metavar="|".join(setting.choices) or setting.kind.upper().replace(" ", "_"),
-                help=f"{setting.help} [{setting.variable}]{default}",
+                setting.flag, setting.name, default=None, metavar=setting.placeholder, help=setting.described
             )(decorated)
         return decorated
 
     return decorate
+
+
+def is_log_level_chosen(flags: Mapping[str, object]) -> bool:
+    """Whether a flag or a variable says what is logged."""
+    return flags.get("log_level") is not None or bool(os.environ.get("MICROSUB_LOG_LEVEL", "").strip())
 
 
 def read(flags: Mapping[str, object]) -> Settings:

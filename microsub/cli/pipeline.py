@@ -8,18 +8,22 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 import orjson
 
 from microsub import wiring
+from microsub.cli.groups import Command, Group
 from microsub.cli.options import FAILED, STORE_FLAGS, counted, fail, print_json, restorable, run, settings_flags
 from microsub.config.settings import Settings
 from microsub.errors import StoreUnavailable
 from microsub.model.plaintext import escaped
-from microsub.services.rebuilding import Rebuilt
-from microsub.store.deadletters import DeadLetter, DeadLetters, is_letter_id, unknown_stage
-from microsub.store.events import Event, Events, is_event_id
+
+if TYPE_CHECKING:
+    from microsub.services.rebuilding import Rebuilt
+    from microsub.store.deadletters import DeadLetter, DeadLetters
+    from microsub.store.events import Event, Events
 
 _AT_ONCE = 100
 _LOOK_AGAIN = 0.5
@@ -27,15 +31,16 @@ _SHOWN = 2000
 """Characters of a field that `deadletter show` prints; `--json` prints all."""
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("user")
 @click.argument("channel", required=False)
 @settings_flags(*STORE_FLAGS)
 def rebuild(settings: Settings, user: str, channel: str | None) -> None:
-    """Fill the timelines of USER, or that of one CHANNEL, from the posts in the store.
+    """Fill timelines of USER again from the stored posts.
 
-    For timelines that were lost, or that a limit of delivery left alone. What the user has read, removed or moved, and
-    what cleanup took, doesn't come back. Workers do it; setting `delivery.warm_up_days` says how far it goes back.
+    All of them, or that of one CHANNEL. Use it when timelines were lost, or skipped by `delivery.fan_out_limit`.
+    Posts that the user has read, removed or moved, and posts that cleanup removed, don't come back. Workers do it;
+    the setting `delivery.warm_up_days` says how far it goes back.
 
     Example: microsub rebuild alice home
     """
@@ -58,20 +63,23 @@ def rebuild(settings: Settings, user: str, channel: str | None) -> None:
     run(work())
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--follow", is_flag=True, help="Go on printing events as they come, until interrupted.")
-@click.option("--since", default=None, metavar="ID", help="Begin behind the event of that id; 0: with the oldest kept.")
+@click.option("--since", default=None, metavar="ID", help="Begin after the event of that id; 0: with the oldest kept.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")
 @settings_flags(*STORE_FLAGS)
 def events(settings: Settings, follow: bool, since: str | None, as_json: bool) -> None:
-    """Print what happened to feeds and posts: created, modified with the fields that changed, or deleted.
+    """Print what happens to feeds and posts, for other programs.
 
-    The last 10,000 events are kept. Without --since, the command prints all of them, or with --follow what comes. A
-    program that was away goes on with --since and the id of the last event that it has seen; what comes twice, after a
-    crash, tells of the same post.
+    Each event says that a feed or post was created, modified (with the fields that changed) or deleted. The last 10,000
+    events are kept. Without --since, the command prints all of them, or with --follow what comes. A program that was
+    away goes on with --since and the id of the last event that it has seen; after a crash an event may be delivered
+    twice.
 
     Example: microsub events --follow --json --since 1795244167090-0
     """
+    from microsub.store.events import Events, is_event_id
+
     if since is not None and not is_event_id(since):
         raise click.UsageError(
             f"--since: found '{since[:80]}', expected the id of an event, such as 1795244167090-0, or 0"
@@ -118,11 +126,11 @@ def _line(event: Event) -> str:
     return f"{event.id} {_moment(event.at)} {what}: feed {event.feed}{post}{guid}{changed}"
 
 
-@click.group()
+@click.group(cls=Group)
 def deadletter() -> None:
-    """See what the pipeline could not handle, and try it again or drop it.
+    """List, retry or drop messages that no worker could handle.
 
-    A message that failed five times is kept here with its reason, so that it holds up nobody and nothing is lost.
+    A message that failed five times is kept here with its reason, so that it blocks nothing and nothing is lost.
     """
 
 
@@ -130,11 +138,11 @@ def deadletter() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @settings_flags(*STORE_FLAGS)
 def deadletter_list(settings: Settings, as_json: bool) -> None:
-    """List dead letters with stage, time and reason, the oldest first."""
+    """List dead letters with stage, time and reason, oldest first."""
 
     async def work() -> list[DeadLetter]:
         async with wiring.open_stores(settings, existing=True) as stores:
-            return await _all(DeadLetters(stores.redis))
+            return await _all(_dead_letters(stores))
 
     letters = run(work())
     if as_json:
@@ -151,12 +159,12 @@ def deadletter_list(settings: Settings, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every field in full.")
 @settings_flags(*STORE_FLAGS)
 def deadletter_show(settings: Settings, letter_id: str, as_json: bool) -> None:
-    """Show one dead letter with all that its message said."""
+    """Show one dead letter with all fields of its message."""
     _check_ids([letter_id])
 
     async def work() -> DeadLetter:
         async with wiring.open_stores(settings, existing=True) as stores:
-            return (await _chosen(DeadLetters(stores.redis), (letter_id,), False))[0]
+            return (await _chosen(_dead_letters(stores), (letter_id,), False))[0]
 
     letter = run(work())
     fields = {name: value.decode("utf-8", "replace") for name, value in letter.fields.items()}
@@ -177,15 +185,17 @@ def deadletter_show(settings: Settings, letter_id: str, as_json: bool) -> None:
 def deadletter_retry(settings: Settings, letter_ids: tuple[str, ...], everything: bool) -> None:
     """Put messages back into the pipeline, for five more attempts.
 
-    What names no stage stays and is named; then the exit code is 1.
+    A message of an unknown stage stays and is named; then the exit code is 1.
 
     Example: microsub deadletter retry --all
     """
+    from microsub.store.deadletters import unknown_stage
+
     _check_ids(letter_ids)
 
     async def work() -> tuple[int, list[str]]:
         async with wiring.open_stores(settings, existing=True) as stores:
-            dead = DeadLetters(stores.redis)
+            dead = _dead_letters(stores)
             letters = await _chosen(dead, letter_ids, everything)
             refused = [why for letter in letters if (why := unknown_stage(letter)) is not None]
             return await dead.retry(letters), refused
@@ -203,7 +213,9 @@ def deadletter_retry(settings: Settings, letter_ids: tuple[str, ...], everything
 @click.option("--all", "everything", is_flag=True, help="All of them.")
 @settings_flags(*STORE_FLAGS)
 def deadletter_drop(settings: Settings, letter_ids: tuple[str, ...], everything: bool) -> None:
-    """Forget dead letters. The posts that they tell of stay out until their feed shows them anew.
+    """Delete dead letters.
+
+    Their posts stay out until their feed lists them again with a change.
 
     Example: microsub deadletter drop 1795244167090-0
     """
@@ -211,7 +223,7 @@ def deadletter_drop(settings: Settings, letter_ids: tuple[str, ...], everything:
 
     async def work() -> int:
         async with wiring.open_stores(settings, existing=True) as stores:
-            dead = DeadLetters(stores.redis)
+            dead = _dead_letters(stores)
             letters = await _chosen(dead, letter_ids, everything)
             await dead.drop(letters)
             return len(letters)
@@ -235,7 +247,15 @@ async def _chosen(dead: DeadLetters, letter_ids: tuple[str, ...], everything: bo
     return list({letter.id: letter for letter in chosen}.values())
 
 
+def _dead_letters(stores: wiring.Stores) -> DeadLetters:
+    from microsub.store.deadletters import DeadLetters
+
+    return DeadLetters(stores.redis)
+
+
 def _check_ids(letter_ids: Sequence[str]) -> None:
+    from microsub.store.deadletters import is_letter_id
+
     for letter_id in letter_ids:
         if not is_letter_id(letter_id):
             raise click.UsageError(

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import click
 
 from microsub import wiring
+from microsub.cli.groups import Group
 from microsub.cli.options import DAYS, STORE_FLAGS, fail, print_json, run, settings_flags
 from microsub.config.settings import Settings
-from microsub.store.servicetokens import ServiceToken, ServiceTokens
+
+if TYPE_CHECKING:
+    from microsub.store.servicetokens import ServiceToken, ServiceTokens
 
 
-@click.group()
+@click.group(cls=Group)
 def service() -> None:
-    """Make, list and revoke the tokens of other programs, which read the post store and nothing else.
+    """Make, list and revoke tokens for programs that read posts.
 
-    They see the posts of all feeds, those that one user alone follows included; never a user's channels, read state or
-    own posts. A reader's token is no good there.
+    These programs see the posts of all feeds in the post store, also of feeds that only one user follows; never a
+    user's channels, read state or own posts. The token of a reader app doesn't work there.
     """
 
 
@@ -26,7 +30,9 @@ def service() -> None:
 @click.option("--days", type=DAYS, help="Days until it expires; default: never.")
 @settings_flags(*STORE_FLAGS)
 def service_create(settings: Settings, name: str, days: float | None) -> None:
-    """Make a token for the program NAME and print it, and nothing else. It is shown only this once.
+    """Make a token for the program NAME, and print it.
+
+    It is shown only once, and nothing else is printed.
 
     Example: TOKEN=$(microsub token service create planet)
     """
@@ -34,7 +40,7 @@ def service_create(settings: Settings, name: str, days: float | None) -> None:
     async def work() -> str:
         async with wiring.open_stores(settings) as stores:
             now = time.time()
-            return await ServiceTokens(stores.redis).create(name, now, now + days * 86400 if days else None)
+            return await _tokens(stores).create(name, now, now + days * 86400 if days else None)
 
     click.echo(run(work()))
 
@@ -43,11 +49,11 @@ def service_create(settings: Settings, name: str, days: float | None) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @settings_flags(*STORE_FLAGS)
 def service_list(settings: Settings, as_json: bool) -> None:
-    """List the programs that have a token, with its dates. Never the token itself."""
+    """List the programs that have a token, with its dates."""
 
     async def work() -> list[ServiceToken]:
         async with wiring.open_stores(settings, existing=True) as stores:
-            return await ServiceTokens(stores.redis).all()
+            return await _tokens(stores).all()
 
     found = run(work())
     if as_json:
@@ -67,11 +73,17 @@ def service_revoke(settings: Settings, name: str) -> None:
 
     async def work() -> bool:
         async with wiring.open_stores(settings, existing=True) as stores:
-            return await ServiceTokens(stores.redis).revoke(name)
+            return await _tokens(stores).revoke(name)
 
     if not run(work()):
         fail(f"there is no token for '{name}'; see: microsub token service list")
     click.echo("revoked")
+
+
+def _tokens(stores: wiring.Stores) -> ServiceTokens:
+    from microsub.store.servicetokens import ServiceTokens
+
+    return ServiceTokens(stores.redis)
 
 
 def _until(one: ServiceToken, now: float) -> str:

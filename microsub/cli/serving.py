@@ -4,28 +4,39 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import os
 import socket
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
+from microsub.cli.groups import Command
 from microsub.cli.options import (
     FETCH_FLAGS,
     STORE_FLAGS,
     WEB_FLAGS,
     WORK_FLAGS,
     fail,
+    is_log_level_chosen,
     settings_flags,
 )
-from microsub.cli.running import Parts, start
 from microsub.config.settings import Settings
-from microsub.demo import publisher as demo_publisher
+from microsub.demo.backend import write_backend
 from microsub.demo.claim import claimed
 from microsub.errors import MicrosubError
 
+if TYPE_CHECKING:
+    from microsub.cli.running import Parts
 
-@click.command()
+
+def start(settings: Settings, parts: Parts) -> None:
+    """See `cli.running`, which loads all of the server."""
+    from microsub.cli import running
+
+    running.start(settings, parts)
+
+
+@click.command(cls=Command)
 @click.option(
     "--show-token",
     is_flag=True,
@@ -33,44 +44,62 @@ from microsub.errors import MicrosubError
 )
 @settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS)
 def serve(settings: Settings, show_token: bool) -> None:
-    """Run everything: web, a worker in a process beside it, configuration, and Redis when none is given.
+    """Run the whole server: web, worker and, if needed, Redis.
 
     On a terminal it shows a token to try it with, good for a day, of the first user that backend.json declares. A
     server that others can reach, by its address or its base URL, never does.
 
     Example: microsub serve --port 8081 --backend my.json
     """
+    from microsub.cli.running import Parts
+
     with _listen(settings.host, settings.port) as listener:
         start(settings, Parts(listener, worker="beside", show_token=show_token))
 
 
-@click.command()
+@click.command(cls=Command)
 @settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS)
 def web(settings: Settings) -> None:
-    """Run a process that answers reader apps. Run `microsub work` beside it."""
+    """Run a process that answers reader apps; needs `work` beside it.
+
+    Example: microsub web --port 8080, and in another terminal: microsub work
+    """
+    from microsub.cli.running import Parts
+
     with _listen(settings.host, settings.port) as listener:
         start(settings, Parts(listener))
 
 
-@click.command()
+@click.command(cls=Command)
 @settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WORK_FLAGS)
 def work(settings: Settings) -> None:
-    """Run a process that polls feeds and cleans up. Any number of them share the work."""
+    """Run a worker, which polls feeds and cleans up.
+
+    Any number of workers share the work.
+    """
+    from microsub.cli.running import Parts
+
     start(settings, Parts(worker="inside"))
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--publisher-port", default=8081, show_default=True, help="Where the invented blogs are served.")
 @settings_flags(
-    *(name for name in STORE_FLAGS if name not in {"backend", "redis_url"}), *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS
+    *(name for name in STORE_FLAGS if name not in {"backend", "redis_url", "redis_replicas"}),
+    *FETCH_FLAGS,
+    *WEB_FLAGS,
+    *WORK_FLAGS,
 )
 def demo(settings: Settings, publisher_port: int) -> None:
-    """Serve invented blogs in every format on this machine, and follow them. Needs no internet.
+    """Try the server on invented blogs; needs no internet.
 
-    Its data, its Redis and its backend file are always its own, in data/demo: nothing of yours is touched, and
-    MICROSUB_REDIS_URL and MICROSUB_BACKEND are ignored. Its log tells of trouble alone, unless --log-level or
+    It serves blogs in every format on this machine, and follows them. Its data, its Redis and its backend file are its
+    own, in the folder `demo` of the data folder (data/demo by default): nothing of yours is touched, and
+    MICROSUB_REDIS_URL and MICROSUB_BACKEND are ignored. It logs warnings and errors only, unless --log-level or
     MICROSUB_LOG_LEVEL asks for more.
     """
+    from microsub.cli.running import Parts
+
     folder = settings.data_dir / "demo"
     backend = folder / "backend.json"
     with contextlib.ExitStack() as opened:
@@ -80,7 +109,7 @@ def demo(settings: Settings, publisher_port: int) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             opened.enter_context(claimed(folder))
-            demo_publisher.write_backend(backend, f"http://127.0.0.1:{blogs.getsockname()[1]}")
+            write_backend(backend, f"http://127.0.0.1:{blogs.getsockname()[1]}")
         except MicrosubError as error:
             fail(str(error))
         except OSError as error:
@@ -91,15 +120,10 @@ def demo(settings: Settings, publisher_port: int) -> None:
             data_dir=folder,
             backend=backend,
             redis_url=None,
-            log_level=settings.log_level if _is_log_level_chosen() else "warning",
+            log_level=settings.log_level if is_log_level_chosen(click.get_current_context().params) else "warning",
             allow_private_networks=(*settings.allow_private_networks, ipaddress.ip_network("127.0.0.0/8")),
         )
         start(settings, Parts(listener, blogs, worker="beside", show_token=True))
-
-
-def _is_log_level_chosen() -> bool:
-    flag = click.get_current_context().params["log_level"]
-    return flag is not None or bool(os.environ.get("MICROSUB_LOG_LEVEL", "").strip())
 
 
 def _listen(host: str, port: int, remedy: str = "--port or MICROSUB_PORT") -> socket.socket:

@@ -51,6 +51,16 @@ class Setting:
         """The command line flag, such as `--data-dir`."""
         return "--" + self.name.replace("_", "-")
 
+    @property
+    def placeholder(self) -> str:
+        """What stands for the value behind the flag, such as `FOLDER`."""
+        return "|".join(self.choices) or self.kind.upper().replace(" ", "_")
+
+    @property
+    def described(self) -> str:
+        """The help with the variable and the default, as help pages have it."""
+        return f"{self.help} [{self.variable}]" + (f" [default: {self.default}]" if self.default else "")
+
 
 def _text(text: str) -> str:
     return text

@@ -9,9 +9,6 @@ from pathlib import Path
 
 import click
 
-from microsub.conformance import report
-from microsub.conformance.catalogue import pick
-from microsub.conformance.runner import CouldNotRun, Target, run
 from microsub.conformance.verdict import Result
 
 EPILOG = """\b
@@ -95,11 +92,15 @@ def conformance(
     output: Path | None,
     list_only: bool,
 ) -> None:
-    """Check any Microsub server from outside, requirement by requirement.
+    """Check any Microsub server from outside.
 
     The suite publishes feeds of its own, makes channels of unique names, and deletes them when it is done, so that it
     can run against an account in use.
     """
+    from microsub.conformance import report
+    from microsub.conformance.catalogue import pick
+    from microsub.conformance.runner import CouldNotRun, Target, run
+
     requirements = pick(only, source, must_only)
     if not requirements:
         raise click.UsageError("no requirement matches --only and --source")
@@ -148,5 +149,7 @@ def _listen(feed_listen: str | None, feed_host: str, feed_port: int) -> tuple[st
 
 def _tell(result: Result) -> None:
     """Show the verdict at once to a person who waits."""
+    from microsub.conformance import report
+
     if sys.stderr.isatty():
         click.echo(report.line(result), err=True)

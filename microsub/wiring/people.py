@@ -8,7 +8,7 @@ from microsub.errors import NotFound
 from microsub.model.scopes import ALL_SCOPES
 from microsub.services.identity.sessions import Sessions
 from microsub.store.identity.sessions import SessionStore
-from microsub.wiring.configuration import applier, configuration
+from microsub.wiring.backend import applier, configuration
 from microsub.wiring.stores import Stores
 
 

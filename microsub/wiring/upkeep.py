@@ -30,7 +30,7 @@ from microsub.store.events import Events
 from microsub.store.imported import Imported
 from microsub.store.lease import leased, take_turn
 from microsub.store.streams import STAGES, Stream
-from microsub.wiring.configuration import applier
+from microsub.wiring.backend import applier
 from microsub.wiring.stores import Stores, TimelineLimitsInForce, following
 
 

@@ -1,0 +1,87 @@
+"""The help of the command line, and what a command loads before it knows what to do."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from microsub.cli import main
+from microsub.cli.groups import COMMON
+
+HEAVY = (
+    *("argon2", "bs4", "feedparser", "fido2", "h11", "httpx", "jinja2", "jsonschema", "mf2py", "nh3"),
+    *("prometheus_client", "re2", "redis", "selectolax", "starlette", "uvicorn", "watchfiles"),
+)
+"""Packages that take long to load. The help of no command needs them."""
+
+LOADED = """
+import sys
+from click.testing import CliRunner
+from microsub.cli import main
+for arguments in {commands!r}:
+    assert CliRunner().invoke(main, arguments).exit_code in (0, 1, 2)
+print(*sorted({heavy!r} & sys.modules.keys()))
+"""
+
+
+def commands(group: click.Command = main, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Every command and group, as it is typed."""
+    found = [path]
+    if isinstance(group, click.Group):
+        for name, command in group.commands.items():
+            found += commands(command, (*path, name))
+    return found
+
+
+def loaded(*lines: tuple[str, ...]) -> set[str]:
+    """Which heavy packages a fresh process has loaded when it has run these commands."""
+    program = LOADED.format(commands=[list(line) for line in lines], heavy=set(HEAVY))
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    return set(done.stdout.split())
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """The help of all commands, one after the other, loads none of the packages that do the work."""
+    assert len(commands()) > 30
+    assert loaded(*((*path, "--help") for path in commands()), ("--version",)) == set()
+
+
+def test_a_command_about_accounts_loads_no_parser_and_no_web_server() -> None:
+    """`token list` talks to Redis, and needs nothing of feeds, pages and HTTP."""
+    found = loaded(("token", "list", "alice", "--redis-url", "redis://127.0.0.1:9/0"))
+    assert "redis" in found
+    assert found <= {"redis", "re2", "prometheus_client"}
+
+
+@pytest.mark.parametrize("path", commands(), ids=" ".join)
+def test_a_summary_fits_into_a_line_of_a_list(path: tuple[str, ...]) -> None:
+    """The first sentence of a command's help is short enough to stand uncut beside the command on 80 columns."""
+    shown = CliRunner().invoke(main, [*path, "--help"]).stdout
+    assert "..." not in shown.partition("\n")[2]
+    if path:
+        command: click.Command = main
+        for name in path:
+            assert isinstance(command, click.Group)
+            command = command.commands[name]
+        assert 10 < len(command.get_short_help_str(200)) <= 63
+
+
+def test_common_options_are_explained_once() -> None:
+    """`microsub --help` explains them; the page of a command names those that it takes."""
+    top = CliRunner().invoke(main, ["--help"]).stdout
+    page = CliRunner().invoke(main, ["token", "list", "--help"]).stdout
+    for name in COMMON:
+        flag = "--" + name.replace("_", "-")
+        assert top.count(f"  {flag} ") == 1
+        assert page.count(flag) == 1
+        assert f"  {flag} " not in page
+    assert "--json" in page
+
+
+def test_a_mistyped_command_is_recognised() -> None:
+    """The error names what was probably meant, of all commands."""
+    assert "serve" in CliRunner().invoke(main, ["severe"]).stderr
