@@ -24,7 +24,6 @@ from microsub.model.jf2 import Feed
 from microsub.model.reader import GLOBAL
 from microsub.parsing.pool import ParsePool
 from microsub.services.directory import Directory, ListedFeed
-from microsub.store.feeds import Feeds
 
 PREVIEW_ITEMS = 20
 SEARCH_SECONDS = 25.0
@@ -62,11 +61,10 @@ class Fetching(Protocol):
 class Search:
     """Searches and previews. `parser` reads what others wrote, with an end in time and memory."""
 
-    def __init__(self, fetcher: Fetching, directory: Directory, feeds: Feeds, parser: ParsePool) -> None:
+    def __init__(self, fetcher: Fetching, directory: Directory, parser: ParsePool) -> None:
         self._fetcher = fetcher
         self._parser = parser
         self._directory = directory
-        self._feeds = feeds
 
     async def feeds(self, query: str, now: float) -> Found:
         """The feeds behind a URL, a bare domain or a handle; for words, those of the directory.
@@ -125,8 +123,7 @@ class Search:
             raise InvalidRequest(f"'url' can't be read: {found} at {mask_credentials(url)}; expected a feed")
         if feed is None:
             raise InvalidRequest(f"'url' can't be used: found no feed at {mask_credentials(url)}, expected one")
-        known = await self._feeds.find(url)
-        return preview_items(feed, known or _digest(feed.url)[:16], now)
+        return preview_items(feed, now)
 
     async def _first_of(self, links: list[FeedLink]) -> Feed | None:
         """The first of these feeds that is one; what a page names may be gone or broken."""
@@ -188,8 +185,11 @@ class Search:
         return await self._fetcher.fetch(FetchRequest(url))
 
 
-def preview_items(feed: Feed, source: str, now: float) -> list[dict[str, Any]]:
-    """The newest entries as items that belong to nobody: unread, in no channel, with ids that mean nothing here."""
+def preview_items(feed: Feed, now: float) -> list[dict[str, Any]]:
+    """The newest entries as items that belong to nobody: unread, in no channel, with ids that mean nothing here.
+
+    They have no `_source`: a feed's id would say whether anybody here follows it.
+    """
     entries = sorted(
         zip(feed.entries, identities(feed.entries), strict=True),
         key=lambda pair: pair[0].published.timestamp() if pair[0].published else float("inf"),
@@ -203,7 +203,7 @@ def preview_items(feed: Feed, source: str, now: float) -> list[dict[str, Any]]:
         if entry.published is None or entry.published > latest:
             wire["published"] = timestamp(latest)
         item_id = f"preview-{_digest(identity)[:24]}"
-        items.append({**wire, "_id": item_id, "_source": source, "_is_read": False, "_channel": channel})
+        items.append({**wire, "_id": item_id, "_is_read": False, "_channel": channel})
     return items
 
 

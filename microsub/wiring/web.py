@@ -88,7 +88,7 @@ def _services(
         curating=Curating(stores.channels, stores.feeds),
         following=following(stores),
         rules=RuleBook(stores.rules, stores.channels),
-        search=Search(fetcher, directory, stores.feeds, parser),
+        search=Search(fetcher, directory, parser),
         health=Health(stores.presence, lambda: stores.watch.trouble),
         posts=Posts(stores.feeds, stores.items, Events(stores.redis)),
         service_tokens=ServiceTokens(stores.redis),

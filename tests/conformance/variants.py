@@ -490,6 +490,15 @@ class PreviewFollows(Server):
         return answer
 
 
+@broken_server("preview.source")
+class PreviewTellsTheFeed(Server):
+    """Previewed items carry the feed's id."""
+
+    def preview(self, p: Parameters) -> dict[str, Any]:
+        answer = super().preview(p)
+        return answer | {"items": [item | {"_source": "f1"} for item in answer["items"]]}
+
+
 # --- items
 
 

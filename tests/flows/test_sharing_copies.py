@@ -35,7 +35,7 @@ class Shared:
         return CachingFetcher(FeedCopies(self.it.redis), self.it.fetcher, keep=HOUR, clock=self.it.clock)
 
     def search(self) -> Search:
-        return Search(self.door(), Directory(self.it.feeds, InstanceSettings), self.it.feeds, self.it.parser)
+        return Search(self.door(), Directory(self.it.feeds, InstanceSettings), self.it.parser)
 
     async def preview(self, url: str) -> list[str]:
         return [item["name"] for item in await self.search().preview(url, self.it.clock())]

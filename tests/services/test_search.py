@@ -202,7 +202,7 @@ async def test_private_addresses_are_refused(server: Instance) -> None:
     """By search and by preview; the reply tells nothing of what is there."""
     fetcher = Fetcher(FetchSettings())
     searching = Search(
-        CachingFetcher({}, fetcher), Directory(server.feeds, InstanceSettings), server.feeds, server.parser
+        CachingFetcher({}, fetcher), Directory(server.feeds, InstanceSettings), server.parser
     )
     try:
         for host in (
@@ -224,7 +224,7 @@ async def test_a_search_asks_few_times(server: Instance) -> None:
     """The page and nine usual places; an account two addresses; and what was there within five minutes not again."""
     server.web.documents[SITE] = NOTHING
     searching = Search(
-        CachingFetcher({}, server.web), Directory(server.feeds, InstanceSettings), server.feeds, server.parser
+        CachingFetcher({}, server.web), Directory(server.feeds, InstanceSettings), server.parser
     )
     assert (await searching.feeds(SITE, server.now)).feeds == []
     assert len(server.web.asked) == 10
@@ -274,12 +274,21 @@ async def test_a_preview_stores_nothing(server: Instance) -> None:
     assert [item["name"] for item in reply["items"]] == [f"Post {number}" for number in range(25, 5, -1)]
     for item in reply["items"]:
         assert item["_is_read"] is False
-        assert isinstance(item["_source"], str)
         assert set(item["_channel"]) == {"id", "uid", "name"}
         assert item["author"]["type"] == "card"
     assert len({item["_id"] for item in reply["items"]}) == 20
     assert await alice.post(action="preview", url=FEED) == reply
     assert sorted(await server.redis.command("KEYS", "*")) == keys
+
+
+async def test_a_preview_does_not_tell_whether_anybody_follows_the_feed(server: Instance) -> None:
+    """Its items are the same for a feed that another user follows, and name no source."""
+    server.web.documents[FEED] = DOCUMENT
+    alice, bob = await server.reader("alice", "home"), await server.reader("bob", "home")
+    before = await alice.get(action="preview", url=FEED)
+    await bob.post(action="follow", channel="home", url=FEED)
+    assert await alice.get(action="preview", url=FEED) == before
+    assert all("_source" not in item for item in before["items"])
 
 
 async def test_preview_of_a_page_shows_its_feed(server: Instance) -> None:

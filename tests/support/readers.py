@@ -159,7 +159,7 @@ class Instance:
             curating=Curating(self.channels, self.feeds),
             following=Following(self.channels, self.feeds, self.items, self.timelines, self.schedule, default_limits),
             rules=RuleBook(self.rules, self.channels),
-            search=Search(self.web, directory, self.feeds, self.parser),
+            search=Search(self.web, directory, self.parser),
             health=Health(self.presence),
             posts=Posts(self.feeds, self.items, Events(self.redis)),
             service_tokens=self.service_tokens,

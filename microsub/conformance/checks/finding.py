@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from microsub.conformance.requirement import DESIGN, Chapter
+from microsub.conformance.requirement import DESIGN, Chapter, client
 from microsub.conformance.timeline import urls
 from microsub.conformance.verdict import Skip, expect, same
 from microsub.conformance.world import World
@@ -97,6 +97,13 @@ def preview_formats(w: World) -> None:
     """Preview reads every format."""
     for blog in w.blogs.formats.values():
         same(urls(w.user.get("preview", url=blog.url).listed("items")), blog.links(), f"the items of {blog.format}")
+
+
+@previewing.requirement("source", source=client("ek"))
+def preview_source(w: World) -> None:
+    """Previewed items have no '_source': ek takes only an object there, and an id tells who follows the feed."""
+    for item in w.user.get("preview", url=w.blogs.unseen.url).listed("items"):
+        expect("_source" not in item, "an item without '_source'", str(item.get("_source")))
 
 
 @previewing.requirement("stores-nothing", source=DESIGN)
