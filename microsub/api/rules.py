@@ -22,7 +22,8 @@ async def blocked(call: Call) -> Reply:
 async def mute(call: Call) -> Reply:
     """Hide what this author or source posts."""
     uid, url = _rule(call)
-    await call.services.rules.mute(call.user, uid, url, call.now)
+    most = await call.services.identity.quotas.rules(call.user)
+    await call.services.rules.mute(call.user, uid, url, call.now, most=most)
     return _card(url)
 
 
@@ -36,7 +37,8 @@ async def unmute(call: Call) -> Reply:
 async def block(call: Call) -> Reply:
     """Remove what this author or source posted, and take nothing more from them."""
     uid, url = _rule(call)
-    await call.services.rules.block(call.user, uid, url, call.now)
+    most = await call.services.identity.quotas.rules(call.user)
+    await call.services.rules.block(call.user, uid, url, call.now, most=most)
     return _card(url)
 
 

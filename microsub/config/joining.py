@@ -21,13 +21,15 @@ class Quotas:
     """How much one user may have; None means: as the level above says, 0 means without limit.
 
     `feeds` counts a feed once for each channel that follows it, `tokens` what the user has let apps have and the tokens
-    that the admin made, `requests` those to the Microsub endpoint in a minute.
+    that the admin made, `requests` those to the Microsub endpoint in a minute, `rules` the mutes and blocks of all
+    channels together.
     """
 
     channels: int | None = None
     feeds: int | None = None
     tokens: int | None = None
     requests: int | None = None
+    rules: int | None = None
 
     def over(self, above: Quotas) -> Quotas:
         """These quotas, and those of the level above where these say nothing."""
@@ -41,8 +43,12 @@ class Quotas:
 
 QUOTA_NAMES: tuple[str, ...] = tuple(entry.name for entry in fields(Quotas))
 
-WITHOUT_LIMIT = Quotas(channels=0, feeds=0, tokens=0, requests=0)
-OF_REGISTERED = Quotas(channels=50, feeds=500, tokens=50, requests=600)
+MOST_RULES = 1000
+"""Mutes and blocks of one user, where the admin says nothing else: each is looked at whenever a post comes in."""
+
+OF_DECLARED = Quotas(channels=0, feeds=0, tokens=0, requests=0, rules=MOST_RULES)
+"""For users whom the admin has made, where the admin says nothing else."""
+OF_REGISTERED = Quotas(channels=50, feeds=500, tokens=50, requests=600, rules=MOST_RULES)
 """For those who registered themselves, where the admin says nothing else."""
 
 

@@ -39,6 +39,9 @@ ENDPOINT_IN_CLEAR = (
     "tokens go there by https alone, except to networks in MICROSUB_ALLOW_PRIVATE_NETWORKS; nobody gets in by any other"
 )
 
+MOST_OF_RULE = 2048
+"""Characters of a muted or blocked URL, as many as apps may send."""
+
 _URL = "an http or https URL, such as https://blog.example/feed.xml"
 _CLOSE = 0.75
 
@@ -269,7 +272,10 @@ def _check_rules(part: Mapping[str, Any], path: Path, findings: Findings) -> Non
     for key in ("mute", "block"):
         entries = part.get(key)
         for index, url in enumerate(entries if isinstance(entries, list) else ()):
-            _check_url(url, (*path, key, index), findings)
+            here = (*path, key, index)
+            _check_url(url, here, findings)
+            if isinstance(url, str) and len(url) > MOST_OF_RULE:
+                findings.wrong(here, f"a URL of {len(url)} characters", f"at most {MOST_OF_RULE}")
 
 
 def _check_filters(filters: Mapping[str, Any], path: Path, findings: Findings) -> None:

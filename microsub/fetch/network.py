@@ -15,7 +15,16 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
-from microsub.fetch.addresses import Address, is_public, may_connect, parse_address
+from microsub.fetch.addresses import (
+    WEB_PORTS,
+    Address,
+    is_listed,
+    is_own,
+    is_public,
+    may_connect,
+    parse_address,
+    port_problem,
+)
 from microsub.fetch.values import HopError, Network
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -81,21 +90,31 @@ class ThreadedResolver:
 
 
 class Guard:
-    """Turns host names into addresses that may be connected to."""
+    """Turns host names into addresses that may be connected to. `own` tells this machine's own addresses.
 
-    def __init__(self, resolver: Resolver, allowed: tuple[Network, ...]) -> None:
+    The ports of services are refused everywhere (`port_problem`). What holds for public addresses beside that, doesn't
+    hold in the networks that the admin lists: on this machine's own ones nothing but 80 and 443 is asked, since what
+    else listens there may be meant for the machine alone.
+    """
+
+    def __init__(
+        self, resolver: Resolver, allowed: tuple[Network, ...], own: Callable[[Address], bool] = is_own
+    ) -> None:
         self._resolver = resolver
         self._allowed = allowed
+        self._own = own
 
     async def addresses(
-        self, host: str, port: int, *, all_must_pass: bool = False, inside: bool = False
+        self, host: str, port: int, *, all_must_pass: bool = False, inside: bool = False, web_ports: bool = False
     ) -> list[Address]:
         """The permitted addresses of `host`, a few at most. Raises HopError (`dns`, `blocked`).
 
         `all_must_pass` refuses a name as soon as one of its addresses is forbidden: for a proxy, which will choose
         among them itself. `inside` permits only what the admin lists and isn't public, for what nobody else on the way
-        may read.
+        may read. `web_ports` permits 80 and 443 alone, but for networks that the admin lists.
         """
+        if (problem := port_problem(port)) is not None:
+            raise HopError("blocked", f"{host}: {problem}")
         literal = parse_address(host)
         found = [literal] if literal is not None else await self._look_up(host, port)
         good = [address for address in found if may_connect(address, self._allowed)]
@@ -106,6 +125,17 @@ class Guard:
             # The reason is shown to whoever asked for the URL, who shall not learn where names inside lead to.
             log.info("a forbidden address was not connected to", host=host, address=str(bad))
             raise HopError("blocked", f"{host} has no public address (see MICROSUB_ALLOW_PRIVATE_NETWORKS)")
+        if port in WEB_PORTS:
+            return good[:_MOST_ATTEMPTS]
+        strict = [address for address in good[:_MOST_ATTEMPTS] if not is_listed(address, self._allowed)]
+        if strict and web_ports:
+            raise HopError("blocked", f"{host}: port {port} isn't asked for strangers: expected 80 or 443")
+        if any(map(self._own, strict)):
+            raise HopError(
+                "blocked",
+                f"{host} is this machine, of which port {port} isn't asked: expected 80 or 443, or its address in "
+                "MICROSUB_ALLOW_PRIVATE_NETWORKS",
+            )
         return good[:_MOST_ATTEMPTS]
 
     async def _look_up(self, host: str, port: int) -> list[Address]:

@@ -43,7 +43,8 @@ class SendLimits:
 class Sending:
     """One request to an endpoint. A `form` makes sense in a POST alone; neither it nor `bearer` is shown by `repr`.
 
-    `in_clear` says that nothing in the form is secret, so that it may go by http.
+    `in_clear` says that nothing in the form is secret, so that it may go by http. `web_ports`: it goes to ports 80 and
+    443 alone, but in networks that the admin lists.
     """
 
     url: str
@@ -53,6 +54,7 @@ class Sending:
     accept: str = "application/json"
     limits: SendLimits = SendLimits()
     in_clear: bool = False
+    web_ports: bool = False
 
     @property
     def is_secret(self) -> bool:
@@ -148,7 +150,7 @@ class Exchange:
         elif (authorization := target.authorization()) is not None:
             fields.append((b"Authorization", authorization))
         inside = sending.is_secret and target.scheme != "https"
-        return Outgoing(target, fields, sending.method, body, inside)
+        return Outgoing(target, fields, sending.method, body, inside, sending.web_ports)
 
 
 def _target(sending: Sending) -> Target:

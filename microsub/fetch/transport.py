@@ -32,13 +32,16 @@ _SERVER_SPOKE_OF_UPGRADE = 101
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One request of one hop. `inside` says that it may go to networks that the admin lists, and not to public ones."""
+    """One request of one hop. `inside` says that it may go to networks that the admin lists, and not to public ones;
+    `web_ports` that it goes to ports 80 and 443 alone, but in those networks.
+    """
 
     target: Target
     fields: Fields
     method: str = "GET"
     body: bytes = b""
     inside: bool = False
+    web_ports: bool = False
 
 
 class Reply(Protocol):
@@ -87,7 +90,9 @@ class Direct:
     async def ask(self, request: Outgoing, idle: float) -> Reply:
         """See `Carrier.ask`."""
         target = request.target
-        wire = await connect(self._guard, target.host, target.port, idle, inside=request.inside)
+        wire = await connect(
+            self._guard, target.host, target.port, idle, inside=request.inside, web_ports=request.web_ports
+        )
         try:
             if target.scheme == "https":
                 await wire.secure(self._ssl, target.host)
@@ -167,7 +172,9 @@ class Proxied:
     async def ask(self, request: Outgoing, idle: float) -> Reply:
         """See `Carrier.ask`."""
         target = request.target
-        await self._guard.addresses(target.host, target.port, all_must_pass=True, inside=request.inside)
+        await self._guard.addresses(
+            target.host, target.port, all_must_pass=True, inside=request.inside, web_ports=request.web_ports
+        )
         waits = {"connect": idle, "read": idle, "write": idle, "pool": None}
         with _as_hop_failure():
             asked = httpcore.Request(

@@ -121,13 +121,16 @@ class Wire(asyncio.Protocol):
         self._wake()
 
 
-async def connect(guard: Guard, host: str, port: int, seconds: float, *, inside: bool = False) -> Wire:
+async def connect(
+    guard: Guard, host: str, port: int, seconds: float, *, inside: bool = False, web_ports: bool = False
+) -> Wire:
     """Connect to the first permitted address of `host` that answers; `seconds` are for all of them together.
 
-    The address that was checked is the one that is connected to; `inside` is the guard's. Raises HopError.
+    The address that was checked is the one that is connected to; `inside` and `web_ports` are the guard's.
+    Raises HopError.
     """
     deadline = time.monotonic() + seconds
-    addresses = await guard.addresses(host, port, inside=inside)
+    addresses = await guard.addresses(host, port, inside=inside, web_ports=web_ports)
     loop = asyncio.get_running_loop()
     for place, address in enumerate(addresses):
         last = place == len(addresses) - 1

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from microsub.errors import QuotaReached
 from microsub.formats.identity import normalise_profile
 from microsub.model.reader import GLOBAL, TimelineItem
 from microsub.store import keys
@@ -25,8 +26,8 @@ from microsub.store.timelinekeys import urls
 class Rules:
     """The rules of all users. `items` tells an item's author and sources.
 
-    Writes raise NotFound for a user or channel that doesn't exist. They return when all items have moved, with the
-    number of these.
+    Writes raise NotFound for a user or channel that doesn't exist, and QuotaReached where the user has `most` rules
+    already (0: any number). They return when all items have moved, with the number of these.
     """
 
     def __init__(self, redis: Redis, items: ItemLookup) -> None:
@@ -41,17 +42,17 @@ class Rules:
         """The blocked URLs as they were given, in alphabetical order."""
         return await self._listed(keys.blocked(user, uid))
 
-    async def mute(self, user: str, uid: str, url: str, now: float) -> int:
+    async def mute(self, user: str, uid: str, url: str, now: float, *, most: int = 0) -> int:
         """Hide what this author or source has posted and will post. Read state is kept."""
-        return await self._write(user, uid, keys.muted, url, now, on=True)
+        return await self._write(user, uid, keys.muted, url, now, on=True, most=most)
 
     async def unmute(self, user: str, uid: str, url: str, now: float) -> int:
         """Show it again, unless another rule hides it."""
         return await self._write(user, uid, keys.muted, url, now, on=False)
 
-    async def block(self, user: str, uid: str, url: str, now: float) -> int:
+    async def block(self, user: str, uid: str, url: str, now: float, *, most: int = 0) -> int:
         """Take out what this author or source has posted, for good, and keep out what they will post."""
-        return await self._write(user, uid, keys.blocked, url, now, on=True)
+        return await self._write(user, uid, keys.blocked, url, now, on=True, most=most)
 
     async def unblock(self, user: str, uid: str, url: str, now: float) -> int:
         """Let in again what comes from now on."""
@@ -61,12 +62,16 @@ class Rules:
         return sorted(url.decode("utf-8", "replace") for url in await self._redis.command("HVALS", key))
 
     async def _write(
-        self, user: str, uid: str, key: Callable[[str, str], str], given: str, now: float, *, on: bool
+        self, user: str, uid: str, key: Callable[[str, str], str], given: str, now: float, *, on: bool, most: int = 0
     ) -> int:
         url = normalise_profile(given)
         reply = await self._redis.script(
-            load("rule_write"), [keys.channels(user), key(user, uid)], [uid, url, given if on else ""]
+            load("rule_write"),
+            [keys.channels(user), key(user, uid)],
+            [uid, url, given if on else "", most, keys.pattern(keys.muted, user), keys.pattern(keys.blocked, user)],
         )
+        if reply >= 2:
+            raise QuotaReached("mutes and blocks", reply - 2, most)
         if reply < 0:
             raise await absent(self._redis, user, uid if uid != GLOBAL else None)
         count = 0

@@ -47,7 +47,7 @@ async def _check(visit: Visit) -> Response:
     here = Here(_base(visit), {user: await _me(visit)} if user else {})
     doctor = visit.site.identity.doctor
     try:
-        report = await doctor.examine_for(network_of(visit.where.address), address, here)
+        report = await doctor.examine_for(network_of(visit.where.address), address, here, known=user is not None)
     except InvalidRequest:
         example = "Enter the address of your own site, such as https://your-name.example/."
         return _checked(visit, address, problem=f"“{shown(address)}” is no web address to check. {example}")

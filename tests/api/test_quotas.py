@@ -24,13 +24,13 @@ def allow(server: Instance, **quotas: int) -> None:
 
 
 def test_whose_quotas_hold() -> None:
-    """One's own, else those of one's kind: declared users have no limit by default, those who registered have some."""
+    """One's own, else those of one's kind: by default a limit of rules for all, and others for those who registered."""
     instance = InstanceSettings(quotas=Quotas(feeds=7), registration=Registration(quotas=Quotas(feeds=3, requests=0)))
     everywhere = InForce(instance, quotas={"ann": Quotas(channels=1), "bob": Quotas(feeds=0)})
-    assert resolved(everywhere, "ann", registered=False) == Quotas(1, 7, 0, 0)
-    assert resolved(everywhere, "bob", registered=True) == Quotas(50, 0, 50, 0)
-    assert resolved(InForce(), "ann", registered=False) == Quotas(0, 0, 0, 0)
-    assert resolved(InForce(), "ann", registered=True) == Quotas(50, 500, 50, 600)
+    assert resolved(everywhere, "ann", registered=False) == Quotas(1, 7, 0, 0, 1000)
+    assert resolved(everywhere, "bob", registered=True) == Quotas(50, 0, 50, 0, 1000)
+    assert resolved(InForce(), "ann", registered=False) == Quotas(0, 0, 0, 0, 1000)
+    assert resolved(InForce(), "ann", registered=True) == Quotas(50, 500, 50, 600, 1000)
 
 
 async def test_channels(server: Instance, alice: Reader) -> None:
@@ -60,6 +60,22 @@ async def test_feeds(server: Instance, alice: Reader) -> None:
     await alice.post(action="follow", channel="home", url=FEED.format(3))
 
 
+async def test_rules(server: Instance, alice: Reader, bob: Reader) -> None:
+    """Mutes and blocks of all channels together; one that is there already is none more, one that goes makes room."""
+    allow(server, rules=3)
+    await alice.post(action="mute", url=FEED.format(1))
+    await alice.post(action="mute", channel="home", url=FEED.format(1))
+    await alice.post(action="block", channel="later", url=FEED.format(2))
+    for action, channel in (("mute", "home"), ("block", "global")):
+        reply = await alice.post(403, action=action, channel=channel, url=FEED.format(3))
+        assert reply["error"] == "forbidden"
+        assert "mutes and blocks is reached: you have 3, and this server allows you 3" in reply["error_description"]
+    await alice.post(action="block", channel="later", url=FEED.format(2))
+    await bob.post(action="mute", url=FEED.format(1))
+    await alice.post(action="unmute", channel="home", url=FEED.format(1))
+    await alice.post(action="block", url=FEED.format(3))
+
+
 async def test_the_admin_isnt_limited(server: Instance, alice: Reader) -> None:
     """What backend.json, an import or a command does, is done."""
     allow(server, channels=1, feeds=1, tokens=1)
@@ -70,7 +86,7 @@ async def test_the_admin_isnt_limited(server: Instance, alice: Reader) -> None:
     await alice.get(action="channels")
 
 
-@pytest.mark.parametrize("what", ["channels", "feeds"])
+@pytest.mark.parametrize("what", ["channels", "feeds", "rules"])
 async def test_limits_hold_for_many_at_once(server: Instance, alice: Reader, what: str) -> None:
     """Exactly as many get in as there was room."""
     allow(server, **{what: 5})
@@ -79,6 +95,8 @@ async def test_limits_hold_for_many_at_once(server: Instance, alice: Reader, wha
         body: dict[str, Any] = {"action": "channels", "name": f"N {number}"}
         if what == "feeds":
             body = {"action": "follow", "channel": "home", "url": FEED.format(number)}
+        if what == "rules":
+            body = {"action": "mute", "url": FEED.format(number)}
         response = await server.client.post("/microsub", data=body, headers=alice.headers)
         return response.status_code
 

@@ -252,10 +252,10 @@ async def test_parse_completes_entries(tmp_path: Path) -> None:
 
 def test_fetch_refuses_private_addresses_and_says_so(run: Run) -> None:
     """Without leave, nothing on loopback is asked; the exit code tells scripts."""
-    result = run("fetch", "http://127.0.0.1:9/feed")
+    result = run("fetch", "http://127.0.0.1:8009/feed")
     assert result.exit_code == 1
     assert "MICROSUB_ALLOW_PRIVATE_NETWORKS" in result.stderr
-    line = json.loads(run("fetch", "--json", "http://127.0.0.1:9/feed").stdout)
+    line = json.loads(run("fetch", "--json", "http://127.0.0.1:8009/feed").stdout)
     assert line["error"].startswith("blocked")
 
 
@@ -297,7 +297,7 @@ def test_offline_without_a_copy_is_an_error(run: Run, tmp_path: Path) -> None:
     """Nobody is asked; by default the copies stand in the user's own folder for data."""
     result = run("fetch", "--offline", "https://blog.example/feed")
     assert (result.exit_code, "there is no stored copy" in result.stderr) == (1, True)
-    run("fetch", "http://127.0.0.1:9/feed")
+    run("fetch", "http://127.0.0.1:8009/feed")
     assert list((tmp_path / "home" / "microsub" / "feeds").glob("*.copy"))
 
 

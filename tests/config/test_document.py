@@ -189,6 +189,10 @@ def test_little_is_enough(document: dict[str, Any]) -> None:
             "https://blog.example/feed.xml",
         ),
         (
+            {"users": {"a": {"mute": ["https://m.example/" + "x" * 2048]}}},
+            "users.a.mute[0] (line 5): found a URL of 2066 characters, expected at most 2048",
+        ),
+        (
             channels({"uid": "a", "feeds": [7]}),
             "users.alice.channels[0].feeds[0] (line 8): found the number 7, expected text or an object",
         ),
@@ -402,7 +406,7 @@ def test_the_schema_declares_the_defaults() -> None:
     assert registration["most"]["default"] == Registration().most
     assert tuple(shipped["quotas"]["properties"]) == QUOTA_NAMES
     for name in QUOTA_NAMES:
-        assert str(getattr(OF_REGISTERED, name)) in registration["quotas"]["description"]
+        assert f"{getattr(OF_REGISTERED, name):,}" in registration["quotas"]["description"]
     for name in LIMIT_NAMES:
         assert shipped["userSettings"]["properties"][name]["$ref"].endswith(name)
 

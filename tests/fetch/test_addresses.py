@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ipaddress import ip_network
+from ipaddress import ip_address, ip_network
 
 import pytest
 
-from microsub.fetch.addresses import is_public, may_connect, parse_address
+from microsub.fetch.addresses import SERVICE_PORTS, is_own, is_public, may_connect, parse_address, port_problem
 
 FORBIDDEN = [
     "0.0.0.0",
@@ -116,3 +116,21 @@ def test_listed_networks_pass() -> None:
 def test_names_are_no_addresses(text: str) -> None:
     """Odd spellings of numbers are names; what the resolver makes of them is checked then."""
     assert parse_address(text) is None
+
+
+def test_web_servers_are_asked_at_their_ports() -> None:
+    """80, 443, and what is above 1,023 and no well-known service; the reason names the port."""
+    for port in (80, 443, 1024, 3000, 5000, 8000, 8080, 8081, 8443, 9000, 32768, 65535):
+        assert port_problem(port) is None
+    for port in (0, 1, 22, 25, 81, 110, 445, 993, 1023):
+        assert str(port_problem(port)).startswith(f"port {port} isn't asked: web servers are at")
+    for port in (3306, 5432, 6379, 9200, 11211, 27017, 6667, 2375):
+        assert str(port_problem(port)).startswith(f"port {port} isn't asked: it is one of databases")
+    assert max(SERVICE_PORTS) < 32768, "systems give the ports above to any program"
+
+
+def test_own_addresses_are_known_without_asking_anybody() -> None:
+    """Those of this machine's interfaces, and no others."""
+    assert is_own(ip_address("127.0.0.1"))
+    for other in ("192.0.2.1", "8.8.8.8", "2001:db8::1"):
+        assert not is_own(ip_address(other))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import gzip
+import socket
 import threading
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +23,11 @@ from microsub.fetch import (
     FetchSettings,
     NotModified,
 )
-from microsub.fetch.network import ThreadedResolver
+from microsub.fetch.addresses import Address
+from microsub.fetch.network import Guard, ThreadedResolver
 from microsub.fetch.room import Room
+from microsub.fetch.sending import Answered, Sending
+from microsub.fetch.values import HopError
 from tests.support.tls import certificate
 from tests.support.web import Answer, Asked, Publisher, publisher
 
@@ -272,6 +276,52 @@ async def test_odd_names_of_loopback(site: Publisher, host: str) -> None:
     assert site.asked == []
 
 
+@pytest.mark.parametrize("port", [22, 81, 6379, 9200])
+async def test_ports_of_services_are_asked_at_no_hop(site: Publisher, port: int) -> None:
+    """Neither at first nor behind a redirect, in a listed network neither; the error names the port."""
+    site.serve("/away", Answer(status=302, headers=[("Location", f"http://blog.test:{port}/")]))
+    for url in (f"http://blog.test:{port}/", f"http://127.0.0.1:{port}/", site.url("/away", "blog.test")):
+        result = await failed(url)
+        assert result.reason == "blocked"
+        assert f"port {port} isn't asked" in result.detail
+
+
+async def test_own_addresses_are_asked_at_the_ports_of_websites_alone(site: Publisher) -> None:
+    """A public address of this machine's interfaces: 80 and 443, and other ports only where the admin lists it."""
+    mine = "8.8.4.4"
+
+    async def public(_host: str, _port: int) -> Sequence[str]:
+        return [mine]
+
+    def own(address: Address) -> bool:
+        return str(address) == mine
+
+    guard = Guard(public, (), own)
+    for port in (80, 443):
+        assert [str(address) for address in await guard.addresses("me.test", port)] == [mine]
+    with pytest.raises(HopError, match=r"me\.test is this machine, of which port 8080 isn't asked"):
+        await guard.addresses("me.test", 8080)
+    assert await guard.addresses("8.8.8.8", 8080), "others' are asked"
+    assert await Guard(public, (ip_network("8.8.4.0/24"),), own).addresses("me.test", 8080)
+
+
+async def test_strangers_have_the_ports_of_websites_asked_alone(site: Publisher) -> None:
+    """What is sent for them goes to 80 and 443, or to a network that the admin lists; at every hop."""
+    names = {"public.test": "8.8.8.8", "listed.test": "127.0.0.1"}
+
+    async def known(host: str, _port: int) -> Sequence[str]:
+        return [names[host]]
+
+    client = fetcher(resolver=known)
+    site.serve("/", Answer(b"x"))
+    site.serve("/away", Answer(status=302, headers=[("Location", "http://public.test:8080/")]))
+    assert isinstance(await client.send(Sending(site.url("/", "listed.test"), web_ports=True)), Answered)
+    for url in ("http://public.test:8080/", site.url("/away", "listed.test")):
+        answer = await client.send(Sending(url, web_ports=True))
+        assert isinstance(answer, FetchFailed)
+        assert "port 8080 isn't asked for strangers" in answer.detail
+
+
 async def test_a_name_that_changes_its_mind(site: Publisher) -> None:
     """Rebinding: the address that was checked is the one that is connected to; a name is asked once per connection."""
     answers = [["127.0.0.1"], ["10.0.0.1"]]
@@ -309,7 +359,9 @@ async def test_names_that_lead_nowhere() -> None:
 
     assert (await failed("http://a.test/", resolver=unknown)).reason == "dns"
     assert (await failed("http://a.test/", resolver=empty)).reason == "dns"
-    assert (await failed("http://a.test:1/")).reason == "connect"
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+    assert (await failed(f"http://a.test:{port}/")).reason == "connect"
 
 
 async def test_a_resolver_that_hangs_holds_up_nothing() -> None:

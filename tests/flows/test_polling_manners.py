@@ -57,7 +57,7 @@ async def test_credentials_stay_between_us_and_the_publisher(redis: Redis) -> No
         feed = await it.follow(site.url("/feed", "ann:s3cret@blog.test"))
         with structlog.testing.capture_logs() as lines:
             await it.worker.run_once()
-            site.serve("/feed", Answer(status=302, headers=[("Location", "http://blog.test:1/")]))
+            site.serve("/feed", Answer(status=302, headers=[("Location", "http://blog.test:2/")]))
             await it.poll(feed)
             site.serve("/feed", Answer(b"nothing"))
             await it.poll(feed)

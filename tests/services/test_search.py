@@ -201,9 +201,7 @@ async def test_a_handle_leads_to_its_feed(server: Instance) -> None:
 async def test_private_addresses_are_refused(server: Instance) -> None:
     """By search and by preview; the reply tells nothing of what is there."""
     fetcher = Fetcher(FetchSettings())
-    searching = Search(
-        CachingFetcher({}, fetcher), Directory(server.feeds, InstanceSettings), server.parser
-    )
+    searching = Search(CachingFetcher({}, fetcher), Directory(server.feeds, InstanceSettings), server.parser)
     try:
         for host in (
             "127.0.0.1",
@@ -223,9 +221,7 @@ async def test_private_addresses_are_refused(server: Instance) -> None:
 async def test_a_search_asks_few_times(server: Instance) -> None:
     """The page and nine usual places; an account two addresses; and what was there within five minutes not again."""
     server.web.documents[SITE] = NOTHING
-    searching = Search(
-        CachingFetcher({}, server.web), Directory(server.feeds, InstanceSettings), server.parser
-    )
+    searching = Search(CachingFetcher({}, server.web), Directory(server.feeds, InstanceSettings), server.parser)
     assert (await searching.feeds(SITE, server.now)).feeds == []
     assert len(server.web.asked) == 10
     assert (await searching.feeds("@ann@social.example", server.now)).feeds == []

@@ -97,6 +97,17 @@ class _Notes:
         self.findings += found
 
 
+class _WebPorts:
+    """Sends to ports 80 and 443 alone, but in networks that the admin lists."""
+
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    async def send(self, sending: Sending) -> Answered | FetchFailed:
+        """See `Sender`."""
+        return await self._sender.send(replace(sending, web_ports=True))
+
+
 class Doctor:
     """Examines pages. `private` is for instances that reach private networks. Belongs to one event loop.
 
@@ -120,10 +131,11 @@ class Doctor:
         self._addresses = Pacing(PER_ADDRESS, EVERY)
         self._sites = Pacing(PER_SITE, EVERY)
 
-    async def examine_for(self, client: str, address: str, here: Here) -> Report:
+    async def examine_for(self, client: str, address: str, here: Here, *, known: bool = False) -> Report:
         """`examine` for somebody at the network `client`: not too often. Raises TooManyRequests, InvalidRequest.
 
-        Only what is really examined counts.
+        Only what is really examined counts. Unless they are `known`, ports 80 and 443 alone are asked, because what is
+        found tells whether a port is open.
         """
         now, wait = self._clock(), int(EVERY)
         site = site_of_me(canonical_me(address, private=self._private))
@@ -137,7 +149,8 @@ class Doctor:
         self._sites.allows(site, now)
         self._busy += 1
         try:
-            return await self.examine(address, here)
+            doctor = self if known else Doctor(_WebPorts(self._sender), private=self._private)
+            return await doctor.examine(address, here)
         finally:
             self._busy -= 1
 

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
-from microsub.config.joining import OF_REGISTERED, WITHOUT_LIMIT, Quotas
+from microsub.config.joining import OF_DECLARED, OF_REGISTERED, Quotas
 from microsub.services.identity.limiting import Limiting, refused
 from microsub.store.applied import InForce
 
@@ -70,6 +70,10 @@ class UserQuotas:
         """How many tokens the user may have; 0: any number."""
         return (await self.of(user)).tokens or 0
 
+    async def rules(self, user: str) -> int:
+        """How many mutes and blocks the user may have; 0: any number."""
+        return (await self.of(user)).rules or 0
+
     async def count(self, user: str, now: float) -> None:
         """Let one more request of the user through. Raises TooManyRequests."""
         limit = await self._requests(user)
@@ -111,7 +115,7 @@ def resolved(everywhere: InForce, user: str, *, registered: bool) -> Quotas:
     """A user's own quotas over those of their kind and the defaults. Pure."""
     instance = everywhere.instance
     of_kind = instance.registration.quotas if registered else instance.quotas
-    default = OF_REGISTERED if registered else WITHOUT_LIMIT
+    default = OF_REGISTERED if registered else OF_DECLARED
     own = everywhere.quotas.get(user)
     if own is None:
         return of_kind.over(default)
