@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install setup serve demo test test-cluster check coverage fuzz chaos bench simulate scale docs lock clean
+.PHONY: help install setup serve demo test test-cluster check coverage fuzz fuzz-html chaos bench simulate scale docs lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -54,6 +54,9 @@ coverage: ## test, and say which lines no test has run; what runs in processes t
 
 fuzz: $(VENV)/.dev ## damage documents for SECONDS=600 and keep what teaches something in tests/data/fuzz
 	@$(BIN)/python -W ignore -m tests.fuzz.fuzzer $(or $(SECONDS),600)
+
+fuzz-html: $(VENV)/.dev ## compose INPUTS=1000000 tricks against the sanitiser and keep those that get through
+	@$(BIN)/python -m tests.fuzz.joints $(or $(INPUTS),1000000)
 
 $(VENV)-bench/.done: requirements-bench.lock | $(BIN)/python
 	$(BIN)/python -m venv $(VENV)-bench

@@ -36,7 +36,7 @@ ATTRIBUTES = {
     "data": {"value"},
     "del": {"cite", "datetime"},
     "details": {"open"},
-    "iframe": {"src", "width", "height", "allowfullscreen"},
+    "iframe": {"src", "width", "height", "allowfullscreen", "loading"},
     # `style` never survives; it only tells the filter that an image is hidden.
     "img": {"src", "srcset", "sizes", "alt", "width", "height", "style", "data-src", "data-lazy-src", "data-original"},
     "ins": {"cite", "datetime"},

@@ -1,8 +1,9 @@
 """The one place where foreign HTML becomes harmless: https://owasp.org/www-community/xss-filter-evasion-cheatsheet.
 
 `nh3` (the ammonia sanitiser, a real HTML5 parser with an allow-list) does the work, once, for every format. A filter
-that it calls for each attribute makes links absolute and refuses what a scheme list can't express; a small pass over
-the result, whose form is then known exactly, removes the images and frames which lost their source.
+that it calls for each attribute makes links absolute and refuses what a scheme list can't express. What is then decided
+by whole tags (pictures and frames without a source, formulas) works on the tokens of the result, never on its
+text; and what that changed is cleaned again, so that the last word is always the parser's.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from microsub.formats.allowed import ATTRIBUTES, BEACON, DROPPED, MATH, PLAYER, 
 from microsub.formats.depth import too_deep
 from microsub.formats.urls import LINK, safe_url, without_tracking
 
-_FRAME_RULES = 'sandbox="allow-scripts allow-same-origin allow-popups allow-presentation" loading="lazy"'
+SANDBOX = "allow-scripts allow-same-origin allow-popups allow-presentation"
+"""What players in frames may do."""
 
 URL_ATTRIBUTES = frozenset({"href", "src", "cite", "poster", "data-src", "data-lazy-src", "data-original"})
 _SIZED = frozenset({"img", "video", "iframe"})
@@ -29,13 +31,18 @@ _HIDDEN = re.compile(r"(?i)display:\s*none|visibility:\s*hidden|(?:^|[;\s])(?:wi
 _ANY_TAG = re.compile(r"<[^<>]*>")
 _NOSCRIPT = re.compile(r"(?is)<noscript\b[^<>]*>((?:(?!</?noscript\b).)*)</noscript\s*>")
 _ATTRIBUTE = re.compile(r'\s([a-z-]+)(?:="([^"]*)")?')
-# In values `nh3` writes `>` as a reference, so that a tag ends at the first one.
+# Where there is no frame: in values `nh3` writes `>` as a reference, so that a tag ends at the first one.
 _IMAGE = re.compile(r"<img\b([^>]*)>")
-_PLAYED = re.compile(r"<(audio|video)\b[^>]*>(.*?)</\1>", re.S)
-_SOURCE = re.compile(r"<(?:source|track)\b[^>]*>")
-_FORMULA_TAG = re.compile(r"(<(/?)([a-z0-9-]+)[^>]*>)")
+# All that `nh3` writes is one of these: a frame with the raw text in it, a tag, or text, in which `<` is a reference.
+_TOKEN = re.compile(
+    r"""
+    <iframe(?P<frame>(?:\s[^\s<>="]+="[^"]*")*)>.*?</iframe>
+  | <(?P<closing>/?)(?P<name>(?!iframe\b)[a-z][a-z0-9-]*)(?P<attributes>(?:\s[^\s<>="]+="[^"]*")*)>
+  | (?P<text>[^<]+)
+""",
+    re.S | re.X,
+)
 _LANGUAGE = re.compile(r"(?:\A|\s)(?:lang(?:uage)?-|brush:\s*|sourceCode\s+)([\w+#.-]{1,30})(?![^\s;])")
-_FRAME = re.compile(r"<iframe\b([^>]*)>.*?</iframe>", re.S)
 # All images but these stay as they are: lazy, hidden or tiny ones, and those without a source.
 _DOUBTFUL = re.compile(r' (?:style|data-[a-z-]+)=| (?:width|height)="[^"\d]*[01](?:\D|\Z)|^(?!.* src="http)', re.S)
 _CANDIDATE = re.compile(r"\s*,*\s*(\S+)((?:\s+[\d.]+[wxh])*)\s*(?:,|\Z)")
@@ -43,6 +50,9 @@ _CANDIDATE = re.compile(r"\s*,*\s*(\S+)((?:\s+[\d.]+[wxh])*)\s*(?:,|\Z)")
 
 MAX_SIZE = 10_000
 """Pixels: what claims more would push everything else away."""
+
+_PASSES = 3
+"""How often what was decided by tags is cleaned again. Twice is enough for all that is known; more gets no markup."""
 
 
 def clean_html(html: str, base: str) -> str:
@@ -53,19 +63,22 @@ def clean_html(html: str, base: str) -> str:
     if "<" not in html and "&" not in html:
         return entities.escape(html, quote=False).strip()
     if too_deep(html):
-        html = entities.escape(entities.unescape(_ANY_TAG.sub(" ", html)), quote=False)
+        html = _as_text(html)
     if "noscript" in html or "NOSCRIPT" in html:
         html = _without_scripts(html)
-    cleaned = _cleaner(base).clean(html)
-    if "<img" in cleaned:
-        cleaned = _IMAGE.sub(_image, cleaned)
-    if "<iframe" in cleaned:
-        cleaned = _FRAME.sub(_frame, cleaned)
-    if "</audio>" in cleaned or "</video>" in cleaned:
-        cleaned = _PLAYED.sub(_played, cleaned)
-    if "<math" in cleaned:
-        cleaned = _formulas(cleaned)
-    return cleaned.strip()
+    cleaner = _cleaner(base)
+    cleaned = cleaner.clean(html)
+    for _ in range(_PASSES):
+        decided = _decided(cleaned) if _has_doubts(cleaned) else cleaned
+        if decided == cleaned:
+            return cleaned.strip()
+        cleaned = cleaner.clean(decided)
+    return _as_text(cleaned)
+
+
+def _as_text(html: str) -> str:
+    """The words of `html`, without any tag."""
+    return entities.escape(entities.unescape(_ANY_TAG.sub(" ", html)), quote=False).strip()
 
 
 def _without_scripts(html: str) -> str:
@@ -93,6 +106,8 @@ def _cleaner(base: str) -> nh3.Cleaner:
             return clean_srcset(value, base)
         if name in {"width", "height"} and tag in _SIZED:
             return _size(tag, value)
+        if name == "loading":
+            return "lazy"
         if name == "style":
             return "hidden" if _HIDDEN.search(value) else None
         if name == "class":
@@ -110,6 +125,7 @@ def _cleaner(base: str) -> nh3.Cleaner:
             # One each: nh3 adds several in an order that changes with every process, and so would every item's hash.
             "video": {"controls": ""},
             "audio": {"controls": ""},
+            "iframe": {"sandbox": SANDBOX},
         },
     )
 
@@ -149,11 +165,63 @@ def candidates(srcset: str) -> list[tuple[str, str]]:
     return [(url.rstrip(","), descriptors.strip()) for url, descriptors in _CANDIDATE.findall(srcset)]
 
 
-def _image(match: re.Match[str]) -> str:
+def _has_doubts(cleaned: str) -> bool:
+    """Whether anything in the sanitiser's result is still to be decided by whole tags: a cheap look, which may be wrong
+    by saying yes.
+    """
+    if any(part in cleaned for part in ("<iframe", "<math", "</audio>", "</video>")):
+        return True
+    return "<img" in cleaned and any(_DOUBTFUL.search(image[1]) for image in _IMAGE.finditer(cleaned))
+
+
+def _decided(cleaned: str) -> str:
+    """The sanitiser's result without pictures, frames and players that have no source, and with formulas of MathML
+    alone.
+    """
+    tokens = _tokens(cleaned)
+    if tokens is None:
+        return _as_text(cleaned)
+    kept: list[str] = []
+    formula = False
+    dropped: set[int] = set()
+    for place, token in enumerate(tokens):
+        name, closing = token["name"], token["closing"]
+        if place in dropped:
+            continue
+        if name == "math":
+            # No formula in a formula.
+            if formula == bool(closing):
+                kept.append(token[0])
+            formula = not closing
+        elif token["text"] is not None:
+            kept.append(token[0])
+        elif formula != (name in MATH):
+            # HTML may stand in a formula, but where depends on the parser's state: markup that one parser takes for
+            # harmless text there is a picture with a handler to another.
+            continue
+        elif name is None:
+            kept.append(_frame(token["frame"]))
+        elif name == "img":
+            kept.append(_image(token[0], token["attributes"]))
+        else:
+            if name in {"audio", "video"} and not closing:
+                dropped |= _silent(tokens, place)
+            if place not in dropped:
+                kept.append(token[0])
+    return "".join(kept)
+
+
+def _tokens(cleaned: str) -> list[re.Match[str]] | None:
+    """All of the sanitiser's result in pieces; None where it has a form that is not its own."""
+    tokens = list(_TOKEN.finditer(cleaned))
+    return tokens if sum(len(token[0]) for token in tokens) == len(cleaned) else None
+
+
+def _image(tag: str, attributes: str) -> str:
     """An image tag as it may stay, or nothing where it has no source, is hidden, or is a tracking pixel."""
-    if not _DOUBTFUL.search(match[1]):
-        return match[0]
-    found: dict[str, str] = dict(_ATTRIBUTE.findall(match[1]))
+    if not _DOUBTFUL.search(attributes):
+        return tag
+    found: dict[str, str] = dict(_ATTRIBUTE.findall(attributes))
     lazy = next((found.pop(name) for name in _LAZY if found.get(name)), None)
     if lazy:
         # Scripts would have put it there; the placeholder in `src` shows nothing.
@@ -165,44 +233,38 @@ def _image(match: re.Match[str]) -> str:
         return ""
     if lazy or any(name in found for name in _LAZY):
         return "<img " + " ".join(f'{name}="{value}"' for name, value in found.items() if name not in _LAZY) + ">"
-    return match[0]
+    return tag
+
+
+def _frame(attributes: str) -> str:
+    """A frame keeps its place only with a source; what stood between its tags never does."""
+    lazy = "" if ' loading="' in attributes else ' loading="lazy"'
+    return f"<iframe{attributes}{lazy}></iframe>" if ' src="' in attributes else ""
+
+
+def _silent(tokens: list[re.Match[str]], start: int) -> set[int]:
+    """The tags of the player that begins at `start`, where it has nothing to play; none where it has.
+
+    What was meant for browsers without players takes its place.
+    """
+    name = tokens[start]["name"]
+    tags: set[int] = set()
+    for place in range(start, len(tokens)):
+        token = tokens[place]
+        if token["name"] in {name, "source", "track"}:
+            if ' src="' in token["attributes"]:
+                return set()
+            tags.add(place)
+        if token["name"] == name and token["closing"]:
+            break
+    return tags
 
 
 def without_images(cleaned: str, urls: Collection[str]) -> str:
     """A body from `clean_html` without its images of `urls`, which are shown beside it."""
 
-    def keep(match: re.Match[str]) -> str:
-        source = dict(_ATTRIBUTE.findall(match[1])).get("src")
-        return "" if source is not None and entities.unescape(source) in urls else match[0]
+    def keeps(token: re.Match[str]) -> bool:
+        source = dict(_ATTRIBUTE.findall(token["attributes"])).get("src") if token["name"] == "img" else None
+        return source is None or entities.unescape(source) not in urls
 
-    return _IMAGE.sub(keep, cleaned).strip()
-
-
-def _frame(match: re.Match[str]) -> str:
-    """A frame keeps its place only with a source; what stood between its tags never does."""
-    return f"<iframe{match[1]} {_FRAME_RULES}></iframe>" if ' src="' in match[1] else ""
-
-
-def _played(match: re.Match[str]) -> str:
-    """Sound and film keep their place only with a source; what was meant for old browsers takes it otherwise."""
-    return match[0] if ' src="' in match[0] else _SOURCE.sub("", match[2])
-
-
-def _formulas(cleaned: str) -> str:
-    """`cleaned` with nothing but MathML inside of formulas, and no formula in a formula.
-
-    HTML may stand there, but where depends on the parser's state: markup that one parser takes for harmless text in a
-    formula is a picture with a handler to another.
-    """
-    pieces = _FORMULA_TAG.split(cleaned)
-    inside = False
-    kept = [pieces[0]]
-    for tag, closing, name, text in zip(pieces[1::4], pieces[2::4], pieces[3::4], pieces[4::4], strict=True):
-        if name == "math":
-            if inside == bool(closing):
-                kept.append(tag)
-            inside = not closing
-        elif (name in MATH) == inside:
-            kept.append(tag)
-        kept.append(text)
-    return "".join(kept)
+    return "".join(token[0] for token in _tokens(cleaned) or [] if keeps(token)).strip()

@@ -9,13 +9,22 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import orjson
+import structlog
 
 from microsub.errors import SchemaMismatch
+from microsub.formats.sanitise import clean_html
+from microsub.formats.wire import dump
 from microsub.store import keys
+from microsub.store.feedcopies import FeedCopies
 from microsub.store.port import Redis
 from microsub.store.scripts import load
 
-VERSION = 1
+log = structlog.get_logger(__name__)
+
+VERSION = 2
 """The layout that this software reads and writes."""
 
 LEASE = 60
@@ -23,12 +32,65 @@ LEASE = 60
 
 _POLL = 0.05
 
+_BATCH = 500
+
 Step = Callable[[Redis], Awaitable[None]]
 
-STEPS: Mapping[int, Step] = {}
-"""From the version before it to the version that is the key."""
+_RELEASE, _UPDATE = load("lease_release"), load("item_update")
 
-_RELEASE = load("lease_release")
+
+async def clean_posts(redis: Redis) -> None:
+    """To version 2: the HTML of every stored post goes through the sanitiser again, which let scripts through before.
+
+    Copies of documents hold cleaned HTML too and are only there to spare requests: they go.
+    """
+    last = int(await redis.command("GET", keys.item_ids()) or 0)
+    changed = 0
+    for first in range(1, last + 1, _BATCH):
+        ids = range(first, min(first + _BATCH, last + 1))
+        rows = await redis.pipeline([("HMGET", keys.item(str(one)), "Data", "version") for one in ids])
+        dirty = [(one, data, version or b"") for one, (data, version) in zip(ids, rows, strict=True) if data]
+        cleaned = [(one, _cleaned(data), version) for one, data, version in dirty]
+        calls = [(_UPDATE, [keys.item(str(one))], [version, "Data", data]) for one, data, version in cleaned if data]
+        if calls:
+            await redis.scripts(calls)
+        changed += len(calls)
+        await redis.command("EXPIRE", keys.migration_lease(), LEASE)
+    copies = FeedCopies(redis)
+    for url in await copies.urls():
+        await copies.remove(url)
+    if last:
+        log.info("stored posts cleaned again", posts=last, changed=changed)
+
+
+def _cleaned(data: bytes) -> bytes | None:
+    """A post's wire JSON with clean HTML; None where it is as it should be, or no JSON object."""
+    try:
+        wire = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    return dump(wire) if isinstance(wire, dict) and _clean(wire) else None
+
+
+def _clean(wire: dict[str, Any]) -> bool:
+    """Clean the HTML of a post and of those that it refers to, in place; whether anything changed."""
+    changed = False
+    content = wire.get("content")
+    if isinstance(content, dict) and isinstance(html := content.get("html"), str):
+        cleaned = clean_html(html, str(wire.get("url", "")))
+        changed = cleaned != html
+        if cleaned:
+            content["html"] = cleaned
+        else:
+            del content["html"]
+    refs = wire.get("refs")
+    for ref in refs.values() if isinstance(refs, dict) else ():
+        changed |= isinstance(ref, dict) and _clean(ref)
+    return changed
+
+
+STEPS: Mapping[int, Step] = {2: clean_posts}
+"""From the version before it to the version that is the key."""
 
 
 async def migrate(redis: Redis, *, version: int = VERSION, steps: Mapping[int, Step] = STEPS) -> int:

@@ -1,11 +1,13 @@
 """The version of the layout."""
 
 import asyncio
+import json
 
 import pytest
 
 from microsub.errors import SchemaMismatch
 from microsub.store import keys
+from microsub.store.feedcopies import FeedCopies
 from microsub.store.migrations import VERSION, migrate, schema_version
 
 
@@ -79,3 +81,32 @@ async def test_a_gap_in_the_way_is_refused(redis):
     with pytest.raises(SchemaMismatch, match="no way"):
         await migrate(redis, version=5, steps=Steps())
     assert await schema_version(redis) == 1
+
+
+SCRIPT = "<script>alert(1)</script></iframe>"
+CLEAN = '<p>a <a href="https://a.example/" rel="noopener noreferrer">b</a></p>'
+
+
+def wire(html, **others):
+    return {"type": "entry", "url": "https://a.example/1", "content": {"html": html, "text": "a b"}, **others}
+
+
+async def test_stored_posts_are_cleaned_again(redis):
+    """Script that an earlier sanitiser let through leaves every post and what it refers to; all else stays."""
+    clean, own = wire(CLEAN), wire(f"<p>x</p>{SCRIPT}", name="n")
+    reply = wire(CLEAN, refs={"https://b": wire(SCRIPT)})
+    stored = {1: clean, 2: own, 4: reply, 700: own}
+    for number, post in stored.items():
+        await redis.command("HSET", keys.item(str(number)), "Data", json.dumps(post, separators=(",", ":")), "score", 1)
+    await redis.command("HSET", keys.item("3"), "Data", "[no post", "score", 1)
+    await redis.command("SET", keys.item_ids(), 700)
+    await redis.command("SET", keys.schema(), 1)
+    await FeedCopies(redis).put("https://a.example/feed", b"copy", 60)
+    assert await migrate(redis) == 1
+    data = {number: await redis.command("HGET", keys.item(str(number)), "Data") for number in (*stored, 3)}
+    assert data[1].decode() == json.dumps(clean, separators=(",", ":"))
+    assert json.loads(data[2]) == json.loads(data[700]) == wire("<p>x</p>", name="n")
+    assert json.loads(data[4])["refs"]["https://b"]["content"] == {"text": "a b"}
+    assert data[3] == b"[no post"
+    assert await redis.command("HLEN", keys.item("5")) == 0
+    assert await FeedCopies(redis).get("https://a.example/feed") is None

@@ -1,0 +1,45 @@
+"""Composed joints of markup: the sanitiser leaves nothing in them that runs, asks or reaches out of its place."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import time
+from itertools import islice, takewhile
+
+import nh3
+import pytest
+
+from microsub.formats.allowed import ATTRIBUTES, TAGS
+from tests.fuzz.joints import endless, kept, tried
+
+SECONDS = float(os.environ.get("MICROSUB_FUZZ_SECONDS", "60"))
+"""Of processor time; `make fuzz-html` takes a million inputs instead."""
+
+
+def test_what_once_did_harm() -> None:
+    """Inputs that got script or open frames through an earlier sanitiser are harmless."""
+    assert len(kept()) > 50
+    assert not list(tried(kept()))
+
+
+@pytest.mark.timeout(10 * SECONDS + 300)
+def test_composed_joints() -> None:
+    """A minute of new ones in every run: an input that does harm is in the message."""
+    seed = random.SystemRandom().randrange(2**32)
+    inputs = takewhile(lambda _: time.process_time() < end, endless(random.Random(seed)))
+    end = time.process_time() + SECONDS
+    found = next(tried(inputs), None)
+    assert found is None, (seed, found)
+
+
+def test_the_fuzzer_finds_a_sanitiser_that_patches_text() -> None:
+    """One that takes pictures out of what the parser wrote, frames' raw text included, before the frames."""
+
+    def patched(html: str) -> str:
+        without_pictures = re.sub(r"<img\b[^>]*>", "", nh3.clean(html, tags=TAGS, attributes=ATTRIBUTES))
+        return re.sub(r"(?s)<iframe\b[^>]*>.*?</iframe>", "", without_pictures)
+
+    found = {what for _, what in tried(islice(endless(random.Random(1)), 5000), patched)}
+    assert {"<script>", "<svg>"} <= found
