@@ -256,7 +256,8 @@ def _without_notes(part: Mapping[str, Any]) -> dict[str, Any]:
 FILTER_NAMES = ("include_types", "include_words", "include_regex", "exclude_types", "exclude_words", "exclude_regex")
 
 POST_TYPES = (
-    *("article", "note", "photo", "video", "audio", "reply", "like", "repost", "bookmark", "rsvp", "checkin", "event"),
+    *("article", "note", "photo", "video", "audio", "reply", "like", "repost", "bookmark", "follow"),
+    *("rsvp", "checkin", "event"),
 )
 """The kinds of posts that filters tell apart (`formats.post_types`)."""
 

@@ -121,6 +121,7 @@ def _raw(node: dict[str, Any], depth: int) -> RawEntry:
         like_of=_urls(node, "like-of"),
         repost_of=_urls(node, "repost-of"),
         bookmark_of=_urls(node, "bookmark-of"),
+        follow_of=_urls(node, "follow-of"),
         in_reply_to=_urls(node, "in-reply-to"),
         checkin=_card(node.get("checkin")),
         location=_place(node),

@@ -40,6 +40,7 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
     _group = 0
     _groups = 0
     _grown = 0
+    _file: Attributes | None = None
     infeed: int
     inentry: int
     baseuri: str
@@ -184,14 +185,21 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
     def _start_media_content(self, attrs_d: Attributes) -> None:
         if self._group:
             attrs_d["group"] = str(self._group)
+        self._file = attrs_d
         super()._start_media_content(attrs_d)
+
+    def _end_media_content(self) -> None:
+        self._file = None
 
     def _start_media_description(self, attrs_d: Attributes) -> None:
         self._get_context()["media_description_type"] = attrs_d.get("type", "plain")
         self.push("media_description", 1)
 
     def _end_media_description(self) -> None:
-        self.pop("media_description")
+        text = self.pop("media_description")
+        if text and self._file is not None:
+            # Mastodon describes pictures so for people who don't see them.
+            self._file["description"] = text
 
     # -- threads
 

@@ -6,13 +6,13 @@ from microsub.formats import mf2
 from microsub.formats.authorship import Page, author_of
 from microsub.formats.dates import as_written, from_text
 from microsub.formats.normalise import finish
-from microsub.formats.post_types import repeats
+from microsub.formats.post_types import says_no_more
 from microsub.formats.raw import RawEntry
 from microsub.formats.urls import host_of, normalise_url
 from microsub.model.jf2 import Card, Entry
 
 TYPES = ("h-entry", "h-event", "h-cite", "h-review", "h-recipe", "h-listing")
-_TARGETS = ("in-reply-to", "like-of", "repost-of", "bookmark-of", "quotation-of")
+_TARGETS = ("in-reply-to", "like-of", "repost-of", "bookmark-of", "follow-of", "quotation-of")
 MAX_CONTEXTS = 3
 """Posts inside each other that go to `refs`: an answer, what it answers, and what that one quotes."""
 
@@ -40,21 +40,23 @@ def to_entry(item: mf2.Node, feed: mf2.Node | None, page: Page, depth: int = 0) 
         updated=updated if published and updated != published else None,
         author=author_of(item, feed, page),
         category=category,
-        photo=tuple(mf2.urls(item, "photo", base)),
-        video=tuple(mf2.urls(item, "video", base)),
-        audio=tuple(mf2.urls(item, "audio", base)),
+        photo=tuple(mf2.files(item, "photo", base)),
+        video=tuple(mf2.files(item, "video", base)),
+        audio=tuple(mf2.files(item, "audio", base)),
         syndication=tuple(mf2.urls(item, "syndication", base)),
         in_reply_to=tuple(mf2.urls(item, "in-reply-to", base)),
-        like_of=tuple(mf2.urls(item, "like-of", base) or mf2.urls(item, "like", base)),
-        repost_of=tuple(mf2.urls(item, "repost-of", base) or mf2.urls(item, "repost", base)),
-        bookmark_of=tuple(mf2.urls(item, "bookmark-of", base) or mf2.urls(item, "bookmark", base)),
+        # Without `-of` these are what others did to this post.
+        like_of=tuple(mf2.urls(item, "like-of", base)),
+        repost_of=tuple(mf2.urls(item, "repost-of", base)),
+        bookmark_of=tuple(mf2.urls(item, "bookmark-of", base)),
+        follow_of=tuple(mf2.urls(item, "follow-of", base)),
         quotation_of=mf2.url(item, "quotation-of", base),
-        featured=mf2.url(item, "featured", base),
+        featured=next(iter(mf2.files(item, "featured", base)), None),
         rsvp=(mf2.text(item, "rsvp") or "").lower() or None,
         start=as_written(mf2.text(item, "start")),
         end=as_written(mf2.text(item, "end")),
         checkin=_place(item, "checkin", base),
-        location=_place(item, "location", base),
+        location=_place(item, "location", base) or mf2.point(item),
         refs=refs | (_contexts(item, page, depth) if depth < MAX_CONTEXTS else {}),
     )
     raw = RawEntry(entry, base, photos_in_body=True)
@@ -80,7 +82,7 @@ def permalink(item: mf2.Node, page: Page) -> str | None:
 def _name(item: mf2.Node) -> str | None:
     """The name, unless it repeats the content. Both are compared as mf2 reads them, with the `alt` of pictures."""
     name = mf2.text(item, "name")
-    return None if any(repeats(name, mf2.plain(value)) for value in mf2.values(item, "content")) else name
+    return None if any(says_no_more(name, mf2.plain(value)) for value in mf2.values(item, "content")) else name
 
 
 def _body(item: mf2.Node) -> tuple[str | None, str | None]:

@@ -68,6 +68,8 @@ def _page(soup: bs4.BeautifulSoup, url: str) -> tuple[Page, dict[str, Any]]:
         if other is not tag:
             other.decompose()  # the parser would take the first one, with an address or without
     base = safe_url(str(tag["href"]), url) if tag is not None else None
+    if tag is not None and base is None:
+        tag.decompose()  # as browsers ignore it; the parser would stop at an address that can't be read
     # Without its fragment: an empty `href` means the page itself (RFC 3986, 5.2.2).
     parsed = mf2py.parse(doc=soup, url=url.partition("#")[0], filter_roots=True)
     rels: dict[str, Any] = parsed.get("rels", {})

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from typing import Any
 
 from microsub.formats.urls import has_credentials, host_of, normalise_url
@@ -37,7 +38,7 @@ class AuthorPage:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What an entry replies to, likes, reposts, bookmarks or quotes, for its place in `refs`."""
+    """What an entry replies to, likes, reposts, bookmarks, follows or quotes, for its place in `refs`."""
 
     url: str
 
@@ -70,7 +71,8 @@ def lacking(entry: Entry, source: str | None = None) -> tuple[LookUp, ...]:
 def targets(entry: Entry) -> tuple[str, ...]:
     """The addresses that `entry` is about, what decides its post type first; each once."""
     quoted = (entry.quotation_of,) if entry.quotation_of else ()
-    return tuple(dict.fromkeys((*entry.in_reply_to, *entry.repost_of, *entry.like_of, *entry.bookmark_of, *quoted)))
+    about = (entry.in_reply_to, entry.repost_of, entry.like_of, entry.bookmark_of, entry.follow_of, quoted)
+    return tuple(dict.fromkeys(chain(*about)))
 
 
 def completed(entry: Entry, found: Mapping[LookUp, Card | Entry]) -> Entry:

@@ -75,7 +75,11 @@ def enclosures(node: Node, links: list[Node], base: str) -> tuple[Enclosure, ...
         url = safe_url(item.get("url"), base)
         if url and url not in found and not _PORTRAITS.match(host_of(url)):
             found[url] = Enclosure(
-                url, _media_type(item), number(item.get("filesize")) or None, seconds(item.get("duration")) or None
+                url,
+                _media_type(item),
+                number(item.get("filesize")) or None,
+                seconds(item.get("duration")) or None,
+                item.get("description") or None,
             )
     for content in node.get("content") or []:
         # RFC 4287, 4.1.3.2: content that isn't in the feed.

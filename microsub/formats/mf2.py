@@ -6,6 +6,7 @@ items. These helpers answer with what is there and with nothing where it isn't.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from microsub.model.jf2 import Card
 Node = dict[str, Any]
 _PLACES = frozenset({"h-card", "h-adr", "h-geo"})
 MAX_DEPTH = 12
+MAX_ANGLE = 32
 
 
 def values(item: Node, name: str) -> list[Any]:
@@ -41,6 +43,15 @@ def urls(item: Node, name: str, base: str) -> list[str]:
     """The members of property `name` that are web addresses, absolute; nested items by their `url`."""
     found = (safe_url(_address(value, base), base) for value in values(item, name))
     return list(dict.fromkeys(url for url in found if url))
+
+
+def files(item: Node, name: str, base: str) -> list[str]:
+    """The members of property `name` that lead to files: as `urls`, without texts, such as the caption of a `p-photo`.
+
+    The parser makes absolute what is marked up as an address (`u-*`), and nothing else.
+    """
+    members = [v for v in values(item, name) if is_item(v) or "://" in plain(v) or plain(v).startswith("/")]
+    return urls({"properties": {name: members}}, name, base)
 
 
 def url(item: Node, name: str, base: str) -> str | None:
@@ -119,10 +130,21 @@ def card_url(item: Node, base: str) -> str | None:
     return next((address for address in found if host_of(address) == host_of(base)), found[0] if found else None)
 
 
-def _point(uri: str) -> Card | None:
-    """A place from a `geo:` URI (RFC 5870)."""
-    latitude, _, longitude = uri[4:].partition(";")[0].partition(",")
-    latitude, longitude = latitude.strip(), longitude.partition(",")[0].strip()
+def point(item: Node) -> Card | None:
+    """Where `item` is by its own coordinates, or by its `geo`: an item, a `geo:` URI, or the two numbers as text."""
+    latitude, longitude = _coordinate(item, "latitude", 90), _coordinate(item, "longitude", 180)
+    if latitude and longitude:
+        return Card(type="geo", latitude=latitude, longitude=longitude)
+    words = (plain(value) for value in values(item, "geo"))
+    return next((found for word in words if (found := _point(word))), None)
+
+
+def _point(text: str) -> Card | None:
+    """A place from a `geo:` URI (RFC 5870), or from latitude and longitude as the classic `geo` has them."""
+    numbers = text[4:].partition(";")[0].split(",") if text.startswith("geo:") else re.split(r"[;,]", text)
+    if len(numbers) < 2:
+        return None
+    latitude, longitude = numbers[0].strip(), numbers[1].strip()
     if _is_angle(latitude, 90) and _is_angle(longitude, 180):
         return Card(type="geo", latitude=latitude, longitude=longitude)
     return None
@@ -130,7 +152,7 @@ def _point(uri: str) -> Card | None:
 
 def _is_angle(word: str, limit: int) -> bool:
     try:
-        return abs(float(word)) <= limit
+        return len(word) <= MAX_ANGLE and abs(float(word)) <= limit
     except ValueError:
         return False
 

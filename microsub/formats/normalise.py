@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 from microsub.errors import ParseError
 from microsub.formats.media import kind_of
 from microsub.formats.newest import Newest
-from microsub.formats.post_types import fold, post_type, repeats
+from microsub.formats.post_types import fold, is_beginning, post_type, says_no_more
 from microsub.formats.raw import RawEntry, RawFeed
 from microsub.formats.sanitise import clean_html, text_to_html, without_images
 from microsub.formats.text import html_to_text, without_controls
@@ -135,10 +135,10 @@ def finish(raw: RawEntry, author: Card | None = None) -> Entry:
     if raw.summary_html:
         summary = html_to_text(clean_html(raw.summary_html, raw.base))
     summary = without_controls(summary or "")[:MAX_SUMMARY]
-    if not summary or repeats(summary, body):
+    if not summary or is_beginning(summary, body):
         summary = None
     name = fold(entry.name or "")[:MAX_NAME]
-    name = "" if repeats(name, body or summary or "") else name
+    name = "" if says_no_more(name, body or summary or "") else name
     if raw.photos_in_body and entry.photo and not name and content and content.html:
         # In an article pictures have their place; in a note they are what `photo` shows.
         content = replace(content, html=without_images(content.html, _safe_urls(entry.photo)))
@@ -169,7 +169,10 @@ def finish(raw: RawEntry, author: Card | None = None) -> Entry:
 _FIELDS = tuple(field.name for field in fields(Entry))
 _CARD_TEXTS = ("note", "street_address", "locality", "region", "country_name")
 _URLS = ("url", "featured", "quotation_of")
-_URL_LISTS = ("photo", "video", "audio", "syndication", "like_of", "repost_of", "bookmark_of", "in_reply_to")
+_URL_LISTS = (
+    *("photo", "video", "audio", "syndication"),
+    *("like_of", "repost_of", "bookmark_of", "follow_of", "in_reply_to"),
+)
 
 
 def _tag(text: str) -> str:

@@ -1,15 +1,20 @@
 """Which kind of post an entry is: Post Type Discovery (https://www.w3.org/TR/post-type-discovery/).
 
-The order is the specification's. Kinds that it doesn't name and readers know (bookmark, checkin, audio) stand where
-they can't shadow one that it does name: bookmarks and checkins usually carry photos, audio is what is left.
+The order is the specification's. Kinds that it doesn't name and readers know (bookmark, follow, checkin, audio) stand
+where they can't shadow one that it does name: bookmarks and checkins usually carry photos, audio is what is left.
 """
 
 from __future__ import annotations
+
+import re
 
 from microsub.formats.text import without_controls
 from microsub.model.jf2 import Entry
 
 _ANSWERS = frozenset({"yes", "no", "maybe", "interested"})
+_ADDRESSES = re.compile(r"https?://\S+")
+_LITTLE = 10
+"""Characters that a body may have more than a name without saying more; a fifth of the name's length is fine, too."""
 
 
 def post_type(entry: Entry) -> str:
@@ -23,15 +28,28 @@ def post_type(entry: Entry) -> str:
         ("repost", entry.repost_of),
         ("like", entry.like_of),
         ("bookmark", entry.bookmark_of),
+        ("follow", entry.follow_of),
         ("checkin", entry.checkin),
         ("video", entry.video),
-        ("photo", entry.photo),
+        ("photo", entry.photo and not _is_illustrated_article(entry)),
         ("audio", entry.audio),
     )
     for kind, value in decisive:
         if value:
             return kind
-    return "note" if repeats(entry.name, body_text(entry)) else "article"
+    return "note" if says_no_more(entry.name, body_text(entry)) else "article"
+
+
+def _is_illustrated_article(entry: Entry) -> bool:
+    """Whether the pictures are files enclosed with a text that has a title, as those of news are.
+
+    The specification knows no enclosures; a picture that is marked up as the photo of a post makes it a photo.
+    """
+    body = body_text(entry)
+    if not body or says_no_more(entry.name, body):
+        return False
+    enclosed = {enclosure.url for enclosure in entry.enclosure}
+    return enclosed.issuperset(entry.photo)
 
 
 def body_text(entry: Entry) -> str:
@@ -40,15 +58,32 @@ def body_text(entry: Entry) -> str:
     return text or entry.summary or ""
 
 
-def repeats(name: str | None, body: str) -> bool:
-    """Whether `name` adds nothing to `body`: it is empty, or its beginning, perhaps cut off with an ellipsis."""
+def says_no_more(name: str | None, body: str) -> bool:
+    """Whether `name` is no title of `body` but nearly all of it, or its beginning as an engine cut it off: with an
+    ellipsis, or inside a word. A headline with which a longer text begins is a title. True for an empty name.
+    """
     folded = fold(name or "")
-    if not folded:
-        return True
     body = fold(body)
-    if body.startswith(folded):
-        # Engines cut long texts anywhere; a short title isn't the beginning of a longer word.
-        return len(folded) > 20 or not body[len(folded) : len(folded) + 1].isalnum()
+    if not folded or _is_cut_from(folded, body):
+        return True
+    if not body.startswith(folded):
+        return False
+    rest = body[len(folded) :]
+    if rest[:1].isalnum():
+        # A short title isn't the beginning of a longer word: "Go" and "Gophers".
+        return len(folded) > 20
+    room = max(_LITTLE, len(folded) // 5)
+    # Programs that post elsewhere add the address of the post.
+    return len(rest) <= 1000 and len(_ADDRESSES.sub("", rest).strip()) <= room
+
+
+def is_beginning(summary: str | None, body: str) -> bool:
+    """Whether `body` begins with `summary`, perhaps cut off with an ellipsis; True for an empty one."""
+    folded, body = fold(summary or ""), fold(body)
+    return body.startswith(folded) or _is_cut_from(folded, body)
+
+
+def _is_cut_from(folded: str, body: str) -> bool:
     cut = folded.removesuffix("...").removesuffix("…").removesuffix("[…]").rstrip()
     return len(cut) > 10 and cut != folded and body.startswith(cut)
 

@@ -30,7 +30,10 @@ MOST_BYTES = 1_000_000
 
 _TEXTS = ("type", "uid", "name", "summary", "rsvp", "start", "end")
 _LINKS = ("featured", "quotation_of")
-_LINK_LISTS = ("photo", "video", "audio", "syndication", "like_of", "repost_of", "bookmark_of", "in_reply_to")
+_LINK_LISTS = (
+    *("photo", "video", "audio", "syndication"),
+    *("like_of", "repost_of", "bookmark_of", "follow_of", "in_reply_to"),
+)
 _CARDS = ("author", "checkin", "location")
 _CARD = frozenset(Card.__dataclass_fields__)
 _SHOWN = 80

@@ -15,7 +15,10 @@ import orjson
 from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
 
 _STRINGS = ("uid", "url", "name", "summary")
-_LISTS = ("category", "photo", "video", "audio", "syndication", "like_of", "repost_of", "bookmark_of", "in_reply_to")
+_LISTS = (
+    *("category", "photo", "video", "audio", "syndication"),
+    *("like_of", "repost_of", "bookmark_of", "follow_of", "in_reply_to"),
+)
 _LATE_STRINGS = ("featured", "quotation_of", "rsvp", "start", "end")
 _CARDS = ("author", "checkin", "location")
 _CARD = (
@@ -34,7 +37,16 @@ _HYPHEN = {name: name.replace("_", "-") for name in (*_STRINGS, *_LISTS, *_LATE_
 
 
 def to_wire(entry: Entry) -> dict[str, Any]:
-    """`entry` as JSON-ready values; `type` comes first, `author` is always there."""
+    """`entry` as JSON-ready values; `type` comes first, `author` is always there.
+
+    In `refs` an author is there where something is known of it: apps show the box for one that they find.
+    """
+    wire = _to_wire(entry)
+    wire.setdefault("author", {"type": "card"})
+    return wire
+
+
+def _to_wire(entry: Entry) -> dict[str, Any]:
     wire: dict[str, Any] = {"type": entry.type}
     if entry.post_type:
         wire["post-type"] = entry.post_type
@@ -45,9 +57,8 @@ def to_wire(entry: Entry) -> dict[str, Any]:
     if content := _content(entry.content):
         wire["content"] = content
     for name in _CARDS:
-        if (card := getattr(entry, name)) is not None:
+        if (card := getattr(entry, name)) is not None and card != Card(type=card.type):
             wire[name] = card_to_wire(card)
-    wire.setdefault("author", {"type": "card"})
     for name in _LISTS:
         if values := getattr(entry, name):
             wire[_HYPHEN[name]] = list(values)
@@ -56,7 +67,7 @@ def to_wire(entry: Entry) -> dict[str, Any]:
         wire["enclosure"] = [_enclosure(enclosure) for enclosure in entry.enclosure]
     if entry.refs:
         wire["refs"] = {
-            url: card_to_wire(ref) if isinstance(ref, Card) else to_wire(ref) for url, ref in entry.refs.items()
+            url: card_to_wire(ref) if isinstance(ref, Card) else _to_wire(ref) for url, ref in entry.refs.items()
         }
     return wire
 
@@ -109,10 +120,10 @@ def redated(data: bytes, published: str) -> bytes:
 
 
 def timestamp(instant: datetime) -> str:
-    """ISO 8601 with offset; a naive time is taken for UTC."""
+    """ISO 8601 with offset, in whole seconds, which every app reads; a naive time is taken for UTC."""
     if instant.tzinfo is None:
         instant = instant.replace(tzinfo=UTC)
-    return instant.isoformat(timespec="milliseconds" if instant.microsecond else "seconds")
+    return instant.isoformat(timespec="seconds")
 
 
 def _put_strings(wire: dict[str, Any], value: Entry | Card, names: tuple[str, ...]) -> None:

@@ -76,6 +76,7 @@ class Entry:
     like_of: tuple[str, ...] = ()
     repost_of: tuple[str, ...] = ()
     bookmark_of: tuple[str, ...] = ()
+    follow_of: tuple[str, ...] = ()
     in_reply_to: tuple[str, ...] = ()
     featured: str | None = None
     quotation_of: str | None = None

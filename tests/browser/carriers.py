@@ -13,8 +13,8 @@ from microsub.formats.wire import feed_to_wire
 
 URL = "https://feeds.example/feed"
 ADDRESSES = {
-    "url", "photo", "video", "audio", "syndication", "like-of", "repost-of", "bookmark-of", "in-reply-to", "featured",
-    "quotation-of", "home", "hub", "self_url",
+    "url", "photo", "video", "audio", "syndication", "like-of", "repost-of", "bookmark-of", "follow-of", "in-reply-to",
+    "featured", "quotation-of", "home", "hub", "self_url",
 }  # fmt: skip
 LOOSE = {"uid", "category"}
 """They may hold an address or anything else."""
@@ -180,7 +180,8 @@ def _json(t: str) -> bytes:
 def _page(t: str, a: str) -> bytes:
     # One element may be many properties, which spares the HTML parser much.
     links = (
-        "url uid in-reply-to like-of repost-of bookmark-of quotation-of syndication featured category checkin location"
+        "url uid in-reply-to like-of repost-of bookmark-of follow-of quotation-of syndication featured category checkin"
+        " location"
     )
     link = f'<a class="{" ".join(f"u-{name}" for name in links.split())}" href="{a}">{t}</a>'
     media = f'<img class="u-photo" src="{a}" alt="{a}"><video class="u-video u-audio" src="{a}" poster="{a}"></video>'

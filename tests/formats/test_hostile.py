@@ -21,8 +21,8 @@ from tests.formats.test_cases import CASES
 
 URL = "https://reader.example/feed"
 URL_FIELDS = {
-    "url", "photo", "video", "audio", "syndication", "like-of", "repost-of", "bookmark-of", "in-reply-to", "featured",
-    "quotation-of",
+    "url", "photo", "video", "audio", "syndication", "like-of", "repost-of", "bookmark-of", "follow-of", "in-reply-to",
+    "featured", "quotation-of",
 }  # fmt: skip
 LINK_SCHEMES = {"http", "https", "mailto", "tel", "xmpp", "irc", "ircs", "gemini", "magnet", "geo", "sms", "matrix"}
 SCHEMES = [

@@ -12,7 +12,7 @@ from microsub.errors import ParseError
 from microsub.formats.dates import from_text
 from microsub.formats.encoding import decode
 from microsub.formats.parse import parse, sniff
-from microsub.formats.post_types import post_type, repeats
+from microsub.formats.post_types import post_type, says_no_more
 from microsub.formats.wire import card_to_wire, encode, feed_to_wire, timestamp, to_wire
 from microsub.model.jf2 import Card, Content, Enclosure, Entry
 
@@ -160,6 +160,7 @@ def test_dates_are_instants_or_nothing(text: object, expected: datetime | None) 
         (Entry(bookmark_of=("u",), name="x"), "bookmark"),
         (Entry(checkin=Card(), photo=("u",)), "checkin"),
         (Entry(video=("u",), photo=("u",)), "video"),
+        (Entry(follow_of=("u",), photo=("u",)), "follow"),
         (Entry(photo=("u",), name="x"), "photo"),
         (Entry(audio=("u",), name="x"), "audio"),
         (Entry(name="x"), "article"),
@@ -177,12 +178,13 @@ def test_post_types_follow_the_order_of_the_specification(entry: Entry, kind: st
 
 
 def test_a_cut_title_repeats_its_body() -> None:
-    """Titles that an engine cut from the text say nothing; short ones with dots may."""
-    assert repeats("The weather today is…", "The weather today is fine.")
-    assert repeats("The weather today is [...]".replace(" [...]", "..."), "The weather today is fine.")
-    assert not repeats("So...", "Some people think")
-    assert repeats(None, "x")
-    assert not repeats("x", "")
+    """Titles that an engine cut from the text say nothing; short ones with dots may, and whole ones do."""
+    assert says_no_more("The weather today is…", "The weather today is fine.")
+    assert says_no_more("The weather today is [...]".replace(" [...]", "..."), "The weather today is fine.")
+    assert not says_no_more("So...", "Some people think")
+    assert not says_no_more("The weather today", "The weather today will be as it was yesterday.")
+    assert says_no_more(None, "x")
+    assert not says_no_more("x", "")
 
 
 def test_the_wire_form_has_the_types_that_clients_need() -> None:
@@ -210,7 +212,7 @@ def test_the_wire_form_has_the_types_that_clients_need() -> None:
         "like-of": ["https://b.example/"],
         "enclosure": [{"url": "https://a.example/p.jpg", "type": "image/jpeg", "length": 5}],
         "refs": {
-            "https://b.example/": {"type": "cite", "name": "B", "author": {"type": "card"}},
+            "https://b.example/": {"type": "cite", "name": "B"},
             "https://c.example/": {"type": "card", "name": "C"},
         },
     }
@@ -240,6 +242,6 @@ def test_broken_unicode_does_not_stop_an_item() -> None:
 
 
 def test_timestamps_have_an_offset() -> None:
-    """A naive time is taken for UTC; fractions are kept to the millisecond."""
+    """A naive time is taken for UTC; seconds are whole."""
     assert timestamp(datetime(2024, 1, 2)) == "2024-01-02T00:00:00+00:00"
-    assert timestamp(datetime(2024, 1, 2, microsecond=250000, tzinfo=UTC)) == "2024-01-02T00:00:00.250+00:00"
+    assert timestamp(datetime(2024, 1, 2, microsecond=250000, tzinfo=UTC)) == "2024-01-02T00:00:00+00:00"
