@@ -23,6 +23,7 @@ import uvicorn
 from microsub import wiring
 from microsub.cli.beside import worker_beside
 from microsub.cli.options import fail
+from microsub.cli.webport import bounded, look_at_all
 from microsub.config.settings import Network, Settings
 from microsub.demo import publisher as demo_publisher
 from microsub.errors import MicrosubError
@@ -137,7 +138,8 @@ async def _run(settings: Settings, parts: Parts) -> None:
             worker = await stack.enter_async_context(worker_beside(settings))
         if parts.listener is not None and config is not None:
             app = await stack.enter_async_context(wiring.open_app(settings, stores, config))
-            await stack.enter_async_context(_serving(app, parts.listener, stop, settings.trusted_proxies))
+            proxies, most = settings.trusted_proxies, settings.connections_per_address
+            await stack.enter_async_context(_serving(app, parts.listener, stop, proxies, most))
         if parts.parent is None:
             await _greet(settings, stores, web=parts.listener is not None, show_token=parts.show_token)
         await first(stop, stores.watch.lost)
@@ -191,23 +193,31 @@ def _on_signals(stop: asyncio.Event) -> None:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn without its own signal handling: one signal stops all parts, in order."""
+    """uvicorn without its own signal handling: one signal stops all parts, in order. Late clients are looked for."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
+    async def on_tick(self, counter: int) -> bool:  # ten times a second
+        if counter % 10 == 0:
+            look_at_all(list(self.server_state.connections), asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
+
 
 @contextlib.asynccontextmanager
 async def _serving(
-    app: object, listener: socket.socket, stop: asyncio.Event, proxies: Sequence[Network] = ()
+    app: object, listener: socket.socket, stop: asyncio.Event, proxies: Sequence[Network] = (), most: int = 0
 ) -> AsyncIterator[None]:
     """Serve an ASGI app on `listener` within the block; a server that dies sets `stop`.
 
-    What the servers of `proxies` say of a client's address and scheme is believed.
+    What the servers of `proxies` say of a client's address and scheme is believed. Any other network may have `most`
+    connections (0: any number).
     """
     config = uvicorn.Config(
         app,  # type: ignore[arg-type]  # any ASGI callable
+        http=bounded(most, proxies),
+        ws="none",
         log_config=None,
         access_log=False,
         lifespan="off",

@@ -224,6 +224,15 @@ SETTINGS: tuple[Setting, ...] = (
         "By default none: the address of a client is that of whoever connects.",
     ),
     Setting(
+        "connections_per_address",
+        "number",
+        _number(0, 100_000),
+        "256",
+        "a number from 0 to 100000",
+        "How many connections an IPv4 address, or a /64 network of IPv6, may have open; 0 sets no limit. Trusted "
+        "proxies may have any number.",
+    ),
+    Setting(
         "http_proxy",
         "URL",
         _url("http", "https"),
@@ -291,6 +300,7 @@ class Settings:
     redis_replicas: int | None = None
     allow_private_networks: tuple[Network, ...] = ()
     trusted_proxies: tuple[Network, ...] = ()
+    connections_per_address: int = 256
     http_proxy: str | None = None
     write_back: bool | None = None
     fetch_concurrency: int = 200

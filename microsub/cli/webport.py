@@ -1,0 +1,218 @@
+"""Bounds of the web port: how much a client may send beside a body, how long it may take, how often it may connect.
+
+httptools keeps what stands before and behind a body until it is whole, and uvicorn waits for it without end. So the
+protocol here counts bytes that belong to no body, and gives every connection a time by which the client has to have
+sent what is due; `_Server.on_tick` looks at all of them once a second. Bodies are bounded by who reads them
+(`api.body`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import resource
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from http import HTTPStatus
+from ipaddress import ip_address
+
+import httptools
+import structlog
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from microsub.config.settings import Network
+from microsub.services.identity.attempts import network_of
+
+log = structlog.get_logger(__name__)
+
+HEAD_BYTES = 32 * 1024
+"""Bytes of a request line with all headers; as many of trailers."""
+URL_BYTES = 16 * 1024
+PIECE = 16 * 1024
+"""Bytes that the parser is given at once: what stands behind the end of a head in the same piece isn't counted."""
+PATIENCE = 20.0
+"""Seconds in which a whole head has to come, a body has to begin, and something of an answer has to be taken."""
+RATE = 2048
+"""Bytes a second that a body has to come with, and an answer has to be taken with, after `PATIENCE`."""
+HURRY = 2.0
+"""Takes the place of `PATIENCE` while half of the process' file descriptors are connections."""
+PIPELINED = 16
+"""Requests that may wait behind the one that is being answered."""
+RESERVED = 128
+"""File descriptors that connections leave to Redis, publishers and files."""
+
+
+class _Refused(Exception):
+    """Ends the parser, and the request with it."""
+
+
+class Clients:
+    """Connections by network: an IPv4 address or a /64 of IPv6. Those of `proxies` aren't counted."""
+
+    def __init__(self, most: int, proxies: Sequence[Network] = ()) -> None:
+        self._most = most
+        self._proxies = proxies
+        self._open: Counter[str] = Counter()
+
+    def enter(self, address: str) -> str | None:
+        """Count one more connection; the network that it counts for, None where it has all that it may have."""
+        network = network_of(address)
+        if self._most and self._open[network] >= self._most and not self._is_proxy(address):
+            return None
+        self._open[network] += 1
+        return network
+
+    def leave(self, network: str) -> None:
+        """One connection of that network has ended."""
+        self._open[network] -= 1
+        if not self._open[network]:
+            del self._open[network]
+
+    def _is_proxy(self, address: str) -> bool:
+        return any(ip_address(address) in network for network in self._proxies)
+
+
+class WebProtocol(HttpToolsProtocol):
+    """uvicorn's protocol with bounds. `due` is the loop's time by which the client has to do its part."""
+
+    clients = Clients(0)
+
+    network: str | None = None
+    url = b""
+    due = math.inf
+    _loose = 0
+    """Bytes received since the last whole head, chunk or message that belong to no body."""
+    _refusal: HTTPStatus | None = None
+    _unsent: tuple[float, int] | None = None
+    """When the client was last found to take the answer, and how many bytes waited then."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        """Count the connection, or refuse it."""
+        super().connection_made(transport)
+        self.due = self.loop.time() + PATIENCE
+        address = self.client[0] if self.client else ""  # a Unix socket, whose clients nobody can tell apart
+        self.network = self.clients.enter(address) if address else None
+        if len(self.connections) > _most_connections() or (address and self.network is None):
+            log.debug("a connection was refused: there are too many", address=address)
+            self._refuse(HTTPStatus.TOO_MANY_REQUESTS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Count the connection no longer."""
+        if self.network is not None:
+            self.clients.leave(self.network)
+            self.network = None
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what came, and refuse what has no end."""
+        self._unset_keepalive_if_required()
+        for start in range(0, len(data), PIECE):
+            piece = data[start : start + PIECE]
+            self._loose += len(piece)
+            try:
+                self.parser.feed_data(piece)
+            except httptools.HttpParserUpgrade:
+                return  # there is nothing to upgrade to: the request is answered as any
+            except httptools.HttpParserError:
+                self._refuse(self._refusal or HTTPStatus.BAD_REQUEST)
+                return
+            if self._loose > HEAD_BYTES:
+                long_url = len(self.url) > URL_BYTES
+                self._refuse(
+                    HTTPStatus.REQUEST_URI_TOO_LONG if long_url else HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+                )
+                return
+
+    def on_headers_complete(self) -> None:
+        """Start the request, if its head is small enough."""
+        if len(self.url) > URL_BYTES:
+            self._refusal = HTTPStatus.REQUEST_URI_TOO_LONG
+            raise _Refused
+        # Counted by bytes it may hold parts of other requests: exactly only where it matters.
+        if self._loose > HEAD_BYTES and self._head_size() > HEAD_BYTES:
+            self._refusal = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+            raise _Refused
+        if len(self.pipeline) >= PIPELINED:
+            self._refusal = HTTPStatus.TOO_MANY_REQUESTS
+            raise _Refused
+        self._loose = 0
+        super().on_headers_complete()
+        self.headers = []  # trailers end here: the request has its own list, which they aren't a part of
+        if not self.pipeline:
+            self.due = self.loop.time() + PATIENCE
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body, and give the next one its time; none where the answer is out."""
+        self._loose = max(0, self._loose - len(body))
+        if not self.cycle.response_complete:
+            self.due += len(body) / RATE
+        super().on_body(body)
+
+    def on_chunk_complete(self) -> None:
+        """The end of a chunk."""
+        self._loose = 0
+
+    def on_message_complete(self) -> None:
+        """The end of a request: now it's our turn, or the client's with the next one."""
+        self._loose = 0
+        self.due = self.loop.time() + PATIENCE if self.cycle.response_complete else math.inf
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """The end of an answer: the client's turn, unless it has sent the next request already."""
+        super().on_response_complete()
+        ours = self.pipeline or not (self.cycle.response_complete or self.cycle.more_body)
+        self.due = math.inf if ours else self.loop.time() + PATIENCE
+
+    def look(self, now: float, *, hurry: bool) -> None:
+        """End the connection where the client is late. `now` is the loop's time; in a `hurry` it may take less."""
+        if self.flow.read_paused:
+            self.due = max(self.due, now + PATIENCE)  # it may not send
+        elif now > self.due - (PATIENCE - HURRY if hurry else 0):
+            self.due = math.inf
+            if self._loose:
+                self._refuse(HTTPStatus.REQUEST_TIMEOUT)
+            else:
+                self.transport.close()
+        unsent = self.transport.get_write_buffer_size()
+        if not unsent:
+            self._unsent = None
+        elif self._unsent is None:
+            self._unsent = now, unsent
+        elif now - self._unsent[0] > PATIENCE:
+            if self._unsent[1] - unsent < PATIENCE * RATE:
+                self.transport.abort()
+            self._unsent = now, unsent
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        """Answer with `status` where the client expects an answer, and close."""
+        cycle = self.cycle
+        if cycle is None or cycle.response_complete or not (cycle.response_started or self.pipeline):
+            text = status.phrase.encode()
+            head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: text/plain\r\nconnection: close\r\n"
+            self.transport.write(b"%scontent-length: %d\r\n\r\n%s" % (head.encode(), len(text), text))
+        if cycle is not None:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.transport.close()
+
+
+def bounded(most: int, proxies: Sequence[Network] = ()) -> type[WebProtocol]:
+    """The protocol of one server: `most` connections for each network (0: any number), but for those of `proxies`."""
+    return type("WebProtocol", (WebProtocol,), {"clients": Clients(most, proxies)})
+
+
+def look_at_all(connections: Iterable[object], now: float) -> None:
+    """End the connections of one server whose clients are late. `now` is the loop's time."""
+    found = [one for one in connections if isinstance(one, WebProtocol)]
+    hurry = len(found) > _most_connections() / 2
+    for one in found:
+        one.look(now, hurry=hurry)
+
+
+def _most_connections() -> float:
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return math.inf if descriptors == resource.RLIM_INFINITY else max(RESERVED, descriptors - RESERVED)

@@ -1,0 +1,230 @@
+"""What a connection may send, how long it may take, and how many one address may have."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from microsub.cli import running, webport
+from microsub.config.settings import Network
+from tests.support.waiting import PATIENCE, wait_until
+
+LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
+
+
+class Port:
+    """A server of one application that tells what it got, and its connections."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+        self.scopes: list[dict[str, Any]] = []
+        self.bodies: list[bytes] = []
+        self.disconnected = 0
+        self.answer = b"fine"
+        self.clients = webport.Clients(0)
+
+    async def __call__(self, scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
+        self.scopes.append(scope)
+        body = b""
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self.disconnected += 1
+                return
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        self.bodies.append(body)
+        length = str(len(self.answer)).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+        await send({"type": "http.response.body", "body": self.answer})
+
+    async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self.port)
+
+    async def told(self, sent: bytes) -> bytes:
+        """All that comes back on a connection of its own, until the server closes it."""
+        reader, writer = await self.connect()
+        writer.write(sent)
+        try:
+            return await asyncio.wait_for(reader.read(), PATIENCE)
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def serving(most: int = 0, proxies: tuple[Network, ...] = ()) -> AsyncIterator[Port]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = Port(listener.getsockname()[1])
+        bounded = webport.bounded
+
+        def watched(*arguments: Any) -> type[webport.WebProtocol]:
+            made = bounded(*arguments)
+            port.clients = made.clients
+            return made
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(running, "bounded", watched)
+            async with running._serving(port, listener, asyncio.Event(), proxies, most):
+                yield port
+
+
+def status(answer: bytes) -> str:
+    return answer.partition(b"\r\n")[0].decode()
+
+
+HEAD = b"POST / HTTP/1.1\r\nHost: a\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        pytest.param(b"GET /" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n", "414", id="a long URL"),
+        pytest.param(b"GET /" + b"a" * 40_000, "414", id="a URL without end"),
+        pytest.param(HEAD + b"a: b\r\n" * 7_000 + b"\r\n", "431", id="many headers"),
+        pytest.param(HEAD + b"a: b\r\n" * 7_000, "431", id="headers without end"),
+        pytest.param(HEAD + b"a: " + b"b" * 40_000, "431", id="a value without end"),
+        pytest.param(HEAD + b"a" * 40_000, "431", id="a name without end"),
+        pytest.param(CHUNKED + b"1\r\na\r\n0\r\n" + b"a: b\r\n" * 10_000, "431", id="trailers without end"),
+        pytest.param(CHUNKED + b"1;" + b"a" * 60_000, "431", id="a chunk's extension without end"),
+        pytest.param(b"nonsense\r\n\r\n", "400", id="no HTTP"),
+    ],
+)
+async def test_what_stands_beside_a_body_is_bounded(sent: bytes, expected: str) -> None:
+    """By 16 KiB of a URL and 32 KiB in all; the answer names the bound, and the application sees no request."""
+    async with serving() as port:
+        assert status(await port.told(sent)).split()[1] == expected
+        assert not port.bodies
+
+
+async def test_what_comes_in_pieces_is_counted_as_one() -> None:
+    """Each piece alone is far below the bound."""
+    async with serving() as port:
+        _, writer = await port.connect()
+        writer.write(HEAD)
+        while not writer.transport.is_closing():
+            writer.write(b"a: b\r\n" * 100)
+            await asyncio.sleep(0)
+        assert not port.scopes
+
+
+async def test_what_honest_clients_send_is_taken() -> None:
+    """A large body, in chunks as small as they come; many requests in a row; a head just below the bound."""
+    async with serving() as port:
+        reader, writer = await port.connect()
+        writer.write(HEAD + b"Content-Length: 1000000\r\n\r\n" + b"b" * 1_000_000)
+        writer.write(CHUNKED + b"1\r\nc\r\n" * 20_000 + b"0\r\n\r\n")
+        writer.write(HEAD + b"a: " + b"d" * 31_000 + b"\r\nContent-Length: 0\r\n\r\n")
+        await wait_until(lambda: len(port.bodies) == 3)
+        assert [len(body) for body in port.bodies] == [1_000_000, 20_000, 0]
+        writer.write((HEAD + b"Content-Length: 0\r\n\r\n") * 10 + HEAD + b"Connection: close\r\n\r\n")
+        assert (await asyncio.wait_for(reader.read(), PATIENCE)).count(b"200 OK") == 14
+
+
+async def test_trailers_are_no_headers() -> None:
+    """Whoever looks for a header finds what stood in the head."""
+    async with serving() as port:
+        await port.told(HEAD + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nAuthorization: x\r\n\r\n")
+        assert [name for name, _ in port.scopes[0]["headers"]] == [b"host", b"connection", b"transfer-encoding"]
+
+
+async def test_few_requests_wait_behind_the_one_that_is_answered() -> None:
+    """Ten thousand in one piece are refused, instead of kept."""
+    async with serving() as port:
+        with contextlib.suppress(ConnectionError):  # closed while more is on its way
+            await port.told(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 8_000)
+        assert len(port.scopes) <= webport.PIPELINED + 1
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that waits for a fifth of a second."""
+    monkeypatch.setattr(webport, "PATIENCE", 0.2)
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        pytest.param(b"", "", id="nothing"),
+        pytest.param(b"\r\n", "408", id="an empty line"),
+        pytest.param(b"GET / HT", "408", id="half a request line"),
+        pytest.param(HEAD, "408", id="half a head"),
+        pytest.param(HEAD + b"Content-Length: 10\r\n\r\nabc", "", id="half a body"),
+        pytest.param(CHUNKED + b"1\r\na\r\n", "", id="a chunk and no more"),
+        pytest.param(HEAD + b"Content-Length: 0\r\n\r\n" + HEAD, "200", id="half a second head"),
+    ],
+)
+async def test_who_sends_no_whole_request_is_not_waited_for(sent: bytes, expected: str) -> None:
+    """The connection is closed, and an application that waits for the body is told."""
+    async with serving() as port:
+        assert expected in status(await port.told(sent))
+        assert len(port.bodies) + port.disconnected == len(port.scopes)
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_body_that_drips_is_ended() -> None:
+    """However long each pause is shorter than what is waited for."""
+    async with serving() as port:
+        _, writer = await port.connect()
+        writer.write(HEAD + b"Content-Length: 1000000\r\n\r\n")
+
+        async def drip() -> None:
+            while not port.disconnected:
+                writer.write(b"a")
+                await asyncio.sleep(0.02)
+
+        await asyncio.wait_for(drip(), PATIENCE)
+        writer.close()
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_who_takes_no_answer_is_not_waited_for() -> None:
+    """What can't be sent is thrown away with the connection."""
+    async with serving() as port:
+        port.answer = b"x" * 50_000_000
+        with socket.create_connection(("127.0.0.1", port.port)) as client:
+            client.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            await wait_until(lambda: port.bodies)
+            await wait_until(lambda: not port.clients._open)
+
+
+async def test_an_address_has_so_many_connections() -> None:
+    """One more is refused at once; when one of them ends, there is room for another."""
+    async with serving(most=3) as port:
+        held = [await port.connect() for _ in range(3)]
+        assert "429" in status(await port.told(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"))
+        held[0][1].close()
+        close = HEAD + b"Connection: close\r\n\r\n"
+
+        async def answered() -> bool:
+            return "200" in status(await port.told(close))
+
+        await wait_until(answered)
+        for _, writer in held[1:]:
+            writer.close()
+
+
+async def test_a_listed_proxy_has_any_number() -> None:
+    """It connects for all people."""
+    async with serving(most=3, proxies=(LOOPBACK,)) as port:
+        held = [await port.connect() for _ in range(20)]
+        assert "200" in status(await port.told(HEAD + b"Connection: close\r\n\r\n"))
+        for _, writer in held:
+            writer.close()
+
+
+def test_a_network_of_ipv6_is_one_address() -> None:
+    """Who has one address of a /64 has all of them."""
+    clients = webport.Clients(2)
+    entered = [clients.enter(f"2001:db8:0:1::{host}") for host in range(3)]
+    assert entered == ["2001:db8:0:1::/64", "2001:db8:0:1::/64", None]
+    assert clients.enter("2001:db8:0:2::1") is not None
