@@ -25,6 +25,7 @@ from microsub.api.poststore import PostStoreEndpoint
 from microsub.api.responses import CORS
 from microsub.services.bundle import Services
 from microsub.web.missing import missing_page
+from microsub.web.monitoring import Monitors
 from microsub.web.routes import page_routes
 from microsub.web.site import Site, make_site
 
@@ -36,13 +37,13 @@ Page = Callable[[Request], Awaitable[Response]]
 class Application(Starlette):
     """Starlette, with the shortest way to the Microsub endpoint."""
 
-    def __init__(self, services: Services, base_url: str | None) -> None:
+    def __init__(self, services: Services, base_url: str | None, monitors: Monitors) -> None:
         self._endpoint = MicrosubEndpoint(services, ENDPOINT)
         site = make_site(services, base_url)
         oauth = OAuthEndpoint(services, site.address.base)
         routes = [
-            Route("/health", _health(services)),
-            Route("/metrics", _metrics),
+            Route("/health", _health(services, monitors)),
+            Route("/metrics", _metrics(monitors)),
             Route(f"{POST_STORE}/{{path:path}}", PostStoreEndpoint(services)),
             *page_routes(site),
             *(Route(path, oauth) for path in OAUTH_PATHS),
@@ -58,9 +59,12 @@ class Application(Starlette):
             await super().__call__(scope, receive, send)
 
 
-def create_app(services: Services, *, base_url: str | None = None) -> Starlette:
-    """The ASGI application. `base_url` is where the outside sees it; without one the request's own address is shown."""
-    return Application(services, base_url)
+def create_app(services: Services, *, base_url: str | None = None, monitors: Monitors | None = None) -> Starlette:
+    """The ASGI application. `base_url` is where the outside sees it; without one the request's own address is shown.
+
+    `monitors` are who may see metrics, by default this machine.
+    """
+    return Application(services, base_url, monitors or Monitors())
 
 
 def is_endpoint(path: str) -> bool:
@@ -73,22 +77,30 @@ def is_endpoint(path: str) -> bool:
     return rest != "/" and "/" not in rest.removesuffix("/")
 
 
-def _health(services: Services) -> Page:
-    async def health(_: Request) -> Response:
+def _health(services: Services, monitors: Monitors) -> Page:
+    async def health(request: Request) -> Response:
         report = await services.health.check(services.clock())
-        content: dict[str, str] = {"status": report.status, "redis": report.redis, "worker": report.worker}
-        if report.worker_age is not None:
-            content["worker_last_seen_seconds"] = str(report.worker_age)
-        if report.reason is not None:
-            content["reason"] = report.reason
+        content: dict[str, str] = {"status": report.status}
+        if monitors.admits(request):
+            content |= {"redis": report.redis, "worker": report.worker}
+            if report.worker_age is not None:
+                content["worker_last_seen_seconds"] = str(report.worker_age)
+            if report.reason is not None:
+                content["reason"] = report.reason
         return _json(content, 200 if report.status == "ok" else 503)
 
     return health
 
 
-async def _metrics(_: Request) -> Response:
-    body, content_type = metrics.exposition()
-    return Response(body, headers={"content-type": content_type})
+def _metrics(monitors: Monitors) -> Page:
+    async def exposition(request: Request) -> Response:
+        if not monitors.admits(request):
+            where = "metrics are shown to MICROSUB_METRICS_NETWORKS, and for MICROSUB_METRICS_TOKEN"
+            return _json({"error": "forbidden", "error_description": where}, 403)
+        body, content_type = metrics.exposition()
+        return Response(body, headers={"content-type": content_type})
+
+    return exposition
 
 
 def _http_error(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:

@@ -122,7 +122,9 @@ def metrics_page() -> str:
     lines = [
         MADE,
         "# Metrics\n",
-        "`GET /metrics` answers in the Prometheus text format. Where several processes run on one machine, set",
+        "`GET /metrics` answers in the Prometheus text format, to requests from the machine itself alone unless",
+        "[`MICROSUB_METRICS_NETWORKS` or `MICROSUB_METRICS_TOKEN`](settings.md) let others in; 403 for all others.",
+        "Through a web server in front, the client's address counts. Where several processes run on one machine, set",
         "`PROMETHEUS_MULTIPROC_DIR` to the same empty folder for all of them: then each web process answers for all,",
         "workers included. Empty the folder before a restart. `microsub serve` adds its worker's to its own without",
         "that.\n",

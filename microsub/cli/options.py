@@ -25,7 +25,16 @@ T = TypeVar("T")
 LOG_FLAGS = ("log_format", "log_level")
 STORE_FLAGS = ("backend", "data_dir", "redis_url", "redis_replicas")
 FETCH_FLAGS = ("allow_private_networks", "http_proxy")
-WEB_FLAGS = ("host", "port", "base_url", "trusted_proxies", "connections_per_address", "item_cache_mb")
+WEB_FLAGS = (
+    "host",
+    "port",
+    "base_url",
+    "trusted_proxies",
+    "connections_per_address",
+    "metrics_networks",
+    "metrics_token",
+    "item_cache_mb",
+)
 WORK_FLAGS = ("fetch_concurrency", "write_back")
 
 FAILED = 1

@@ -22,6 +22,9 @@ PREFIX = "MICROSUB_"
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+METRICS_NETWORKS: tuple[Network, ...] = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
+"""Who sees metrics where the admin says nothing: the machine itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Setting:
@@ -63,6 +66,12 @@ class Setting:
 
 
 def _text(text: str) -> str:
+    return text
+
+
+def _token(text: str) -> str:
+    if not re.fullmatch(r"[!-~]{16,}", text):
+        raise ValueError(text)
     return text
 
 
@@ -233,6 +242,24 @@ SETTINGS: tuple[Setting, ...] = (
         "proxies may have any number.",
     ),
     Setting(
+        "metrics_networks",
+        "list of networks",
+        _networks,
+        ",".join(map(str, METRICS_NETWORKS)),
+        "networks in CIDR form, separated by commas, such as 127.0.0.1/32,10.0.0.0/8 (no host bits set)",
+        "From where `/metrics` and the details of `/health` may be read: by the client's address, which is that of a "
+        "trusted proxy's client. What comes through any other web server is refused.",
+    ),
+    Setting(
+        "metrics_token",
+        "text",
+        _token,
+        None,
+        "16 or more printable ASCII characters without spaces",
+        "Lets programs from anywhere read them, with `Authorization: Bearer` and this. By default nobody.",
+        secret=True,
+    ),
+    Setting(
         "http_proxy",
         "URL",
         _url("http", "https"),
@@ -301,6 +328,8 @@ class Settings:
     allow_private_networks: tuple[Network, ...] = ()
     trusted_proxies: tuple[Network, ...] = ()
     connections_per_address: int = 256
+    metrics_networks: tuple[Network, ...] = METRICS_NETWORKS
+    metrics_token: str | None = None
     http_proxy: str | None = None
     write_back: bool | None = None
     fetch_concurrency: int = 200
@@ -359,7 +388,7 @@ def _parse(setting: Setting, text: str, source: str) -> object:
     try:
         return setting.parse(text.strip())
     except ValueError:
-        shown = mask_password(text) if setting.secret else text
+        shown = "***" if setting.name == "metrics_token" else mask_password(text) if setting.secret else text
         raise ConfigError(file=source, path="", found=f"'{shown}'", expected=setting.expected) from None
 
 

@@ -7,8 +7,12 @@ may be the choice of somebody who wants codes to be sent there.
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+_HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f.]*:[0-9a-f:.]*)\]|(?P<name>[0-9a-z.]+))(?::[0-9]{1,5})?")
+"""What may name this machine (RFC 9110, section 7.2): nothing stands behind the name but a port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +48,11 @@ class Address:
 
 def is_loopback(host: str) -> bool:
     """Whether a `Host` header names this machine: `localhost`, 127.0.0.0/8 or [::1], with or without a port."""
-    try:
-        parts = urlsplit(f"http://{host}")
-        name, _ = parts.hostname or "", parts.port
-    except ValueError:
+    found = _HOST.fullmatch(host.lower())
+    if found is None:
         return False
-    if parts.netloc != host or "@" in host:
-        return False
-    if name == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(name).is_loopback
+        return found["name"] == "localhost" or ipaddress.ip_address(found["name"] or found["v6"]).is_loopback
     except ValueError:
         return False
 

@@ -30,6 +30,7 @@ from microsub.store.events import Events
 from microsub.store.itemcache import ItemCache
 from microsub.store.servicetokens import ServiceTokens
 from microsub.store.tracking import Tracker
+from microsub.web.monitoring import Monitors
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
 from microsub.wiring.identity import open_identity
 from microsub.wiring.stores import Stores, TimelineLimitsInForce, following
@@ -49,7 +50,8 @@ async def open_app(settings: Settings, stores: Stores, config: Configuration) ->
         reading = _reading(stores, cache)
         try:
             services = _services(stores, reading, fetcher, parser, config, identity)
-            yield create_app(services, base_url=settings.base_url)
+            monitors = Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
+            yield create_app(services, base_url=settings.base_url, monitors=monitors)
         finally:
             parser.close()
             await reading.aclose()

@@ -12,6 +12,9 @@ from microsub.errors import StoreFull, StoreUnavailable
 from microsub.services.health import PROBE_SECONDS
 from tests.support.readers import Instance, Reader
 
+LOCAL = {"Host": "127.0.0.1:8080"}
+"""The machine itself asks."""
+
 
 @pytest.mark.parametrize(
     ("path", "expected"),
@@ -51,23 +54,23 @@ async def test_the_first_page_trusts_no_header(server: Instance) -> None:
 
 async def test_health_needs_redis_and_a_worker(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
     """200 only then; the object tells what is missing."""
-    silent = await server.client.get("/health")
+    silent = await server.client.get("/health", headers=LOCAL)
     assert silent.status_code == 503
     assert silent.json() == {"status": "failing", "redis": "ok", "worker": "silent"}
     await server.presence.beat("w1", server.now)
-    well = await server.client.get("/health")
+    well = await server.client.get("/health", headers=LOCAL)
     assert well.status_code == 200
     assert well.json()["status"] == "ok"
     assert well.headers["cache-control"] == "no-store"
     server.now += 3600
-    assert (await server.client.get("/health")).status_code == 503
+    assert (await server.client.get("/health", headers=LOCAL)).status_code == 503
 
     async def fail(*_: Any) -> Any:
         raise StoreUnavailable("redis://:sesame@10.0.0.1")
 
     with monkeypatch.context() as patch:
         patch.setattr(server.redis, "command", fail)
-        down = await server.client.get("/health")
+        down = await server.client.get("/health", headers=LOCAL)
     assert down.status_code == 503
     assert down.json() == {"status": "failing", "redis": "unreachable", "worker": "unknown"}
 
@@ -84,7 +87,7 @@ async def test_health_tells_of_a_redis_that_takes_no_writes(server: Instance, mo
     command = server.redis.command
     with monkeypatch.context() as patch:
         patch.setattr(server.redis, "command", refuse)
-        full = await server.client.get("/health")
+        full = await server.client.get("/health", headers=LOCAL)
     assert full.status_code == 503
     assert full.json() == {
         "status": "degraded",
@@ -93,9 +96,11 @@ async def test_health_tells_of_a_redis_that_takes_no_writes(server: Instance, mo
         "worker_last_seen_seconds": "0.0",
         "reason": "Redis refuses writes: command not allowed when used memory > 'maxmemory'.",
     }
-    assert (await server.client.get("/health")).status_code == 503, "the probe's answer holds for a few seconds"
+    assert (await server.client.get("/health", headers=LOCAL)).status_code == 503, (
+        "the probe's answer holds for a few seconds"
+    )
     server.now += PROBE_SECONDS
-    assert (await server.client.get("/health")).json()["status"] == "ok"
+    assert (await server.client.get("/health", headers=LOCAL)).json()["status"] == "ok"
 
 
 async def test_health_writes_seldom(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +113,7 @@ async def test_health_writes_seldom(server: Instance, monkeypatch: pytest.Monkey
         return await command(*args)
 
     monkeypatch.setattr(server.redis, "command", count)
-    await asyncio.gather(*(server.client.get("/health") for _ in range(10)))
+    await asyncio.gather(*(server.client.get("/health", headers=LOCAL) for _ in range(10)))
     assert asked.count("SET") == 1
 
 
@@ -116,11 +121,21 @@ async def test_metrics_count_requests(server: Instance, alice: Reader) -> None:
     """By action and status; made-up actions don't make new series."""
     await alice.get(action="channels")
     await alice.get(400, action="made-up-action")
-    response = await server.client.get("/metrics")
+    response = await server.client.get("/metrics", headers=LOCAL)
     assert response.headers["content-type"].startswith("text/plain")
     assert 'microsub_requests_total{action="channels",status="200"}' in response.text
     assert 'microsub_requests_total{action="other",status="400"}' in response.text
     assert "made-up-action" not in response.text
+
+
+async def test_strangers_learn_the_status_alone(server: Instance) -> None:
+    """A balancer needs no more, and metrics are refused: here a proxy on the same machine asks for somebody."""
+    await server.presence.beat("w1", server.now)
+    through_proxy = {**LOCAL, "X-Forwarded-For": "203.0.113.9"}
+    assert (await server.client.get("/health", headers=through_proxy)).json() == {"status": "ok"}
+    refused = await server.client.get("/metrics", headers=through_proxy)
+    assert refused.status_code == 403
+    assert "microsub_" not in refused.text
 
 
 async def test_other_methods_on_pages(server: Instance) -> None:

@@ -428,7 +428,7 @@ class TestTransport:
         made = await code(server)
         await redeem(server, made)
         await redeem(server, made, 400, redirect_uri="https://other.example/")
-        text = (await server.client.get("/metrics")).text
+        text = (await server.client.get("/metrics", headers={"Host": "127.0.0.1"})).text
         assert 'microsub_grants_total{what="tokens"}' in text
         assert 'microsub_grants_total{what="misused"}' in text
         assert 'action="oauth token"' in text

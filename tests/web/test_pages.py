@@ -227,6 +227,11 @@ class TestAddresses:
             "127.0.0.1:80/x",
             "localhost?",
             "[::2]",
+            "[::1].evil.example",
+            "[::1]evil.example:80",
+            "[127.0.0.1]",
+            "localhost:80:80",
+            "localhost:",
         ],
     )
     def test_others(self, host: str) -> None:

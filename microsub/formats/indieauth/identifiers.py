@@ -10,15 +10,25 @@ import re
 from microsub.config.identifiers import MAX_URL, UNFIT, Identifier, identifier
 from microsub.formats.urls import safe_url
 
+_DOT_AT_END = re.compile(r"(?i)https?://[^/?#]*?[.\u3002\uff0e\uff61](?::[0-9]*)?(?:[/?#]|\Z)")
+
 __all__ = ["MAX_URL", "Identifier", "endpoint", "identifier", "same_origin", "shown"]
 
 
 def same_origin(one: str, other: str) -> bool:
-    """Whether two addresses, fragments apart, have scheme, host and port in common; False where one can't be read."""
+    """Whether two addresses, fragments apart, have scheme, host and port in common; False where one can't be read.
+
+    As in browsers, a dot at the end of the host makes another origin.
+    """
     try:
-        return identifier(one.partition("#")[0]).origin == identifier(other.partition("#")[0]).origin
+        return _origin(one) == _origin(other)
     except ValueError:
         return False
+
+
+def _origin(url: str) -> tuple[str, bool]:
+    url = url.partition("#")[0]
+    return identifier(url).origin, _DOT_AT_END.match(url) is not None
 
 
 def endpoint(value: object, base: str = "") -> str | None:

@@ -85,6 +85,8 @@ def test_own_origin_and_what_is_published_is_allowed(redirect: str) -> None:
         "https://app.example:444/back",
         "https://evil.example/back",
         "https://app.example.evil.example/",
+        "https://app.example./back",
+        "https://app.example.:443/",
         "https://app.example@evil.example/",
         "https://app.example:x@evil.example/",
         "https://app.example\\@evil.example/",
