@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass
 
@@ -41,8 +42,19 @@ async def read_body(scope: Scope, receive: Receive) -> Body:
 
 
 async def body_pairs(body: Body) -> Pairs:
-    """Split a body into pairs by its declared type; without one it is urlencoded. Raises InvalidRequest."""
-    return await _pairs(body.content, body.content_type) if body.content else ()
+    """Split a body into pairs by its declared type; without one it is urlencoded. Raises InvalidRequest.
+
+    A large one may take some tenths of a second: it is split in a thread, and nobody else waits.
+    """
+    if not body.content:
+        return ()
+    if len(body.content) <= UNCHECKED_BODY:
+        return await _pairs(body.content, body.content_type)
+    return await asyncio.to_thread(lambda: asyncio.run(_all_pairs(body)))
+
+
+async def _all_pairs(body: Body) -> Pairs:
+    return list(await _pairs(body.content, body.content_type))
 
 
 async def _read(receive: Receive) -> bytes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from typing import Any
 
 import pytest
 
-from microsub.api.body import MAX_BODY, body_pairs, read_body
+from microsub.api.body import MAX_BODY, Body, body_pairs, read_body
 from microsub.api.params import collect
 from microsub.errors import InvalidRequest, TooLarge
 
@@ -100,3 +102,31 @@ async def test_a_broken_connection_is_not_a_shorter_request() -> None:
 
     with pytest.raises(InvalidRequest, match="incomplete"):
         await read_body({"headers": []}, receive)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("application/x-www-form-urlencoded", b"&".join(b"entry%%5B%d%%5D=%%41" % n for n in range(9_000))),
+        ("application/json", json.dumps({"entry": ["A"] * 30 + ["B" * 100_000]}).encode()),
+        (
+            "multipart/form-data; boundary=b",
+            b'--b\r\nContent-Disposition: form-data; name="entry[]"\r\n\r\nA\r\n' * 5_000 + b"--b--\r\n",
+        ),
+    ],
+)
+async def test_a_large_body_keeps_nobody_waiting(content_type: str, body: bytes) -> None:
+    """While it is taken apart, the loop goes on; what is found is the same."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    found = list(await body_pairs(Body(body, content_type)))
+    beside.cancel()
+    assert found[0][1] == "A"
+    assert turns > 10

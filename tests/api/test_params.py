@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from microsub.api.params import MAX_PAIRS, Params, collect, json_object, urlencoded, wrong
@@ -104,6 +106,21 @@ def test_a_flood_of_pairs_is_refused() -> None:
     """A body of nothing but separators costs no time."""
     with pytest.raises(InvalidRequest, match="too many parameters"):
         from_query("a=1&" * (MAX_PAIRS + 1))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"entry": ["a"] * (MAX_PAIRS + 1)},
+        {f"p{n}": ["a"] * 5_001 for n in range(2)},
+        {f"p{n}": 1 for n in range(10_001)},
+    ],
+)
+def test_json_has_as_many_parameters_as_a_form(document: dict[str, object]) -> None:
+    """In one list, in several, or each by a name of its own."""
+    with pytest.raises(InvalidRequest, match="too many parameters"):
+        list(json_object(json.dumps(document).encode()))
+    assert len(list(json_object(json.dumps({"entry": ["a"] * MAX_PAIRS}).encode()))) == MAX_PAIRS
 
 
 def test_values_are_not_in_the_representation() -> None:
