@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 from microsub.errors import InvalidRequest, TooManyRequests
-from microsub.formats.indieauth.clients import ClientInfo, allowed_redirect
+from microsub.formats.indieauth.clients import ClientInfo, allowed_redirect, is_loopback_redirect
 from microsub.formats.indieauth.identifiers import identifier, shown
 from microsub.formats.indieauth.requests import Query, read_target
 from microsub.services.identity.clients import App
@@ -55,7 +55,22 @@ async def app_behind(visit: Visit, next_: str) -> AtTheDoor | None:
         app = await visit.site.identity.granting.clients.find(target.client, visit.asker)
     except TooManyRequests:
         app = App(ClientInfo(target.client))
-    return at_the_door(app) if allowed_redirect(app.info, target.redirect) else None
+    known = as_asker(app, target.redirect)
+    return at_the_door(known) if known is not None else None
+
+
+def as_asker(app: App, redirect: str) -> App | None:
+    """`app` as it may be shown where the answer goes to `redirect`; None where it must not go there. Pure.
+
+    Programs that people run themselves listen at a loopback address with any port (RFC 8252, 7.3). Where the app
+    publishes no addresses, or can't be asked for them, nothing proves that the program is this app. The answer stays on
+    the person's own machine, so they may decide; but the program doesn't get the app's name and logo.
+    """
+    if allowed_redirect(app.info, redirect):
+        return app
+    if not app.info.redirect_uris and is_loopback_redirect(redirect):
+        return App(ClientInfo(app.info.id), is_claimed=True)
+    return None
 
 
 def at_the_door(app: App) -> AtTheDoor:

@@ -10,16 +10,16 @@ from __future__ import annotations
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import InvalidRequest, OAuthRefused
-from microsub.formats.indieauth.clients import allowed_redirect
-from microsub.formats.indieauth.me import same_me
+from microsub.errors import InvalidRequest, OAuthRefused, ProfileError
+from microsub.formats.indieauth.me import alike
 from microsub.formats.indieauth.requests import Asked, answer_url, read_asked, read_target
 from microsub.services.identity.clients import App
+from microsub.services.identity.granting import canonical
 from microsub.web.address import origin
-from microsub.web.app_asking import PATH, parameters
+from microsub.web.app_asking import PATH, as_asker, parameters
 from microsub.web.local_sign_in import PATH as LOCAL_PATH
 from microsub.web.routing import form, page
-from microsub.web.scopetexts import explained
+from microsub.web.scopetexts import concerns_posting, offered
 from microsub.web.session import Visit
 from microsub.web.site import Site
 
@@ -28,7 +28,7 @@ APPS_END = "/account/apps/end"
 
 _FIELDS = (
     *("client_id", "redirect_uri", "state", "response_type"),
-    *("scope", "code_challenge", "code_challenge_method"),
+    *("scope", "code_challenge", "code_challenge_method", "me"),
 )
 
 
@@ -50,24 +50,27 @@ async def _ask(visit: Visit) -> Response:
     clients = visit.site.identity.granting.clients
     if clients.would_ask(target.client):
         await visit.site.identity.asking.app(session.user, visit.now)
-    app = await clients.find(target.client, visit.asker)
-    if not allowed_redirect(app.info, target.redirect):
-        return _not_served(visit, _wrong_target(app, target.redirect))
+    found = await clients.find(target.client, visit.asker)
+    app = as_asker(found, target.redirect)
+    if app is None:
+        return _not_served(visit, _wrong_target(found, target.redirect))
     try:
         asked = read_asked(query)
     except OAuthRefused as problem:
         return _told(visit, app, target, problem)
     if not session.me:
         raise InvalidRequest("Your account has no profile URL, so this server can't tell any app who you are.")
+    granted = await visit.site.identity.granting.apps(session.user)
     return visit.page(
         "authorize.html",
         form_to=_form_targets(asked.redirect),
         images=["data:"] if app.logo else [],
         app=app,
         place=_place(asked.redirect),
-        scopes=[explained(scope) for scope in asked.scopes],
+        scopes=offered(asked.scopes, posting=await _posts_elsewhere(visit, asked, session.me)),
+        before=next((one.last for one in granted if one.client == asked.client), None),
         fields={name: query[name][0] for name in _FIELDS if name in query},
-        other=asked.me if asked.me and not same_me(asked.me, session.me) else "",
+        other=asked.me if asked.me and not alike(asked.me, session.me) else "",
         action=CONSENT,
     )
 
@@ -82,16 +85,17 @@ async def _answer(visit: Visit) -> Response:
         raise InvalidRequest(problem.description) from None
     if granting.clients.would_ask(asked.client):
         await visit.site.identity.asking.app(session.user, visit.now)
-    app = await granting.clients.find(asked.client, visit.asker)
-    if not allowed_redirect(app.info, asked.redirect):
-        return _not_served(visit, _wrong_target(app, asked.redirect))
+    found = await granting.clients.find(asked.client, visit.asker)
+    app = as_asker(found, asked.redirect)
+    if app is None:
+        return _not_served(visit, _wrong_target(found, asked.redirect))
     answer: dict[str, str | None] = {"state": asked.state, "iss": visit.base}
     if visit.form.text("decision") != "allow":
         granting.deny(session.user, asked)
         refusal = {"error": "access_denied", "error_description": "the person has refused"}
         return visit.leave(answer_url(asked.redirect, {**refusal, **answer}))
     code = await granting.agree(session.user, asked, app, visit.form.all("grant"), visit.now)
-    return visit.leave(answer_url(asked.redirect, {"code": code, **answer}))
+    return visit.leave(answer_url(asked.redirect, {"code": code, **answer, "me": _me_told(asked.me, session.me)}))
 
 
 async def _end(visit: Visit) -> Response:
@@ -99,6 +103,24 @@ async def _end(visit: Visit) -> Response:
     session = visit.require_session()
     await visit.site.identity.granting.revoke_app(session.user, visit.form.text("client"))
     return visit.go("/account")
+
+
+async def _posts_elsewhere(visit: Visit, asked: Asked, me: str) -> bool:
+    """Whether the app wants to post, and the person's page names a place for that, which may trust our tokens."""
+    if not concerns_posting(asked.scopes):
+        return False
+    try:
+        profile = await visit.site.identity.profiles.discover(me)
+    except (InvalidRequest, ProfileError):
+        return False
+    return profile.endpoints.micropub is not None
+
+
+def _me_told(asked: str, me: str) -> str:
+    """`me` for the redirect, which older apps read before anything else. Some look the person up by it letter for
+    letter, so it is written as the app wrote it where that can be nobody else.
+    """
+    return asked if asked and alike(asked, me) else canonical(me)
 
 
 # --- what can't be served ------------------------------------------------------------------------------------------

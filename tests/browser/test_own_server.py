@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import httpx
 import pytest
@@ -93,7 +93,7 @@ class Human:
         for scope in self.without:
             await self.here.page.uncheck(f'input[name=grant][value="{scope}"]')
         await self.here.press(self.decision)
-        assert self.here.page.url.startswith(self.site.listening.base), await self.here.text()
+        assert self.here.page.url.startswith(dict(parse_qsl(urlsplit(url).query))["redirect_uri"])
         return self.here.page.url
 
 

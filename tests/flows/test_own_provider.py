@@ -17,7 +17,7 @@ from microsub.services.identity.clients import Clients
 from microsub.store.port import Redis
 from tests.support.apps import Apps
 from tests.support.reader_app import App, Person
-from tests.support.reader_apps import APPS, IndiePassIos, Monocle, Together
+from tests.support.reader_apps import APPS, IndiePassDesktop, IndiePassIos, Monocle, Notifier, Together
 from tests.support.readers import Instance, instance, posts
 from tests.support.visitor import Visitor
 
@@ -25,18 +25,24 @@ ADDRESS, HOME = "https://reader.example", "https://ann.example/"
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to" / "be-your-own-provider.md"
 
 
-def page(more: str = "") -> HTMLResponse:
+def page(more: str = "") -> bytes:
     """A static page with the lines that the how-to tells to put there, with ann's name."""
     (lines,) = re.findall(r"```html\n(.*?)```", HOW_TO.read_text(encoding="utf-8"), re.DOTALL)
     lines = lines.replace("/microsub/alice", "/microsub/ann")
-    return HTMLResponse(f"<!doctype html><html><head><title>Ann</title>{lines}{more}</head><body>Ann</body></html>")
+    return f"<!doctype html><html><head><title>Ann</title>{lines}{more}</head><body>Ann</body></html>".encode()
+
+
+PAGE = page('<link rel="micropub" href="https://ann.example/micropub">')
 
 
 @pytest.fixture
 async def server(real_redis: Redis) -> AsyncIterator[Instance]:
     """An instance with the user ann, who follows a feed of three posts. It is today."""
     async with instance(real_redis, base_url=ADDRESS, now=time.time()) as made:
-        made.identity.granting.clients = Clients(Apps())
+        apps = Apps()
+        made.identity.granting.clients = Clients(apps)
+        apps.say(HOME, PAGE)
+        made.identity.profiles._sender = apps
         ann = await made.reader("ann", "home")
         await made.publish("https://b.example/feed", *posts("one", "two", "three", at=made.now - 100))
         await ann.post(action="follow", channel="home", url="https://b.example/feed")
@@ -48,7 +54,7 @@ async def http(server: Instance) -> AsyncIterator[httpx.AsyncClient]:
     """What an app reaches: our server, and ann's page."""
 
     async def static(scope: Scope, receive: Receive, send: Send) -> None:
-        await page('<link rel="micropub" href="https://ann.example/micropub">')(scope, receive, send)
+        await HTMLResponse(PAGE)(scope, receive, send)
 
     mounts = {ADDRESS: httpx.ASGITransport(server.app), HOME[:-1]: httpx.ASGITransport(static)}
     async with httpx.AsyncClient(mounts=mounts, timeout=60) as made:
@@ -87,7 +93,22 @@ async def test_every_app_signs_in_and_reads(
     if "read" in signed.scope.split():
         assert [item["name"] for item in await signed.read("home")] == ["one", "two", "three"]
     (listed,) = await server.identity.granting.apps("ann")
-    assert listed.client == "https://app.example/"
+    assert listed.client == app.client_id
+
+
+async def test_a_token_that_is_pasted_reads(server: Instance, http: httpx.AsyncClient) -> None:
+    """IndiePass on the desktop takes endpoint and token, and shows channels and posts."""
+    token = await server.accounts.create_token("ann", ["read"], "desktop", server.now)
+    for endpoint in (f"{ADDRESS}/microsub", f"{ADDRESS}/microsub/ann"):
+        signed = IndiePassDesktop(http).pasted(endpoint, token)
+        assert [item["name"] for item in await signed.read()] == ["one", "two", "three"]
+
+
+async def test_who_enters_another_spelling_is_found_again(http: httpx.AsyncClient, person: Person) -> None:
+    """By the app that looks people up by what comes back: the address is written as the app wrote it."""
+    for entered in ("https://ann.example", "https://ann.example/"):
+        signed = await Notifier(http, "https://app.example/").sign_in(entered, person)
+        assert signed.me == HOME
 
 
 @pytest.mark.parametrize("at_once", [False, True])

@@ -21,6 +21,7 @@ from tests.support.reader_apps import (
     IndiePassAndroid,
     IndiePassIos,
     Monocle,
+    MonocleOfOld,
     Notifier,
     Person,
     Together,
@@ -142,10 +143,21 @@ async def test_peculiarities_of_signing_in(http: httpx.AsyncClient, site: AppSit
         made.fault("redirect", Fault(change={"state": None}))
         with pytest.raises(AppBreaks, match="state"):
             await Ek(http, site.home("ek")).sign_in(me, person)
+        made.fault("redirect", Fault(change={"me": None}))
+        for kind in (Ekstereye, Notifier):
+            with pytest.raises(AppBreaks, match="finds no me in"):
+                await kind(http, site.home(kind.name)).sign_in(me, person)
+        made.fault("redirect", Fault(change={"me": f"{me}x"}))
+        with pytest.raises(AppBreaks, match="knows nobody called"):
+            await Notifier(http, site.home("notifier")).sign_in(me, person)
         made.mend()
         bob = made.person("bob", microsub=f"{server.listening.base}/microsub").me
-        with pytest.raises(AppBreaks, match="micropub"):
-            await IndiePassIos(http, site.home("iOS")).sign_in(bob, person)
+        for kind in (IndiePassIos, Ekstereye):
+            with pytest.raises(AppBreaks, match="finds no micropub"):
+                await kind(http, site.home(kind.name)).sign_in(bob, person)
+    async with provider(Variant()) as made:
+        with pytest.raises(AppBreaks, match="finds no authorization_endpoint"):
+            await MonocleOfOld(http, site.home("Monocle")).sign_in(alice(made, server), person)
     for variant in (Variant.lenient(joined=True), Variant(), Variant.lenient(joined=True, links="header")):
         async with provider(variant) as made:
             with pytest.raises(AppBreaks, match="finds no"):

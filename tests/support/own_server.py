@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from tests.support.app_site import AppSite
 from tests.support.process import Installation
@@ -63,7 +63,7 @@ class Visitor:
     seen: list[str] = field(default_factory=list)
 
     async def __call__(self, url: str) -> str:
-        self.surfer.stops_at = self.site.listening.base
+        self.surfer.stops_at = dict(parse_qsl(urlsplit(url).query))["redirect_uri"]
         await self.surfer.goto(url)
         if "/sign-in" in self.surfer.here:
             await sign_in(self.surfer, self.user)

@@ -275,7 +275,7 @@ class Provider:
             values["state"] = asking.state
         if self.variant.iss:
             values["iss"] = self.issuer
-        if self.variant.discovery == "older" and "code" in values:
+        if self.variant.discovery != "metadata" and "code" in values:
             values["me"] = self.codes[values["code"]].person.me
         joint = "&" if urlsplit(asking.redirect_uri).query else "?"
         return redirect_reply(f"{asking.redirect_uri}{joint}{urlencode(values)}")

@@ -19,8 +19,12 @@ class Client:
     redirect_uris: tuple[str, ...] = ()
 
     def allows(self, redirect_uri: str) -> bool:
-        """Whether answers may go there: same scheme, host and port as the id, else exactly as the client published."""
+        """Whether answers may go there: same scheme, host and port as the id, else exactly as the client published, or
+        to a program on the person's own machine.
+        """
         ours, theirs = urlsplit(self.id), urlsplit(redirect_uri)
+        if not self.redirect_uris and (theirs.scheme, theirs.hostname, theirs.path) == ("http", "127.0.0.1", "/"):
+            return True
         same = (ours.scheme, ours.netloc) == (theirs.scheme, theirs.netloc) and bool(theirs.netloc)
         return redirect_uri in self.redirect_uris or (same and not theirs.fragment)
 

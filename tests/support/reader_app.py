@@ -50,6 +50,11 @@ class App:
     scopes: ClassVar[str] = "read"
     pkce: ClassVar[bool] = False
     wants: ClassVar[tuple[str, ...]] = ("microsub", "authorization_endpoint", "token_endpoint")
+    """What the page must name."""
+    reads_back: ClassVar[tuple[str, ...]] = ("code", "state")
+    """What the app reads of the address that the browser comes back with."""
+    needs: ClassVar[tuple[str, ...]] = ("access_token", "me", "scope")
+    """What the app reads of the reply of the token endpoint."""
 
     def __init__(
         self, http: httpx.AsyncClient, home: str = "https://reader.example/", scopes: str | None = None
@@ -68,36 +73,54 @@ class App:
         if missing:
             raise AppBreaks(f"{self.name} finds no {', '.join(missing)} at {profile}")
         state, verifier = secrets.token_urlsafe(12), secrets.token_urlsafe(48)
-        asked = {"response_type": "code", "me": profile, "client_id": self.client_id, "state": state}
+        asked = {"response_type": "code", "me": self.writes(profile), "client_id": self.client_id, "state": state}
         asked |= {"redirect_uri": self.redirect_uri, "scope": self.asks}
         if self.pkce:
             asked |= {"code_challenge": _challenge(verifier), "code_challenge_method": "S256"}
         joint = "&" if urlsplit(found["authorization_endpoint"]).query else "?"
         back = await person(f"{found['authorization_endpoint']}{joint}{urlencode(asked)}")
-        code = self.came_back(back, state, found)
-        form = {"grant_type": "authorization_code", "code": code, "client_id": self.client_id}
+        told = self.came_back(back, state, found)
+        found = await self.look_again(told, asked["me"], found)
+        form = {"grant_type": "authorization_code", "code": told["code"], "client_id": self.client_id}
         form |= {"redirect_uri": self.redirect_uri, **({"code_verifier": verifier} if self.pkce else {})}
         given = await self.redeem(found["token_endpoint"], form, profile)
-        lacking = [name for name in ("access_token", "me", "scope") if not isinstance(given.get(name), str)]
+        lacking = [name for name in self.needs if not isinstance(given.get(name), str)]
         if lacking:
             raise AppBreaks(f"{self.name} finds no {', '.join(lacking)} in {sorted(given)}")
-        return Signed(self, given["me"], given["scope"], given["access_token"], found["microsub"], given)
+        await self.accept(given, profile, found)
+        return Signed(
+            self, given.get("me", ""), given.get("scope", ""), given["access_token"], found["microsub"], given
+        )
+
+    def writes(self, profile: str) -> str:
+        """The person's address as this app sends it along."""
+        return profile
+
+    async def look_again(self, told: Mapping[str, str], me: str, found: dict[str, str]) -> dict[str, str]:
+        """The endpoints from here on; `told` is what came back with the browser, `me` what was sent along."""
+        return found
+
+    async def accept(self, given: Mapping[str, Any], profile: str, found: Mapping[str, str]) -> None:
+        """What the app compares in the reply of the token endpoint."""
 
     async def discover(self, profile: str) -> dict[str, str]:
         """The endpoints by rel."""
         reply = await self.http.get(profile, follow_redirects=True)
         return found_rels(reply)
 
-    def came_back(self, back: str, state: str, found: Mapping[str, str]) -> str:
-        """The code in the URL with which the browser came back."""
+    def came_back(self, back: str, state: str, found: Mapping[str, str]) -> dict[str, str]:
+        """What is told by the URL with which the browser came back."""
         if not back.startswith(self.redirect_uri):
             raise AppBreaks(f"the browser went to {back}, not to {self.redirect_uri}")
         answer = dict(parse_qsl(urlsplit(back).query))
-        if answer.get("state") != state:
+        if "state" in self.reads_back and answer.get("state") != state:
             raise AppBreaks(f"{self.name} doesn't know the state in {back}")
         if "code" not in answer:
             raise AppBreaks(f"no code: {answer.get('error')} {answer.get('error_description', '')}")
-        return answer["code"]
+        lacking = [name for name in self.reads_back if not answer.get(name)]
+        if lacking:
+            raise AppBreaks(f"{self.name} finds no {', '.join(lacking)} in {back}")
+        return answer
 
     async def redeem(self, endpoint: str, form: Mapping[str, str], profile: str) -> dict[str, Any]:
         """The reply of the token endpoint, as JSON or as a form."""
@@ -146,6 +169,10 @@ class App:
         if not isinstance(page.get("items"), list) or not isinstance(page.get("paging"), dict):
             raise AppBreaks(f"{self.name} crashes without items and paging: {sorted(page)}")
         return list(page["items"])
+
+
+def same_host(one: str, other: str) -> bool:
+    return urlsplit(one).hostname == urlsplit(other).hostname
 
 
 def _challenge(verifier: str) -> str:

@@ -12,15 +12,24 @@ answers. `person` is what happens in the person's browser: it takes the URL of t
 the URL with which the browser comes back to the app. `AppBreaks` says what an app stumbles over, where the real one
 would stop, crash, or show nothing.
 
-- Together: no PKCE; redeems the code twice, one after the other or at once; keeps what HTTP caching allows; a 401 signs
-  out; a dot in a channel's uid breaks its settings.
+What each reads of the way back and of the token endpoint's reply is in `reads_back` and `needs`; it breaks without.
+
+- Together: no PKCE; redeems the code twice, one after the other or at once; `me` must be on the host that was entered;
+  keeps what HTTP caching allows; a 401 signs out; a dot in a channel's uid breaks its settings.
 - Monocle: HEAD, then GET of the profile; metadata first; PKCE S256; an issuer must be https, where
-  `loopback` doesn't let http pass.
+  `loopback` doesn't let http pass. `me` of the reply is looked up again where it differs from what was entered, and
+  must name the same authorization endpoint. `MonocleOfOld` has the library of the lock file, which knows no metadata.
 - IndiePassAndroid: rel by exact match; Link headers split at every `,` and `;`; PKCE S256; parameters unencoded.
-- IndiePassIos: wants `micropub`; GETs with a Content-Type; replies must be exactly 200 and `application/json`.
-- Ek: everything in the query of a POST; empty `after=` and `before=`; strict types.
-- Ekstereye: as a browser, it asks for permission first (CORS) and sends Cache-Control; it asks `events` at once.
-- Notifier: a slash at the end of the endpoint; polls with the stored `paging.before`.
+- IndiePassIos: wants `micropub`; GETs with a Content-Type; replies must be exactly 200 and `application/json`; of the
+  scopes granted one must be `create` or `post`.
+- IndiePassDesktop: no sign-in; endpoint and token are pasted. A query is appended; nothing may be null.
+- Ek: comes back to `http://127.0.0.1:<any port>/`; everything in the query of a POST; empty `after=` and `before=`;
+  strict types.
+- Ekstereye: wants `micropub`; reads `me` from the way back and looks the endpoints up there again; as a browser, it
+  asks for permission first (CORS) and sends Cache-Control; it asks `events` at once.
+- Padd: PKCE S256; its client id is a JSON document; sends `me` without the slash at its end.
+- Notifier: finds the person by `me` in the way back, letter for letter as it was entered; a slash at the end of the
+  endpoint; polls with the stored `paging.before`.
 
 Only Monocle is known to look at `indieauth-metadata`; to all others a page must name the two older rels.
 """
@@ -35,7 +44,8 @@ from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
 
 import httpx
 
-from tests.support.reader_app import App, AppBreaks, Person, Signed
+from tests.support.raw_http import Reply, Request, html_reply, listening
+from tests.support.reader_app import App, AppBreaks, Person, Signed, same_host
 from tests.support.reader_discovery import found_rels, header_rels, tags
 
 __all__ = [
@@ -45,9 +55,12 @@ __all__ = [
     "Ek",
     "Ekstereye",
     "IndiePassAndroid",
+    "IndiePassDesktop",
     "IndiePassIos",
     "Monocle",
+    "MonocleOfOld",
     "Notifier",
+    "Padd",
     "Person",
     "Signed",
     "Together",
@@ -77,6 +90,10 @@ class Together(App):
 
         self.redeemed = list(await asyncio.gather(once(), once())) if self.at_once else [await once(), await once()]
         return self.redeemed[-1]
+
+    async def accept(self, given: Mapping[str, Any], profile: str, found: Mapping[str, str]) -> None:
+        if not same_host(given["me"], profile):
+            raise AppBreaks(f"Together wants {given['me']} to be on the host of {profile}")
 
     async def get(self, signed: Signed, parameters: Mapping[str, str]) -> httpx.Response:
         key = f"{signed.token} {sorted(parameters.items())}"
@@ -126,11 +143,18 @@ class Monocle(App):
         named = {name: str(metadata[name]) for name in ("authorization_endpoint", "token_endpoint") if name in metadata}
         return {**found, **named, "issuer": issuer}
 
-    def came_back(self, back: str, state: str, found: Mapping[str, str]) -> str:
+    def came_back(self, back: str, state: str, found: Mapping[str, str]) -> dict[str, str]:
         iss = dict(parse_qsl(urlsplit(back).query)).get("iss")
         if "issuer" in found and iss is not None and iss != found["issuer"]:
             raise AppBreaks(f"Monocle was answered by {iss}, not by {found['issuer']}")
         return super().came_back(back, state, found)
+
+    async def accept(self, given: Mapping[str, Any], profile: str, found: Mapping[str, str]) -> None:
+        if given["me"] == profile:
+            return
+        there = await self.discover(given["me"])
+        if there.get("authorization_endpoint") != found["authorization_endpoint"]:
+            raise AppBreaks(f"Monocle finds another authorization endpoint at {given['me']}")
 
     def items(self, page: Mapping[str, Any]) -> list[dict[str, Any]]:
         items = super().items(page)
@@ -138,6 +162,18 @@ class Monocle(App):
             if isinstance(item.get("_source"), dict) or isinstance(item.get("quotation-of"), list):
                 raise AppBreaks("Monocle dies of an object in _source or a list in quotation-of")
         return items
+
+
+class MonocleOfOld(Monocle):
+    """Monocle with the version of its library that its lock file names: metadata means nothing to it."""
+
+    async def discover(self, profile: str) -> dict[str, str]:
+        head = await self.http.head(profile, follow_redirects=True)
+        page = await self.http.get(profile, follow_redirects=True)
+        return found_rels(page) | header_rels(head)
+
+    def came_back(self, back: str, state: str, found: Mapping[str, str]) -> dict[str, str]:
+        return App.came_back(self, back, state, found)
 
 
 class IndiePassAndroid(App):
@@ -176,6 +212,10 @@ class IndiePassIos(App):
         self._exact(reply)
         return super().given(reply)
 
+    async def accept(self, given: Mapping[str, Any], profile: str, found: Mapping[str, str]) -> None:
+        if "create" not in given["scope"] and "post" not in given["scope"]:
+            raise AppBreaks(f"IndiePass iOS wants at least create, and was given {given['scope']}")
+
     def checked(self, reply: httpx.Response) -> dict[str, Any]:
         self._exact(reply)
         return super().checked(reply)
@@ -190,11 +230,49 @@ class IndiePassIos(App):
             raise AppBreaks(f"IndiePass iOS is at a loss with {reply.status_code} and {kind}: {reply.text[:200]}")
 
 
+class IndiePassDesktop(App):
+    """IndiePass on the desktop, with what its settings ask for."""
+
+    name = "IndiePass desktop"
+
+    def pasted(self, endpoint: str, token: str) -> Signed:
+        """Somebody who has put endpoint and token into the settings."""
+        return Signed(self, "", "", token, endpoint, {})
+
+    async def get(self, signed: Signed, parameters: Mapping[str, str]) -> httpx.Response:
+        headers = {"Accept": "application/json", "Authorization": f"Bearer {signed.token}"}
+        return await self.http.get(f"{signed.microsub}?{urlencode(parameters)}", headers=headers)
+
+    async def read(self, signed: Signed, channel: str | None = None) -> list[dict[str, Any]]:
+        channels = self.checked(await self.get(signed, {"action": "channels"}))["channels"]
+        if not all({"uid", "name"} <= found.keys() for found in channels):
+            raise AppBreaks("IndiePass desktop shows channels without a name or uid as undefined")
+        return await super().read(signed, channel)
+
+    def items(self, page: Mapping[str, Any]) -> list[dict[str, Any]]:
+        items = super().items(page)
+        if "after" in page["paging"] and page["paging"]["after"] is None:
+            raise AppBreaks("IndiePass desktop throws at paging.after that is null")
+        for item in items:
+            if "id" not in item.get("_channel", {}) or None in (item.get("photo", ""), item.get("content", "")):
+                raise AppBreaks("IndiePass desktop stays blank without _channel.id, or with a null photo or content")
+        return items
+
+
 class Ek(App):
-    """The command line program ek."""
+    """The command line program ek, which listens at a port of its own until the browser comes."""
 
     name = "ek"
     scopes = "read follow mute block channels"
+    needs = ("access_token",)
+
+    async def sign_in(self, profile: str, person: Person) -> Signed:
+        async def welcome(_: Request) -> Reply:
+            return html_reply("<title>ek</title><p>Welcome back to ek</p>")
+
+        async with listening(welcome) as own:
+            self.redirect_uri = f"{own.base}/"
+            return await super().sign_in(profile, person)
 
     def page(self, channel: str) -> dict[str, str]:
         return {"action": "timeline", "channel": channel, "after": "", "before": ""}
@@ -217,7 +295,20 @@ class Ekstereye(App):
 
     name = "Ekstereye"
     scopes = "create post channels timeline"
+    wants = ("microsub", "authorization_endpoint", "token_endpoint", "micropub")
+    reads_back = ("code", "me")
     origin = "https://ekstereye.example"
+
+    async def look_again(self, told: Mapping[str, str], me: str, found: dict[str, str]) -> dict[str, str]:
+        there = await self.discover(told["me"])
+        missing = [rel for rel in ("token_endpoint", "microsub") if rel not in there]
+        if missing:
+            raise AppBreaks(f"Ekstereye finds no {', '.join(missing)} at {told['me']}")
+        return there
+
+    async def accept(self, given: Mapping[str, Any], profile: str, found: Mapping[str, str]) -> None:
+        if not same_host(given["me"], profile):
+            raise AppBreaks(f"Ekstereye wants {given['me']} to be on the host of {profile}")
 
     async def get(self, signed: Signed, parameters: Mapping[str, str]) -> httpx.Response:
         await self._allowed(signed, "GET")
@@ -258,11 +349,40 @@ class Ekstereye(App):
             raise AppBreaks(f"the browser doesn't let Ekstereye ask: {reply.status_code} {dict(reply.headers)}")
 
 
+class Padd(App):
+    """PADD, whose client id is a document beside its pages."""
+
+    name = "PADD"
+    scopes = "create update delete media read follow channels mute block"
+    pkce = True
+    needs = ("access_token", "me")
+
+    def __init__(self, http: httpx.AsyncClient, home: str = "https://reader.example/", scopes: str | None = None):
+        super().__init__(http, home, scopes)
+        self.client_id = urljoin(home, "id")
+
+    def writes(self, profile: str) -> str:
+        return profile.rstrip("/")
+
+
 class Notifier(App):
-    """microsub-notifier."""
+    """microsub-notifier, which keeps people under the address that they have entered."""
 
     name = "microsub-notifier"
     scopes = "read"
+    reads_back = ("code", "me")
+    needs = ("access_token",)
+
+    async def look_again(self, told: Mapping[str, str], me: str, found: dict[str, str]) -> dict[str, str]:
+        if told["me"] != me:
+            raise AppBreaks(f"microsub-notifier knows nobody called {told['me']}, only {me}")
+        return found
+
+    async def accept(self, given: Mapping[str, Any], profile: str, found: Mapping[str, str]) -> None:
+        url = f"{found['microsub'].rstrip('/')}/?action=channels"
+        reply = await self.http.get(url, headers={"Authorization": f"Bearer {given['access_token']}"})
+        if "channels" not in self.checked(reply):
+            raise AppBreaks(f"microsub-notifier finds no channels in {reply.text[:200]}")
 
     def endpoint(self, signed: Signed) -> str:
         return signed.microsub.rstrip("/") + "/"
@@ -277,4 +397,4 @@ class Notifier(App):
         return self.items(page)
 
 
-APPS: tuple[type[App], ...] = (Together, Monocle, IndiePassAndroid, IndiePassIos, Ek, Ekstereye, Notifier)
+APPS: tuple[type[App], ...] = (Together, Monocle, IndiePassAndroid, IndiePassIos, Ek, Ekstereye, Padd, Notifier)

@@ -95,19 +95,107 @@ async def test_the_page_shows_who_asks_and_for_what(ann: Visitor, apps: Apps, si
     await signed_in(ann)
     apps.say(APP, PAGE)
     apps.say(f"{APP}logo.png", PNG, "text/plain")
-    page = await ann.get(address(scope="read create blink profile"))
-    assert page.title == "Let Reads <b>well in?"
+    page = await ann.get(address(scope="read profile"))
+    assert page.title == "Allow Reads <b>well?"
     for text in (
         APP,
         "https://app.example",
         "https://ann.example/",
         "mark posts as read",
-        "Publish posts on your site",
+        "See the name of your account",
     ):
         assert text in page.text
-    assert "does not know it" in page.text
-    boxes = page.tree.css("input[name=grant]")
-    assert [box.attributes["value"] for box in boxes] == ["read", "create", "blink", "profile"]
+    assert boxes(page) == ["read", "profile"]
+
+
+def boxes(page: Shown) -> list[str | None]:
+    """The permissions that can be ticked."""
+    return [box.attributes["value"] for box in page.tree.css("input[name=grant]")]
+
+
+async def test_only_what_can_be_given_here_is_offered(
+    server: Instance, ann: Visitor, apps: Apps, signed_in, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Posting is for the person's own site, so it is offered where their page names a place for it, and last."""
+    await signed_in(ann)
+    server.identity.profiles._sender = apps
+    asked = address(scope="post create blink delete update read follow email")
+    page = await ann.get(asked)
+    assert boxes(page) == ["read", "follow"]
+    told = answer(await ann.submit(page, CONSENT, decision="allow", grant=boxes(page)))
+    assert (await redeem(server, told["code"]))["scope"] == "follow read"
+    link = '<link rel="{}" href="https://ann.example/x">'
+    apps.say("https://ann.example/", f"<head>{link.format('token_endpoint')}{link.format('micropub')}".encode())
+    server.identity.profiles.forget("https://ann.example/")
+    assert boxes(await ann.get(asked)) == ["read", "follow", "post", "create", "delete", "update"]
+
+
+async def test_an_app_that_comes_again_is_known(server: Instance, ann: Visitor, apps: Apps, signed_in) -> None:
+    """The page says when it was allowed before; another app is new."""
+    server.now = 2e9
+    await signed_in(ann)
+    first = await ann.get(address())
+    assert "allowed this app before" not in first.text
+    told = answer(await ann.submit(first, CONSENT, decision="allow", grant="read"))
+    await redeem(server, told["code"])
+    assert "You allowed this app before, last on 18 May 2033, 03:33 UTC." in (await ann.get(address())).text
+    other = address(client_id="https://other.example/", redirect_uri="https://other.example/back")
+    assert "allowed this app before" not in (await ann.get(other)).text
+
+
+class TestPrograms:
+    """Programs that people run themselves, and that listen on their machine for the answer."""
+
+    ID, HERE = "https://program.example/", "http://127.0.0.1:41753/"
+
+    def asked(self, **more: str) -> str:
+        return address(client_id=self.ID, **{"redirect_uri": self.HERE, **more})
+
+    async def test_one_that_publishes_a_loopback_address_may_take_any_port(
+        self, ann: Visitor, apps: Apps, signed_in
+    ) -> None:
+        """It is shown by its name, and without a warning."""
+        await signed_in(ann)
+        document = {"client_id": self.ID, "client_name": "Program", "redirect_uris": ["http://127.0.0.1/"]}
+        apps.say(self.ID, document)
+        page = await ann.get(self.asked())
+        assert "calls itself Program" in page.text
+        assert page.tree.css("[role=alert]") == []
+        assert "code" in answer(await ann.submit(page, CONSENT, decision="allow", grant="read"), self.HERE)
+        refused = await ann.get(self.asked(redirect_uri="http://127.0.0.1:41753/other"))
+        assert refused.status == 400
+
+    @pytest.mark.parametrize("says", [None, b"<div class=h-app><a class='u-url p-name' href=/>Program</a></div>"])
+    async def test_one_that_publishes_none_is_let_through_with_a_warning(
+        self, ann: Visitor, apps: Apps, signed_in, says: bytes | None
+    ) -> None:
+        """Its name isn't shown, because nothing proves that it is the app of that address."""
+        await signed_in(ann)
+        if says is not None:
+            apps.say(self.ID, says)
+        page = await ann.get(self.asked())
+        alert = page.tree.css_first("[role=alert]").text()
+        assert "only if you have just started to sign in from a program on this device" in alert
+        assert "calls itself" not in page.text
+        assert page.title == "Allow program.example?"
+        assert "code" in answer(await ann.submit(page, CONSENT, decision="allow", grant="read"), self.HERE)
+
+    @pytest.mark.parametrize(
+        "elsewhere", ["http://192.168.0.1:41753/", "http://localhost.evil.example:1/", "https://127.0.0.1:41753/"]
+    )
+    async def test_only_this_machine_counts(self, ann: Visitor, apps: Apps, signed_in, elsewhere: str) -> None:
+        """By the loopback addresses themselves, which lead nowhere else."""
+        await signed_in(ann)
+        page = await ann.get(self.asked(redirect_uri=elsewhere))
+        assert (page.status, page.tree.css("form[action='/auth/consent']")) == (400, [])
+
+    async def test_an_app_of_this_machine_is_called_so(self, ann: Visitor, apps: Apps, signed_in) -> None:
+        """Nobody is blamed for a name that can't be asked for."""
+        await signed_in(ann)
+        page = await ann.get(address(client_id="http://127.0.0.1:9410/", redirect_uri="http://127.0.0.1:9410/back"))
+        assert page.text.startswith("Allow 127.0.0.1:9410? An app on this device wants to use your account.")
+        assert "name" not in page.text
+        assert page.tree.css("[role=alert]") == []
 
 
 async def test_the_readers_browser_asks_nobody_but_us(ann: Visitor, apps: Apps, signed_in) -> None:
@@ -151,8 +239,8 @@ async def test_an_app_that_does_not_answer_is_shown_by_its_address(ann: Visitor,
     """And can be let in all the same."""
     await signed_in(ann)
     page = await ann.get(address())
-    assert page.title == "Let app.example in?"
-    assert "Nothing was found out about it" in page.text
+    assert page.title == "Allow app.example?"
+    assert "could not be asked for its name" in page.text
     assert "code" in answer(await ann.submit(page, CONSENT, decision="allow", grant="read"))
 
 
@@ -205,8 +293,24 @@ class TestWhoIsThere:
         page = await ann.get(address(me="https://bob.example/"))
         alert = page.tree.css_first("[role=alert]").text()
         assert alert.startswith("The app asked for https://bob.example/, but you are signed in as https://ann.example/")
-        for same in ("https://ann.example", "HTTPS://ann.example/", None):
+        for same in ("https://ann.example", "HTTPS://ann.example/", "http://ann.example", "ann.example", None):
             assert "The app asked for" not in (await ann.get(address(me=same))).text
+
+    async def test_the_browser_goes_back_with_who_one_is(
+        self, server: Instance, ann: Visitor, other: Visitor, apps: Apps, signed_in
+    ) -> None:
+        """As the app wrote it where that is the same person, else as the account has it; never after a refusal."""
+        await signed_in(ann)
+        for asked, said in (
+            (None, "https://ann.example/"),
+            ("https://ann.example", "https://ann.example"),
+            ("http://ann.example/", "http://ann.example/"),
+            ("https://bob.example/", "https://ann.example/"),
+            ("https://ann.example/#x", "https://ann.example/"),
+        ):
+            page = await ann.get(address(me=asked))
+            assert answer(await ann.submit(page, CONSENT, decision="allow", grant="read"))["me"] == said
+        assert "me" not in answer(await ann.submit(page, CONSENT, decision="deny"))
 
     async def test_an_account_without_a_profile_lets_nobody_in(
         self, server: Instance, other: Visitor, apps: Apps
@@ -236,10 +340,10 @@ class TestChoosing:
         server.now = 2e9
         await signed_in(ann)
         page = await ann.get(address(scope="create timeline"))
-        assert "The same as read. Read your channels" in page.text
-        told = answer(await ann.submit(page, CONSENT, decision="allow", grant=["create", "timeline"]))
+        assert "timeline : Read your channels" in page.text
+        told = answer(await ann.submit(page, CONSENT, decision="allow", grant="timeline"))
         given = await redeem(server, told["code"])
-        assert given["scope"] == "create read timeline"
+        assert given["scope"] == "read timeline"
         headers = {"Authorization": f"Bearer {given['access_token']}"}
         assert (await server.client.get("/microsub?action=channels", headers=headers)).status_code == 200
 
@@ -283,7 +387,7 @@ class TestChoosing:
         assert "wants to know who you are" in page.text
         assert page.tree.css("input[name=grant]") == []
         told = answer(await ann.submit(page, CONSENT, decision="allow"))
-        assert set(told) == {"code", "iss"}
+        assert set(told) == {"code", "iss", "me"}
         assert await redeem(server, told["code"], "/auth") == {"me": "https://ann.example/"}
 
     async def test_older_requests_with_scopes_want_a_token(

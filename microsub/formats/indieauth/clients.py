@@ -94,15 +94,30 @@ def read_client(body: bytes, client_id: str, url: str, content_type: str | None,
 def allowed_redirect(info: ClientInfo, redirect_uri: str) -> bool:
     """Whether people may be sent to `redirect_uri`: on the client's own scheme, host and port, or published by it.
 
-    Letter for letter; and never what browsers would run, what carries a fragment, user or password, or what could be
-    read in two ways.
+    Letter for letter, but for the port of a published loopback address (RFC 8252, 7.3); and never what browsers would
+    run, what carries a fragment, user or password, or what could be read in two ways.
     """
     target = _redirect(redirect_uri, "")
     if target is None or target != redirect_uri:
         return False
-    if redirect_uri in info.redirect_uris:
+    if redirect_uri in info.redirect_uris or same_origin(redirect_uri, info.id):
         return True
-    return same_origin(redirect_uri, info.id)
+    return is_loopback_redirect(redirect_uri) and any(
+        is_loopback_redirect(listed) and _without_port(listed) == _without_port(redirect_uri)
+        for listed in info.redirect_uris
+    )
+
+
+def is_loopback_redirect(redirect_uri: str) -> bool:
+    """Whether it leads to a program on the person's own machine that listens at a loopback address (RFC 8252, 7.3)."""
+    if _redirect(redirect_uri, "") != redirect_uri or not redirect_uri.startswith("http://"):
+        return False
+    return identifier(redirect_uri).host in _LOOPBACK
+
+
+def _without_port(url: str) -> str:
+    found = identifier(url)
+    return f"{found.host}{found.path}{found.query}"
 
 
 def _checked(text: str) -> Identifier:

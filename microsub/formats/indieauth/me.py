@@ -40,6 +40,17 @@ def same_me(one: str, other: str) -> bool:
         return False
 
 
+def alike(one: str, other: str) -> bool:
+    """Whether two profile URLs differ in nothing but the scheme and a slash at the end. Clients make and drop both, so
+    that is no sign of another person; nor is it proof of the same one. False for what isn't a profile URL.
+    """
+    try:
+        first, second = (canonical_me(me, private=True).partition("://")[2].rstrip("/") for me in (one, other))
+    except InvalidRequest:
+        return False
+    return first == second
+
+
 def site_of_me(me: str) -> str:
     """Host and port of a canonical profile URL, without `www.`: by the spec's own example, that is one site."""
     found = identifier(me)

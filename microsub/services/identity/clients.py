@@ -53,11 +53,19 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class App:
-    """An app as it is shown. `logo` is a `data:` URL of our own copy; `answered` says whether it told of itself."""
+    """An app as it is shown. `logo` is a `data:` URL of our own copy; `answered` says whether it told of itself;
+    `is_claimed`: a program on the person's machine says that it is this app, and nothing proves it.
+    """
 
     info: ClientInfo
     logo: str | None = None
     answered: bool = False
+    is_claimed: bool = False
+
+    @property
+    def is_near(self) -> bool:
+        """Whether its own address is on the person's machine."""
+        return identifier(self.info.id).is_loopback
 
     @property
     def title(self) -> str:

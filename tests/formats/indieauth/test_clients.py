@@ -129,3 +129,28 @@ def test_what_is_allowed_unlisted_is_on_the_own_origin(redirect: str) -> None:
         assert identifier(redirect).origin == "https://app.example"
         assert redirect.isascii()
         assert redirect.isprintable()
+
+
+NATIVE = ClientInfo("https://app.example/id", redirect_uris=frozenset({"http://127.0.0.1/back", "http://[::1]:80/"}))
+
+
+@pytest.mark.parametrize(
+    "redirect", ["http://127.0.0.1/back", "http://127.0.0.1:41753/back", "http://127.0.0.1:1/back", "http://[::1]:9/"]
+)
+def test_a_published_loopback_address_has_any_port(redirect: str) -> None:
+    """Programs take the port that is free just then (RFC 8252, 7.3)."""
+    assert allowed_redirect(NATIVE, redirect)
+
+
+@pytest.mark.parametrize(
+    "redirect",
+    [
+        *("http://127.0.0.1:41753/", "http://127.0.0.1:41753/back?x", "http://127.0.0.1:41753/back/"),
+        *("http://[::1]:9/back", "http://localhost:41753/back", "http://127.0.0.2/back", "http://127.0.0.1.evil/back"),
+        *("https://127.0.0.1:41753/back", "http://127.0.0.1:41753/back#x", "http://127.0.0.1@evil.example/back"),
+    ],
+)
+def test_only_the_port_of_a_loopback_address_is_free(redirect: str) -> None:
+    """Host, path and query are those that the app has published, and other hosts have one port."""
+    assert not allowed_redirect(NATIVE, redirect)
+    assert not allowed_redirect(APP, "https://other.example:8443/back?x=1")

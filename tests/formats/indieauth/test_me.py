@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from microsub.errors import InvalidRequest
 from microsub.formats.indieauth.identifiers import endpoint, identifier
-from microsub.formats.indieauth.me import canonical_me, same_me, site_of_me
+from microsub.formats.indieauth.me import alike, canonical_me, same_me, site_of_me
 
 
 @pytest.mark.parametrize(
@@ -175,3 +175,13 @@ def test_an_endpoint_is_safe_or_none(value: str, base: str) -> None:
 def test_what_is_no_text_is_no_endpoint(value: object) -> None:
     """JSON may hold anything."""
     assert endpoint(value) is None
+
+
+def test_scheme_and_last_slash_tell_nobody_apart() -> None:
+    """Apps make and drop both; hosts, paths and queries do tell."""
+    home = "https://ann.example/a"
+    for same in ("https://ann.example/a/", "http://ann.example/a", "HTTP://ANN.example/a/"):
+        assert alike(home, same)
+    for another in ("https://www.ann.example/a", "https://ann.example/A", "https://ann.example/", "", "x y"):
+        assert not alike(home, another)
+    assert alike("ann.example", "http://ann.example/")
