@@ -21,7 +21,7 @@ from tests.support.own_server import links
 from tests.support.process import Installation, installation
 from tests.support.provider import Provider, Variant, provider
 from tests.support.raw_http import html_reply
-from tests.support.reader_apps import APPS, App, Monocle
+from tests.support.reader_apps import APPS, App, Monocle, MonocleOfOld
 from tests.support.surfer import Surfer
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)]
@@ -49,7 +49,9 @@ def named(report: Report, client: str) -> set[str]:
 
 @pytest.mark.parametrize("micropub", [True, False])
 @pytest.mark.parametrize("variant", VARIANTS.values(), ids=list(VARIANTS))
-@pytest.mark.parametrize("kind", APPS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind", [MonocleOfOld if kind is Monocle else kind for kind in APPS], ids=lambda kind: kind.name
+)
 async def test_an_app_that_is_not_named_finds_everything(kind: type[App], variant: Variant, micropub: bool) -> None:
     """And one that is named doesn't: the advice is neither too little nor too much."""
     async with httpx.AsyncClient(timeout=60) as http, provider(variant) as site:

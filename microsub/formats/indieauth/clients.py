@@ -83,7 +83,7 @@ def read_client(body: bytes, client_id: str, url: str, content_type: str | None,
     kind = (content_type or "").partition(";")[0].strip().lower()
     if kind == "application/json" or kind.endswith("+json") or (not kind and body.lstrip()[:1] == b"{"):
         return _from_json(read_object(body, url), client_id, url)
-    links = links_of(body, url, content_type, link_header, elements="link[rel][href]")
+    links = links_of(body, url, content_type, link_header)
     targets = [target for rel, to, base in links if rel == "redirect_uri" and (target := _redirect(to, base))]
     info = ClientInfo(client_id, redirect_uris=frozenset(targets[:_MOST_REDIRECTS]))
     if page_of(body, content_type) is None:

@@ -38,12 +38,12 @@ class Endpoints:
 
 
 def endpoints_of(body: bytes, url: str, content_type: str | None, link_header: str | None) -> Endpoints:
-    """The first of each relation that is usable: HTTP `Link`, then `<link>`. Never raises.
+    """The first of each relation that is usable: HTTP `Link`, then `<link>` in the head. Never raises.
 
     `url` is where the document was found; `link_header` the joined value of its `Link` header.
     """
     found: dict[str, str] = {}
-    for rel, target, base in links_of(body, url, content_type, link_header, elements="link[rel][href]"):
+    for rel, target, base in links_of(body, url, content_type, link_header):
         name = _NAMES.get(rel)
         if name is not None and name not in found and (address := endpoint(target, base)) is not None:
             found[name] = address
@@ -55,11 +55,11 @@ def me_links_of(
 ) -> tuple[str, ...]:
     """The profiles that a page calls the same person's (`rel=me`), canonical, each once, in its order. Never raises.
 
-    From HTTP `Link` and `<link>`, as endpoints are: whoever writes there could name a server of their own as well.
-    Links in the text don't count, because others may write there.
+    From HTTP `Link` and `<link>` in the head, as endpoints are: whoever writes there could name a server of their own
+    as well.
     """
     found: dict[str, None] = {}
-    for rel, target, base in links_of(body, url, content_type, link_header, elements="link[rel][href]"):
+    for rel, target, base in links_of(body, url, content_type, link_header):
         if rel != "me" or len(found) >= _MOST_ME or len(target) > _LONGEST_ME:
             continue
         try:

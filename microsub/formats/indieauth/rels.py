@@ -1,6 +1,10 @@
-"""What a page links to, by relation: HTTP `Link` first, then `<link>` in the order of the document.
+"""What a page links to, by relation: HTTP `Link` first, then `<link>` in its head, in the order of the document.
 
 https://indieauth.spec.indieweb.org/#discovery-by-clients, https://www.rfc-editor.org/rfc/rfc8288
+
+Links in the body don't count: on many sites others may write there, and a `<link>` in a comment would name their server
+as the owner's. What is head and what is body is decided by the tree that browsers make of the page: a `<div>` among the
+metadata ends the head, whatever stands behind it.
 """
 
 from __future__ import annotations
@@ -41,22 +45,18 @@ class Written:
         return tuple(dict.fromkeys(self.rel.lower().split(None, _MOST_RELS)[:_MOST_RELS]))
 
 
-def links_of(
-    body: bytes, url: str, content_type: str | None, link_header: str | None, *, elements: str = "link"
-) -> Iterator[Link]:
-    """Every relation of every link, best first. `elements` is a CSS selector: which elements count as links.
+def links_of(body: bytes, url: str, content_type: str | None, link_header: str | None) -> Iterator[Link]:
+    """Every relation of every link, best first.
 
     Only what is served as HTML has links in it; a text that anybody could upload somewhere hasn't.
     """
-    for link in written_links(body, url, content_type, link_header, elements=elements):
+    for link in written_links(body, url, content_type, link_header):
         for rel in link.rels:
             yield rel, link.target, link.base
 
 
-def written_links(
-    body: bytes, url: str, content_type: str | None, link_header: str | None, *, elements: str = "link"
-) -> Iterator[Written]:
-    """The same links whole, for who wants to know how they are written."""
+def written_links(body: bytes, url: str, content_type: str | None, link_header: str | None) -> Iterator[Written]:
+    """The same links whole, with how they are written."""
     for link in from_header(_text(link_header)):
         if link.anchor is not None and urljoin(url, link.anchor).partition("#")[0] != url.partition("#")[0]:
             continue  # another document's link
@@ -65,11 +65,15 @@ def written_links(
     if tree is None:
         return
     base = base_of(tree, url)
-    for node in tree.css(elements)[:_MOST_LINKS]:
-        attributes = node.attributes
-        # Without a value it is an empty one; without the attribute there is no link.
-        if "href" in attributes:
-            yield Written("page", attributes.get("rel") or "", attributes.get("href") or "", base)
+    for node in tree.css("html > head > link[rel][href]")[:_MOST_LINKS]:
+        yield Written("page", node.attributes.get("rel") or "", node.attributes.get("href") or "", base)
+
+
+def rels_in_body(body: bytes, content_type: str | None) -> frozenset[str]:
+    """The relations of `<link>`s in the page's body, in lower case, which don't count."""
+    tree = page_of(body, content_type)
+    nodes = tree.css("body link[rel][href]")[:_MOST_LINKS] if tree is not None else []
+    return frozenset(rel for node in nodes for rel in (node.attributes.get("rel") or "").lower().split()[:_MOST_RELS])
 
 
 def page_of(body: bytes, content_type: str | None) -> LexborHTMLParser | None:

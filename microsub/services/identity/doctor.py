@@ -19,7 +19,7 @@ from microsub.formats.identity import mask_credentials
 from microsub.formats.indieauth.identifiers import endpoint
 from microsub.formats.indieauth.me import canonical_me, site_of_me
 from microsub.formats.indieauth.metadata import ServerMetadata, read_metadata
-from microsub.formats.indieauth.rels import Written, page_of, written_links
+from microsub.formats.indieauth.rels import Written, page_of, rels_in_body, written_links
 from microsub.formats.trees import MAX_PAGE
 from microsub.services.identity.findings import Finding, Report
 from microsub.services.identity.lines import Line, microsub_line
@@ -32,6 +32,7 @@ from microsub.services.identity.page_findings import (
     head_findings,
     link_findings,
     misnamed_findings,
+    misplaced_findings,
     missing_findings,
     query_finding,
     scheme_findings,
@@ -70,11 +71,14 @@ _FEED = SendLimits(total=5.0, body=1024 * 1024)
 
 @dataclass(frozen=True, slots=True)
 class _Page:
-    """A page that was had, and what was read off it. `named` are usable addresses, the first of each relation."""
+    """A page that was had, and what was read off it. `named` are usable addresses, the first of each relation;
+    `in_body` the relations of links in its body.
+    """
 
     answer: Answered
     links: tuple[Written, ...]
     named: dict[str, str]
+    in_body: frozenset[str]
     is_html: bool
     feeds: tuple[str, ...] | None
 
@@ -208,9 +212,10 @@ class Doctor:
             notes.add(*link_findings(rel, page.links, got, ours))
         written = {rel for link in page.links for rel in link.rels if rel in RELS}
         meant = misnamed(page.links, RELS, written)
-        has = frozenset({*written, *meant})
-        # A line with a typo in it is one thing to mend, and isn't missing beside that.
-        notes.add(*misnamed_findings(meant, has), *missing_findings(has, base, user))
+        misplaced = (page.in_body & {*RELS}) - {*written, *meant}
+        has = frozenset({*written, *meant, *misplaced})
+        # A line with a typo in it, or in the wrong place, is one thing to mend, and isn't missing beside that.
+        notes.add(*misnamed_findings(meant, has), *misplaced_findings(misplaced), *missing_findings(has, base, user))
         await self._servers(page, base, user, notes)
 
     async def _servers(self, page: _Page, base: str | None, user: str | None, notes: _Notes) -> None:
@@ -336,7 +341,7 @@ def _page_findings(page: _Page) -> list[Finding]:
 def _read(answer: Answered) -> _Page:
     """What stands on the page. Pure; for a thread, because pages may be large."""
     parts = (answer.body, answer.final_url, answer.content_type, answer.headers.get("link"))
-    links = tuple(written_links(*parts, elements="link[rel][href]"))
+    links = tuple(written_links(*parts))
     named: dict[str, str] = {}
     for link in links:
         for rel in link.rels:
@@ -345,4 +350,5 @@ def _read(answer: Answered) -> _Page:
     feeds = None
     if len(answer.body) <= _LARGEST_FOR_FEEDS:
         feeds = tuple(feed.url for feed in discover(*parts)[:5])
-    return _Page(answer, links, named, page_of(answer.body, answer.content_type) is not None, feeds)
+    is_html = page_of(answer.body, answer.content_type) is not None
+    return _Page(answer, links, named, rels_in_body(answer.body, answer.content_type), is_html, feeds)

@@ -16,15 +16,18 @@ IOS = "IndiePass iOS"
 DESKTOP = "IndiePass desktop"
 EK = "ek"
 EKSTEREYE = "Ekstereye"
+PADD = "PADD"
 NOTIFIER = "microsub-notifier"
 HERE = "this server"
 """Its own sign-in, and its check of other providers' tokens."""
 
-OLDER = (TOGETHER, ANDROID, IOS, EK, EKSTEREYE, NOTIFIER)
-"""Apps that aren't known to look at `indieauth-metadata`."""
+ALL = (TOGETHER, MONOCLE, ANDROID, IOS, EK, EKSTEREYE, PADD, NOTIFIER)
+"""Apps that find everything by the page, and need the two older relations there: Monocle with a newer library reads
+`indieauth-metadata`, with that of its lock file it doesn't. IndiePass desktop is given endpoint and token by hand.
+"""
 
-ALL = (TOGETHER, MONOCLE, ANDROID, IOS, EK, EKSTEREYE, NOTIFIER)
-"""Apps that find everything by the page. IndiePass desktop is given endpoint and token by hand."""
+WANT_MICROPUB = (IOS, EKSTEREYE)
+"""Apps that don't sign anybody in whose page names no `micropub`."""
 
 _WIDTH = 96
 _INDENT = " " * 9

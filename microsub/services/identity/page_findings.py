@@ -13,7 +13,7 @@ from microsub.fetch import Answered, FetchFailed, Hop
 from microsub.formats.indieauth.asandroid import found_on_android
 from microsub.formats.indieauth.identifiers import endpoint, shown
 from microsub.formats.indieauth.rels import Written, written_links
-from microsub.services.identity.findings import ALL, ANDROID, DESKTOP, HERE, IOS, MONOCLE, OLDER, TOGETHER, Finding
+from microsub.services.identity.findings import ALL, ANDROID, DESKTOP, HERE, MONOCLE, TOGETHER, WANT_MICROPUB, Finding
 from microsub.services.identity.lines import Line, microsub_line, provider_lines
 from microsub.services.identity.profiles import Trail
 from microsub.services.identity.typos import mended_address
@@ -156,9 +156,7 @@ def misnamed_findings(meant: Mapping[str, Written], has: frozenset[str]) -> Iter
     """
     for rel, link in meant.items():
         has_older = {"authorization_endpoint", "token_endpoint"} <= has
-        clients = {"microsub": ALL, "micropub": (IOS,)}.get(
-            rel, OLDER if "indieauth-metadata" in has - {*meant} else ALL
-        )
+        clients = WANT_MICROPUB if rel == "micropub" else ALL
         is_spare = rel == "micropub" or (rel == "indieauth-metadata" and has_older)
         yield Finding(
             "advice" if is_spare else "problem",
@@ -166,6 +164,18 @@ def misnamed_findings(meant: Mapping[str, Written], has: frozenset[str]) -> Iter
             f"the page has a link with rel='{shown(link.rel)}', which no app knows",
             f"Write {Line(rel, endpoint(link.target, link.base) or '').html}",
             (HERE,) if rel == "indieauth-metadata" and has_older else clients,
+        )
+
+
+def misplaced_findings(rels: frozenset[str]) -> Iterable[Finding]:
+    """Links that stand in the page's body."""
+    for rel in (one for one in RELS if one in rels):
+        yield Finding(
+            "advice" if rel in {"microsub", "micropub"} else "problem",
+            rel,
+            f"the line with rel={rel} stands in the body, where it doesn't count, since others may write there",
+            "Move it into <head>. Text, or an element such as <div>, ends the head: put the line before it.",
+            (HERE,),
         )
 
 
@@ -189,7 +199,7 @@ def missing_findings(has: frozenset[str], base: str | None, user: str | None = N
             "provider",
             f"the page names no {' and no '.join(older)}, and many apps don't read indieauth-metadata",
             "Add these lines too, with the addresses that the provider's metadata has.",
-            OLDER,
+            ALL,
         )
     elif older:
         lines = "\n".join(one.html for one in provider_lines(ours))
@@ -212,9 +222,9 @@ def missing_findings(has: frozenset[str], base: str | None, user: str | None = N
         yield Finding(
             "advice",
             "micropub",
-            "the page names no micropub endpoint; the app refuses to sign in without one",
-            "Add a line with rel=micropub for where you post; whoever only reads may name any address of their own.",
-            (IOS,),
+            "the page names no micropub endpoint; these apps refuse to sign in without one",
+            "Add a line with rel=micropub for where you post. If you only read, any address of your own will do.",
+            WANT_MICROPUB,
         )
 
 

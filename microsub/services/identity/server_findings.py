@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from microsub.fetch import Answered, FetchFailed
 from microsub.formats.indieauth.identifiers import identifier, shown
 from microsub.formats.indieauth.metadata import ServerMetadata
-from microsub.services.identity.findings import ALL, ANDROID, EKSTEREYE, HERE, MONOCLE, OLDER, Finding
+from microsub.services.identity.findings import ALL, ANDROID, EKSTEREYE, HERE, MONOCLE, Finding
 from microsub.services.identity.lines import Line, microsub_line, provider_lines
 from microsub.services.identity.own import is_own
 from microsub.services.identity.profiles import Trail
@@ -197,7 +197,7 @@ def differing_findings(metadata: ServerMetadata, named: Mapping[str, str]) -> It
                 rel,
                 f"the page says {named[rel]}, the provider's metadata {told}: apps go to the one or the other",
                 "Write the same in both, or leave one provider.",
-                (*OLDER, MONOCLE),
+                ALL,
             )
 
 
