@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import parse_qs
 
 from microsub.errors import InvalidRequest, TooManyRequests
-from microsub.formats.indieauth.clients import ClientInfo, allowed_redirect, is_loopback_redirect
+from microsub.formats.indieauth.clients import ClientInfo, allowed_redirect, is_loopback_redirect, may_be_asked
 from microsub.formats.indieauth.identifiers import identifier, shown
 from microsub.formats.indieauth.requests import Query, read_target
 from microsub.services.identity.clients import App
@@ -68,7 +68,7 @@ def as_asker(app: App, redirect: str) -> App | None:
     """
     if allowed_redirect(app.info, redirect):
         return app
-    if not app.info.redirect_uris and is_loopback_redirect(redirect):
+    if may_be_asked(app.info.id) and not app.info.redirect_uris and is_loopback_redirect(redirect):
         return App(ClientInfo(app.info.id), is_claimed=True)
     return None
 

@@ -83,7 +83,7 @@ async def test_every_app_signs_in_and_reads(world: World, kind: type[App], user:
     meant = {"read"} if "timeline" in kind.scopes else set()
     assert set(signed.scope.split()) == set(kind.scopes.split()) | meant
     # Of clients on this machine nothing is fetched (section 4.2 of the spec): the address has to do.
-    assert world.site.home(kind.name) in visitor.seen[0]
+    assert signed.app.client_id in visitor.seen[0]
     items = await signed.read("home")
     assert len(items) == 3
     await signed.mark_read("home", items[-1]["_id"])

@@ -23,8 +23,8 @@ What each reads of the way back and of the token endpoint's reply is in `reads_b
 - IndiePassIos: wants `micropub`; GETs with a Content-Type; replies must be exactly 200 and `application/json`; of the
   scopes granted one must be `create` or `post`.
 - IndiePassDesktop: no sign-in; endpoint and token are pasted. A query is appended; nothing may be null.
-- Ek: comes back to `http://127.0.0.1:<any port>/`; everything in the query of a POST; empty `after=` and `before=`;
-  strict types.
+- Ek: comes back to `http://127.0.0.1:<any port>/`, with a client id of another site that doesn't answer; everything in
+  the query of a POST; empty `after=` and `before=`; strict types.
 - Ekstereye: wants `micropub`; reads `me` from the way back and looks the endpoints up there again; as a browser, it
   asks for permission first (CORS) and sends Cache-Control; it asks `events` at once.
 - Padd: PKCE S256; its client id is a JSON document; sends `me` without the slash at its end.
@@ -265,6 +265,10 @@ class Ek(App):
     name = "ek"
     scopes = "read follow mute block channels"
     needs = ("access_token",)
+
+    def __init__(self, http: httpx.AsyncClient, home: str = "", scopes: str | None = None) -> None:
+        # Its address is on the site of who wrote it, wherever it runs.
+        super().__init__(http, "https://ek.example/microsub-client", scopes)
 
     async def sign_in(self, profile: str, person: Person) -> Signed:
         async def welcome(_: Request) -> Reply:
