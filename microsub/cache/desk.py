@@ -223,6 +223,10 @@ class Desk:
         reply = await self._fetcher.fetch(FetchRequest(url, *sent, subscribers=ask.subscribers))
         now = self._clock()
         match reply:
+            case FetchFailed(reason="local"):
+                # It says nothing of the address, so nobody else is told it.
+                failure = Failure(reply.reason, reply.detail, None, now)
+                return Found(document, failure, "cache", "stale" if document else "failed", reply), None
             case FetchFailed():
                 new = failed(key, document, reply, now)
             case NotModified() if document is not None and sent == known:

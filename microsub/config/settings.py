@@ -283,7 +283,8 @@ SETTINGS: tuple[Setting, ...] = (
         _number(1, 10_000),
         "200",
         "a number from 1 to 10000",
-        "How many hosts one worker asks at the same time. A single host gets one request at a time all the same.",
+        "How many hosts one worker asks at the same time; fewer where the process may have few open files "
+        "(`ulimit -n`): four are counted for each host. A single host gets one request at a time all the same.",
     ),
     Setting(
         "item_cache_mb",

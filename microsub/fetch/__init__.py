@@ -1,7 +1,7 @@
 """The only door out: guarded and limited. What lies behind it is chosen by others, not by us."""
 
 from microsub.fetch.fetcher import Fetcher
-from microsub.fetch.network import Resolver
+from microsub.fetch.network import Resolver, out_of_descriptors
 from microsub.fetch.sending import Answered, Hop, Sending, SendLimits
 from microsub.fetch.spacing import SpacedFetcher
 from microsub.fetch.targets import ascii_host, target_of
@@ -41,5 +41,6 @@ __all__ = [
     "Sending",
     "SpacedFetcher",
     "ascii_host",
+    "out_of_descriptors",
     "target_of",
 ]

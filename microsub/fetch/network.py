@@ -7,6 +7,7 @@ module looks the name up again, so an answer that changes in between (DNS rebind
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -31,8 +32,28 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Name and port to addresses as text, best first. Raises OSError when there are none. The seam for tests."""
 
 _MOST_ATTEMPTS = 4
+_NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE})
 
 log = structlog.get_logger(__name__)
+
+
+def out_of_descriptors(error: OSError) -> bool:
+    """Whether an error comes from there being no file descriptor left, here or on the whole machine.
+
+    A look-up of a name may end in any other error for that, so then it is tried.
+    """
+    if not isinstance(error, socket.gaierror):
+        return error.errno in _NOTHING_LEFT
+    try:
+        socket.socket().close()
+    except OSError as trial:
+        return trial.errno in _NOTHING_LEFT
+    return False
+
+
+def nothing_left() -> HopError:
+    """The failure of a request for which there was no file descriptor."""
+    return HopError("local", "this server has no file descriptor left to ask anybody: try again in some seconds")
 
 
 class ThreadedResolver:
@@ -142,6 +163,8 @@ class Guard:
         try:
             texts = await self._resolver(host, port)
         except (OSError, UnicodeError) as error:
+            if isinstance(error, OSError) and out_of_descriptors(error):
+                raise nothing_left() from None
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise HopError("dns", f"the host name {host} can't be resolved: {reason}") from None
         found = [address for address in map(parse_address, texts) if address is not None]

@@ -39,7 +39,11 @@ Reason = Literal[
     "protocol",
     "encoding",
     "bad_url",
+    "local",
 ]
+"""What stands between an address and its document. `local`: this process has no file descriptor left to ask with, which
+says nothing of whoever was to be asked.
+"""
 REASONS: frozenset[str] = frozenset(get_args(Reason))
 
 

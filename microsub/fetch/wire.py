@@ -11,7 +11,7 @@ import os
 import ssl
 import time
 
-from microsub.fetch.network import Guard
+from microsub.fetch.network import Guard, nothing_left, out_of_descriptors
 from microsub.fetch.values import HopError
 
 _AHEAD = 128 * 1024
@@ -143,6 +143,8 @@ async def connect(
             if last:
                 raise HopError("timeout", "the connection was not made in time") from None
         except OSError as error:
+            if out_of_descriptors(error):
+                raise nothing_left() from None
             if last:
                 raise HopError("connect", f"the server can't be reached: {reason_of(error)}") from None
         else:

@@ -51,6 +51,9 @@ _NOTHING_SEEN: Mapping[str, str | None] = {"body_hash": None, "etag": None, "las
 if it is as it was before.
 """
 
+PUT_OFF_SECONDS = 15.0
+"""Until a feed is asked again that couldn't be because of us."""
+
 
 class Fetching(Protocol):
     """What a poll needs: `cache.CachingFetcher`, or a plain `fetch.Fetcher`."""
@@ -66,9 +69,9 @@ class PollResult:
 
     `outcome` is one of changed, unchanged, not_modified, gone, unfollowed, held, moved (it is a page whose feed is
     followed from now on), overtaken (a later poll of the feed has begun, or its record is gone; nothing of this one
-    counts), or the reason of a failure, which `detail` explains. `next_poll` is a Unix time or None:
-    never again; `host` is where the feed is polled from now on; `hold_until` is set when the publisher asked for a
-    pause.
+    counts), local (this process had no file descriptor left: nothing is counted), or the reason of a failure, which
+    `detail` explains. `next_poll` is a Unix time or None: never again; `host` is where the feed is polled
+    from now on; `hold_until` is set when the publisher asked for a pause.
     """
 
     feed: str
@@ -168,6 +171,10 @@ class Poller:
         with structlog.contextvars.bound_contextvars(feed=feed.id, url=mask_credentials(feed.url)):
             return await self._settle(FeedDue(feed, self._clock()), Failed(reason, detail), {}, None)
 
+    def put_off(self, feed_id: str, detail: str) -> PollResult:
+        """Leave the feed as it was, and have it asked again soon: what was missing is ours, so nothing is counted."""
+        return PollResult(feed_id, "local", self._clock() + PUT_OFF_SECONDS, "", detail=detail)
+
     async def _fetch(self, feed: FeedRecord, subscribers: int) -> FetchResult:
         start = time.perf_counter()
         try:
@@ -180,6 +187,8 @@ class Poller:
 
     async def _conclude(self, due: FeedDue, reply: FetchResult) -> PollResult:
         match reply:
+            case FetchFailed(reason="local"):
+                return self.put_off(due.feed.id, reply.detail)
             case FetchFailed() if left := await self._pass_on(due, reply):
                 return left
             case FetchFailed(reason="gone"):

@@ -150,7 +150,7 @@ class Worker:
         While the stages behind are full nobody is asked for more.
         """
         free = self._most - len(self._hosts)
-        if free <= 0:
+        if free <= 0 or self._turn.rests:
             return True
         try:
             if not await self._stages.has_room():

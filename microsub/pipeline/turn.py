@@ -13,6 +13,7 @@ import structlog
 
 from microsub.config.backend import InstanceSettings
 from microsub.errors import StoreError
+from microsub.fetch import out_of_descriptors
 from microsub.pipeline.policy import HostManners, host_manners
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ LEASE_SECONDS = 90.0
 HAND_BACK_SECONDS = 1.5
 _MOST_PER_TURN = 50
 _PAUSE_AFTER_STORE_TROUBLE = 5.0
+REST_SECONDS = 10.0
+"""For which nobody is asked, once there was no file descriptor left: requests under way give some back meanwhile."""
 
 
 @dataclass(slots=True)
@@ -59,6 +62,12 @@ class Turn:
         self._lease_seconds = lease_seconds
         self._clock = clock
         self._stopping = False
+        self._rests_until = 0.0
+
+    @property
+    def rests(self) -> bool:
+        """Whether no turn shall begin at present, because this process had no file descriptor left."""
+        return self._clock() < self._rests_until
 
     def stop(self) -> None:
         """Begin no further feed of a host."""
@@ -85,7 +94,7 @@ class Turn:
 
     async def _poll_due(self, lease: HostLease, manners: HostManners, left: _Left) -> int:
         polled = 0
-        while polled < _MOST_PER_TURN and not self._stopping:
+        while polled < _MOST_PER_TURN and not self._stopping and not self.rests:
             feeds = await self._schedule.due_feeds(lease, self._clock(), manners.concurrency)
             if not feeds:
                 break
@@ -107,9 +116,19 @@ class Turn:
         except StoreError:
             raise
         except Exception as error:
-            log.exception("a poll ended in a bug", feed=feed_id, host=lease.host)
-            result = await self._poller.give_up(feed_id, "internal", f"{type(error).__name__} while polling")
+            if isinstance(error, OSError) and out_of_descriptors(error):
+                result = self._poller.put_off(feed_id, str(error))
+            else:
+                log.exception("a poll ended in a bug", feed=feed_id, host=lease.host)
+                result = await self._poller.give_up(feed_id, "internal", f"{type(error).__name__} while polling")
+        if result.outcome == "local":
+            self._rest(result.detail)
         await self._finish(lease, feed_id, result, left)
+
+    def _rest(self, detail: str) -> None:
+        if not self.rests:
+            log.error("out of file descriptors, nobody is asked for a while", seconds=REST_SECONDS, detail=detail)
+        self._rests_until = self._clock() + REST_SECONDS
 
     async def _finish(self, lease: HostLease, feed_id: str, result: PollResult, left: _Left | None) -> None:
         """Plan the feed's next poll, or leave that to the end of the turn, which comes at once."""

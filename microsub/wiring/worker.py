@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
+
+import structlog
 
 from microsub.config.settings import Settings
 from microsub.errors import NotFound, StoreError
@@ -23,6 +26,22 @@ from microsub.wiring.fetching import open_caching_fetcher, open_completing
 from microsub.wiring.stores import Stores, fan_out
 from microsub.wiring.tasks import tell_failure
 from microsub.wiring.upkeep import upkeep
+
+log = structlog.get_logger(__name__)
+
+
+_RESERVED = 64
+"""File descriptors for Redis, logs, pipes of parsers and whatever else the process does."""
+_PER_HOST = 4
+"""File descriptors that one host may need: a connection, the look-up of its name, and what its posts have looked up."""
+
+
+def hosts_at_once(wanted: int, descriptors: int) -> int:
+    """How many hosts a worker asks at a time: `wanted`, or what a process with that many file descriptors can do.
+
+    Negative is without limit (`resource.RLIM_INFINITY`). Pure.
+    """
+    return wanted if descriptors < 0 else max(1, min(wanted, (descriptors - _RESERVED) // _PER_HOST))
 
 
 @contextlib.asynccontextmanager
@@ -51,7 +70,14 @@ async def open_worker(
         )
         try:
             turn = Turn(stores.schedule, stores.feeds, poller, settings=stores.in_force.instance_now)
-            many = settings.fetch_concurrency
+            many = hosts_at_once(settings.fetch_concurrency, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+            if many < settings.fetch_concurrency:
+                log.warning(
+                    "fewer hosts at once than MICROSUB_FETCH_CONCURRENCY says: the limit of file descriptors is low",
+                    hosts=many,
+                    wanted=settings.fetch_concurrency,
+                    limit=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+                )
             yield Worker(stores.schedule, turn, stores.presence, stages, name=name, hosts_at_once=many)
         finally:
             parser.close()

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -330,3 +333,33 @@ async def test_an_authors_block_counts_after_an_edit(redis: Redis) -> None:
         site.serve_document("/feed", atom("http://bad.test/"), "application/atom+xml")
         await it.poll(feed)
         assert await it.rows() == []
+
+
+@contextmanager
+def no_descriptor_left() -> Iterator[None]:
+    """This process can open nothing; what is open stays."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_that_we_have_no_file_descriptor_left_is_no_failure_of_publishers(redis: Redis) -> None:
+    """Records and copies stay as they were, one line says it, nobody is asked for a while, then all are again."""
+    async with publisher() as site, world(redis) as it:
+        site.serve_document("/feed", rss(dated(1)))
+        feeds = [await it.follow(site.url("/feed", f"b{n}.test")) for n in range(20)]
+        before = [await it.record(feed) for feed in feeds]
+        with structlog.testing.capture_logs() as lines, no_descriptor_left():
+            await it.worker.run_once()
+            await it.worker.run_once()
+        after = [await it.record(feed) for feed in feeds]
+        assert [replace(record, reading=None) for record in after] == before, "but for having begun"
+        assert [line["event"] for line in lines] == ["out of file descriptors, nobody is asked for a while"]
+        assert not site.asked
+        it.clock.advance(60)
+        await it.worker.run_once()
+        assert len(site.asked) == 20
+        assert all([(await it.record(feed)).last_success for feed in feeds])
