@@ -87,9 +87,9 @@ class UserConfig:
     token_endpoint: str | None = None
     quotas: Quotas = field(default_factory=Quotas)
 
-    def channel(self, uid: str) -> ChannelConfig | None:
-        """The channel of that uid, None where there is none."""
-        return next((channel for channel in self.channels if channel.uid == uid), None)
+    def by_uid(self) -> dict[str, ChannelConfig]:
+        """The channels by their uids."""
+        return {channel.uid: channel for channel in self.channels}
 
 
 @dataclass(frozen=True, slots=True)

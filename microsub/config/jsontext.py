@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from microsub.errors import ConfigError
@@ -30,11 +31,11 @@ class Node:
     value: Any
     start: int
     end: int
-    items: tuple[tuple[str | int, Node], ...] = ()
+    items: Mapping[str | int, Node] = field(default_factory=dict)
 
     def child(self, key: str | int) -> Node | None:
         """The node of one member or element, None where there is none."""
-        return next((node for name, node in self.items if name == key), None)
+        return self.items.get(key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,19 +179,19 @@ def _scan_object(text: str, start: int) -> tuple[Node, int]:
         if text[position] == ",":
             position = _skip(text, position + 1)
     value = {key: node.value for key, node in items.items()}
-    return Node(value, start, position + 1, tuple(items.items())), position + 1
+    return Node(value, start, position + 1, items), position + 1
 
 
 def _scan_list(text: str, start: int) -> tuple[Node, int]:
-    items: list[tuple[str | int, Node]] = []
+    items: dict[str | int, Node] = {}
     position = _skip(text, start + 1)
     while text[position] != "]":
         node, position = _scan(text, position)
-        items.append((len(items), node))
+        items[len(items)] = node
         position = _skip(text, position)
         if text[position] == ",":
             position = _skip(text, position + 1)
-    return Node([node.value for _, node in items], start, position + 1, tuple(items)), position + 1
+    return Node([node.value for node in items.values()], start, position + 1, items), position + 1
 
 
 # --- writing -----------------------------------------------------------------------------------------------------
@@ -248,18 +249,21 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _pair(values: list[Any], node: Node | None) -> list[Node | None]:
-    """For each new element the old one that it comes from: the same value, else the object with the same identity."""
-    left = [child for _, child in node.items] if node else []
-    pairs: list[Node | None] = []
-    for value in values:
-        near = next((child for child in left if _same(child.value, value)), None)
-        if near is None and isinstance(value, Mapping):
-            near = next((child for child in left if _identity(child.value) == _identity(value) is not None), None)
-        if near is not None:
-            left.remove(near)
-        pairs.append(near)
+    """For each new element the old one that it comes from: the same value, else the object with the same identity.
+    Each old one is taken once, the first first.
+    """
+    left = dict(enumerate(node.items.values() if node else ()))
+    pairs: list[Node | None] = [None] * len(values)
+    for form in (json.dumps, _identity):
+        unpaired: dict[Any, deque[int]] = {}
+        for place, child in left.items():
+            unpaired.setdefault(form(child.value), deque()).append(place)
+        for index, value in enumerate(values):
+            if pairs[index] is None and (key := form(value)) is not None and unpaired.get(key):
+                pairs[index] = left.pop(unpaired[key].popleft())
     return pairs
 
 
-def _identity(value: Any) -> Any:
-    return (value.get("uid") or value.get("url")) if isinstance(value, Mapping) else None
+def _identity(value: Any) -> str | None:
+    named = (value.get("uid") or value.get("url")) if isinstance(value, Mapping) else None
+    return named if isinstance(named, str) else None

@@ -154,17 +154,19 @@ class _Merger:
             self.changes.append(UserQuotasChanged(name, Quotas()))
 
     def channels(self, base: UserConfig, file: UserConfig, now: UserConfig) -> None:
-        added = [channel.uid for channel in file.channels if self.channel(file.name, base, channel, now)]
+        before, wanted, there = base.by_uid(), file.by_uid(), now.by_uid()
+        added = [
+            uid for uid, channel in wanted.items() if self.channel(file.name, before.get(uid), channel, there.get(uid))
+        ]
         removed = {
-            channel.uid
-            for channel in base.channels
-            if file.channel(channel.uid) is None and self.removed(file.name, channel, now.channel(channel.uid))
+            uid
+            for uid, channel in before.items()
+            if uid not in wanted and self.removed(file.name, channel, there.get(uid))
         }
         self.order(base, file, [channel.uid for channel in now.channels if channel.uid not in removed], added)
 
-    def channel(self, user: str, base_user: UserConfig, file: ChannelConfig, now_user: UserConfig) -> bool:
+    def channel(self, user: str, base: ChannelConfig | None, file: ChannelConfig, now: ChannelConfig | None) -> bool:
         """Merge one channel of the file; True when it is added."""
-        base, now = base_user.channel(file.uid), now_user.channel(file.uid)
         empty = ChannelConfig(file.uid, file.name)
         if now is None and file.uid != ALWAYS_THERE:
             if base is not None and self.equal(file, base):
@@ -288,7 +290,8 @@ class _Merger:
             api = ", ".join(present)
             what = f"order of the channels of {file.name}"
             if present == before or self.conflict(what, ", ".join(after), api, (file.name, "")):
-                order = permuted(there, [uid for uid in wanted if uid in there])
+                here = set(there)
+                order = permuted(there, [uid for uid in wanted if uid in here])
         order = inserted(order, wanted, added)
         if order != [*there, *added]:
             self.changes.append(ChannelsReordered(file.name, tuple(order)))

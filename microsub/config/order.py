@@ -12,18 +12,24 @@ def permuted(order: Sequence[str], wanted: Sequence[str]) -> list[str]:
     return [next(left) if uid in members else uid for uid in order]
 
 
-def inserted(order: list[str], wanted: list[str], added: Sequence[str]) -> list[str]:
-    """`order` (changed in place) with each added uid behind its neighbour in `wanted`, else before the next one, else
-    at the end.
+def inserted(order: Sequence[str], wanted: Sequence[str], added: Sequence[str]) -> list[str]:
+    """`order` with each added uid behind its neighbour in `wanted`, else before the next one, else at the end.
+
+    Every added uid stands in `wanted`, and none in `order`.
     """
-    for uid in added:
-        place = wanted.index(uid)
-        before = next((near for near in reversed(wanted[:place]) if near in order), None)
-        behind = next((near for near in wanted[place + 1 :] if near in order), None)
-        if before is not None:
-            order.insert(order.index(before) + 1, uid)
-        elif behind is not None:
-            order.insert(order.index(behind), uid)
-        else:
-            order.append(uid)
-    return order
+    present, new = set(order), set(added)
+    first = next((uid for uid in wanted if uid in present), None)
+    behind: dict[str | None, list[str]] = {}
+    neighbour: str | None = None
+    for uid in wanted:
+        if uid in present:
+            neighbour = uid
+        elif uid in new:
+            behind.setdefault(neighbour, []).append(uid)
+    leading = behind.pop(None, [])
+    merged: list[str] = []
+    for uid in order:
+        if uid == first:
+            merged += leading
+        merged += [uid, *behind.get(uid, ())]
+    return merged if first is not None else merged + leading

@@ -67,16 +67,16 @@ class _Editor:
                 del raw["me"]
         self.rules(raw, file, now)
         entries = {channel.uid: entry for channel, entry in zip(file.channels, raw.get("channels", ()), strict=True)}
-        uids = [channel.uid for channel in now.channels]
-        for channel in now.channels:
-            declared = file.channel(channel.uid)
-            if declared is not None:
-                self.channel(entries[channel.uid], declared, channel)
-            elif channel.uid != ALWAYS_THERE or channel.feeds:
-                entries[channel.uid] = self.new_channel(channel)
-        order = [channel.uid for channel in file.channels if channel.uid in uids and channel.uid != ALWAYS_THERE]
-        order = permuted(order, [uid for uid in uids if uid in order])
-        order = inserted(order, uids, [uid for uid in uids if uid in entries and uid not in (*order, ALWAYS_THERE)])
+        declared, there = file.by_uid(), now.by_uid()
+        for uid, channel in there.items():
+            if uid in declared:
+                self.channel(entries[uid], declared[uid], channel)
+            elif uid != ALWAYS_THERE or channel.feeds:
+                entries[uid] = self.new_channel(channel)
+        order = [uid for uid in declared if uid in there and uid != ALWAYS_THERE]
+        order = permuted(order, [uid for uid in there if uid in declared and uid != ALWAYS_THERE])
+        new = [uid for uid in there if uid in entries and uid not in declared and uid != ALWAYS_THERE]
+        order = inserted(order, [*there], new)
         if ALWAYS_THERE in entries:
             # Readers always show it first; where it stands in the file is its owner's taste and says nothing.
             declared_at = next((at for at, each in enumerate(file.channels) if each.uid == ALWAYS_THERE), 0)

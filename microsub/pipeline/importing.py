@@ -269,7 +269,7 @@ class Importing:
 def _with_notifications(old: UserConfig, uids: Mapping[str, str]) -> list[ChannelConfig]:
     """The channels to take over; everybody has notifications, declared or not."""
     channels = list(old.channels)
-    if old.channel(NOTIFICATIONS) is None:
+    if NOTIFICATIONS not in old.by_uid():
         channels.insert(0, ChannelConfig(NOTIFICATIONS, "Notifications"))
     return channels
 

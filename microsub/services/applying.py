@@ -46,6 +46,8 @@ from microsub.store.channeltext import SPOILT
 
 _AT_ONCE = 8
 """Users that are looked at concurrently."""
+_CHANNELS_AT_ONCE = 200
+"""Channels of a user that are asked for in one round trip, so that those who read wait for no more than that."""
 
 
 class AccountsPort(Protocol):
@@ -73,7 +75,7 @@ class ChannelsPort(Protocol):
     async def restore(self, user: str, uid: str) -> Sequence[str]: ...  # noqa: D102
     async def delete(self, user: str, uid: str) -> Sequence[str]: ...  # noqa: D102
     async def removed(self, user: str) -> Mapping[str, float]: ...  # noqa: D102
-    async def changed(self, user: str, uid: str) -> float: ...  # noqa: D102
+    async def changed(self, user: str, uids: Sequence[str]) -> Mapping[str, float]: ...  # noqa: D102
     async def subscriptions(self, user: str, uid: str) -> Sequence[Subscription]: ...  # noqa: D102
     async def all_subscriptions(  # noqa: D102
         self, user: str, *, strict: bool = False
@@ -93,8 +95,9 @@ class FeedsPort(Protocol):
 class RulesPort(Protocol):
     """What is needed of `store.rules.Rules`."""
 
-    async def muted(self, user: str, uid: str) -> Collection[str]: ...  # noqa: D102
-    async def blocked(self, user: str, uid: str) -> Collection[str]: ...  # noqa: D102
+    async def of_channels(  # noqa: D102
+        self, user: str, uids: Sequence[str]
+    ) -> Mapping[str, tuple[Collection[str], Collection[str]]]: ...
     async def mute(self, user: str, uid: str, url: str, now: float) -> Any: ...  # noqa: D102
     async def unmute(self, user: str, uid: str, url: str, now: float) -> Any: ...  # noqa: D102
     async def block(self, user: str, uid: str, url: str, now: float) -> Any: ...  # noqa: D102
@@ -164,8 +167,8 @@ class Applier:
                 channels, times = await self._channels_of(user.name)
                 removed.update((user.name, uid) for uid in await self._channels.removed(user.name))
                 changed.update(times)
-                mute, block = await self._rules_of(user.name, GLOBAL)
-            return replace(bare, channels=channels, mute=mute, block=block)
+                mute, block = (await self._rules.of_channels(user.name, [GLOBAL]))[GLOBAL]
+            return replace(bare, channels=channels, mute=tuple(mute), block=tuple(block))
 
         found = await asyncio.gather(*(look(user) for user in active))
         return Current(
@@ -185,30 +188,31 @@ class Applier:
             # What can't be read wasn't changed by its user.
             if channel.settings is SPOILT:
                 raise StoreDamaged(f"settings of {user}/{channel.uid}")
-        rules = await asyncio.gather(*(self._rules_of(user, channel.uid) for channel in channels))
-        changed = await asyncio.gather(*(self._channels.changed(user, channel.uid) for channel in channels))
         found = []
         times = {}
-        for channel, (mute, block), at in zip(channels, rules, changed, strict=True):
-            feeds = subscriptions.get(channel.uid, ())
-            limits, filters = _limits(channel.settings)
-            found.append(
-                ChannelConfig(
-                    channel.uid,
-                    channel.name,
-                    tuple(FeedConfig(feed.url, feed.name) for feed in feeds),
-                    limits,
-                    filters,
-                    mute,
-                    block,
-                )
+        for start in range(0, len(channels), _CHANNELS_AT_ONCE):
+            some = channels[start : start + _CHANNELS_AT_ONCE]
+            uids = [channel.uid for channel in some]
+            rules, changed = await asyncio.gather(
+                self._rules.of_channels(user, uids), self._channels.changed(user, uids)
             )
-            times[user, channel.uid] = max([at, *(feed.followed_at for feed in feeds)])
+            for channel in some:
+                feeds = subscriptions.get(channel.uid, ())
+                limits, filters = _limits(channel.settings)
+                mute, block = rules[channel.uid]
+                found.append(
+                    ChannelConfig(
+                        channel.uid,
+                        channel.name,
+                        tuple(FeedConfig(feed.url, feed.name) for feed in feeds),
+                        limits,
+                        filters,
+                        tuple(mute),
+                        tuple(block),
+                    )
+                )
+                times[user, channel.uid] = max([changed[channel.uid], *(feed.followed_at for feed in feeds)])
         return tuple(found), times
-
-    async def _rules_of(self, user: str, uid: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        muted, blocked = await asyncio.gather(self._rules.muted(user, uid), self._rules.blocked(user, uid))
-        return tuple(sorted(muted)), tuple(sorted(blocked))
 
     async def same_feed(self, *users: Iterable[UserConfig]) -> Callable[[str], str]:
         """The comparison form of the feeds' URLs in those users' channels: all that lead to one feed are equal.

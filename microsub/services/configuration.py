@@ -88,6 +88,7 @@ class Configuration:
         self._done: tuple[str, float] | None = None
         self._refused: str | None = None
         self._known: tuple[str, Backend] | None = None
+        self._examined: tuple[str, Report] | None = None
         self._notices = Notices(path, applied.last)
 
     @property
@@ -142,7 +143,10 @@ class Configuration:
                 return None, None
             report = None
             if state is not None:
-                report = await asyncio.to_thread(examine, state.body, str(self.path), self._environ)
+                if self._examined is None or self._examined[0] != state.digest:
+                    found = await asyncio.to_thread(examine, state.body, str(self.path), self._environ)
+                    self._examined = state.digest, found
+                report = self._examined[1]
                 if report.ok:
                     break
             seen = state.digest if state is not None else "missing"
@@ -240,7 +244,9 @@ class Configuration:
         edits = {name for name in names if base.users.get(name) != file.users.get(name)}
         current = await self._applier.current(edits)
         same_feed = await self._applier.same_feed(base.users.values(), file.users.values(), current.users.values())
-        return merge(base, file, current, edited_at=edited_at, same_feed=same_feed, same_profile=normalise_profile)
+        return await asyncio.to_thread(
+            merge, base, file, current, edited_at=edited_at, same_feed=same_feed, same_profile=normalise_profile
+        )
 
     async def _carry_out(self, merged: Merge) -> None:
         for conflict in merged.conflicts:
@@ -327,7 +333,7 @@ class Configuration:
             return False
         current = await self._applier.current(declared=document.backend.users.keys())
         same_feed = await self._applier.same_feed(document.backend.users.values(), current.users.values())
-        raw = edited(document, current, same_feed=same_feed, same_profile=normalise_profile)
+        raw = await asyncio.to_thread(edited, document, current, same_feed=same_feed, same_profile=normalise_profile)
         if raw is None:
             return False
         try:

@@ -111,13 +111,12 @@ class Channels:
             raise await absent(self._redis, user, uid)
         return Channel(uid, name.decode("utf-8", "replace"), unread, read_settings(settings or b""))
 
-    async def changed(self, user: str, uid: str) -> float:
-        """When the channel's name or settings last changed, in Unix seconds; 0 when they never did."""
-        changed = await self._redis.command("HGET", keys.channel(user, uid), "changed")
-        try:
-            return float(changed or 0)
-        except ValueError:
-            return 0.0  # `microsub check` finds it
+    async def changed(self, user: str, uids: Sequence[str]) -> dict[str, float]:
+        """When the channels' names or settings last changed, by uid in Unix seconds; 0 when they never did. One round
+        trip.
+        """
+        replies = await self._redis.pipeline([("HGET", keys.channel(user, uid), "changed") for uid in uids])
+        return {uid: _seconds(reply) for uid, reply in zip(uids, replies, strict=True)}
 
     async def create(self, user: str, name: str, now: float, uid: str | None = None, *, most: int = 0) -> Channel:
         """Make a channel, or find the one of that name (of that uid, where one is given).
@@ -288,3 +287,10 @@ def _checked(name: str) -> str:
     if not name or len(name) > LONGEST_NAME:
         raise InvalidRequest(f"a channel's name has 1 to {LONGEST_NAME} characters; found {len(name)}")
     return name
+
+
+def _seconds(value: bytes | None) -> float:
+    try:
+        return float(value or 0)
+    except ValueError:
+        return 0.0  # `microsub check` finds it

@@ -8,7 +8,7 @@ each ask the rules anew (lua/timeline_settle.lua). So whatever happens meanwhile
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from microsub.errors import QuotaReached
 from microsub.formats.identity import normalise_profile
@@ -42,6 +42,14 @@ class Rules:
         """The blocked URLs as they were given, in alphabetical order."""
         return await self._listed(keys.blocked(user, uid))
 
+    async def of_channels(self, user: str, uids: Sequence[str]) -> dict[str, tuple[list[str], list[str]]]:
+        """By uid the muted and the blocked URLs, as `muted` and `blocked` have them. One round trip."""
+        replies = await self._redis.pipeline(
+            [("HVALS", key(user, uid)) for key in (keys.muted, keys.blocked) for uid in uids]
+        )
+        muted, blocked = replies[: len(uids)], replies[len(uids) :]
+        return {uid: (_listed(one), _listed(two)) for uid, one, two in zip(uids, muted, blocked, strict=True)}
+
     async def mute(self, user: str, uid: str, url: str, now: float, *, most: int = 0) -> int:
         """Hide what this author or source has posted and will post. Read state is kept."""
         return await self._write(user, uid, keys.muted, url, now, on=True, most=most)
@@ -59,7 +67,7 @@ class Rules:
         return await self._write(user, uid, keys.blocked, url, now, on=False)
 
     async def _listed(self, key: str) -> list[str]:
-        return sorted(url.decode("utf-8", "replace") for url in await self._redis.command("HVALS", key))
+        return _listed(await self._redis.command("HVALS", key))
 
     async def _write(
         self, user: str, uid: str, key: Callable[[str, str], str], given: str, now: float, *, on: bool, most: int = 0
@@ -110,3 +118,7 @@ def _touched(user: str, uid: str, *, mute: bool, on: bool) -> list[str]:
     if mute:
         return [posts] if on else [hidden]
     return [posts, hidden] if on else []
+
+
+def _listed(urls: Iterable[bytes]) -> list[str]:
+    return sorted(url.decode("utf-8", "replace") for url in urls)

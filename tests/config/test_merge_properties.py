@@ -60,7 +60,7 @@ _backends = st.builds(
 
 
 def _with_notifications_first(user: UserConfig) -> UserConfig:
-    first = user.channel(ALWAYS_THERE) or ChannelConfig(ALWAYS_THERE, ALWAYS_THERE)
+    first = user.by_uid().get(ALWAYS_THERE) or ChannelConfig(ALWAYS_THERE, ALWAYS_THERE)
     rest = tuple(channel for channel in user.channels if channel.uid != ALWAYS_THERE)
     return UserConfig(user.name, user.me, (first, *rest), user.settings, user.mute, user.block)
 

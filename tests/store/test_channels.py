@@ -69,7 +69,7 @@ async def test_a_rename_keeps_the_uid(world: OneReader) -> None:
     """Clients keep settings by uid, so a new name changes nothing else."""
     channel = await world.channels.rename(ANN, "home", "Friends", NOW + 5)
     assert (channel.uid, channel.name) == ("home", "Friends")
-    assert await world.channels.changed(ANN, "home") == NOW + 5
+    assert await world.channels.changed(ANN, ["home"]) == {"home": NOW + 5}
 
 
 async def test_settings_come_back_as_they_were_set(world: OneReader) -> None:
