@@ -79,7 +79,7 @@ def _merged(file: tuple[ChannelConfig, ...], now: tuple[ChannelConfig, ...]) -> 
 @pytest.mark.parametrize("work", [_written_back, _merged])
 @pytest.mark.parametrize("case", ["made", "renamed", "turned round"])
 def test_four_times_the_channels_are_four_times_the_work(work: Callable[..., int], case: str) -> None:
-    """Channels made in apps, renamed there, or put into another order: a channel costs as much among 400 as among 100."""
+    """Channels made in apps, renamed there, or put into another order: a channel costs the same among many."""
 
     def cost(count: int) -> int:
         before, after = _channels(count, "Before"), _channels(count, "After" if case == "renamed" else "Before")
