@@ -1,17 +1,22 @@
 """How the log is written: one event per line, as text for people or as JSON for machines.
 
 Modules take their logger from `structlog.get_logger()`; what belongs to a request or a feed is bound with
-`structlog.contextvars`, so that every line inside says which one it was. Secrets are never passed to a logger; URLs go
-through `formats.identity.mask_credentials` first.
+`structlog.contextvars`, so that every line inside says which one it was. Secrets are never passed to a logger.
+Addresses are shown as `formats.urls.redacted` has them, and no text of others controls a terminal.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+from microsub.formats.urls import redacted_text
+from microsub.model.plaintext import escaped, escaped_lines
 
 
 def set_up_logs(form: str, level: str) -> None:
@@ -26,12 +31,16 @@ def set_up_logs(form: str, level: str) -> None:
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    render: list[Any] = (
-        # The formatter that structlog takes where `rich` is installed shows local variables, passwords among them.
-        [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)]
-        if as_text
-        else [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    )
+    # A formatter that shows local variables would show passwords among them.
+    render: list[Any] = [structlog.processors.format_exc_info, _without_secrets]
+    if as_text:
+        plain = structlog.dev.plain_traceback
+        render += [
+            _on_terminals,
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain),
+        ]
+    else:
+        render.append(structlog.processors.JSONRenderer())  # which escapes all that isn't ASCII
     threshold = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
         processors=[*shared, *render],
@@ -48,3 +57,23 @@ def set_up_logs(form: str, level: str) -> None:
     )
     # Libraries tell of every request and reconnect at info; what matters of it is logged by our own modules.
     logging.basicConfig(level=max(threshold, logging.WARNING), handlers=[handler], force=True)
+
+
+def _without_secrets(_: WrappedLogger, __: str, line: EventDict) -> EventDict:
+    """The line with every address `redacted`."""
+    return {name: _mapped(value, redacted_text) for name, value in line.items()}
+
+
+def _on_terminals(_: WrappedLogger, __: str, line: EventDict) -> EventDict:
+    """The line without characters that control a terminal; a traceback keeps its lines."""
+    several = {"exception", "stack"}
+    return {name: _mapped(value, escaped_lines if name in several else escaped) for name, value in line.items()}
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    """`value` with all text in it changed; what is neither text nor a number becomes text first."""
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_mapped(part, change) for part in value]
+    if isinstance(value, Mapping):
+        return {str(name): _mapped(part, change) for name, part in value.items()}
+    return value if value is None or isinstance(value, bool | int | float) else change(str(value))

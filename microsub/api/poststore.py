@@ -26,6 +26,7 @@ from microsub.api.responses import ErrorReply, Header, error_reply, send_error, 
 from microsub.errors import MethodNotAllowed, NotFound, Unauthorized
 from microsub.formats.identity import mask_credentials
 from microsub.formats.saved import dumps
+from microsub.formats.urls import redacted
 from microsub.model.reader import Cursor
 from microsub.services.bundle import Services
 from microsub.services.posts import NEWEST, Post, Posts, is_id
@@ -196,7 +197,7 @@ def _feed_object(feed: FeedRecord) -> dict[str, Any]:
         "format": feed.format,
     }
     found = {name: value for name, value in said.items() if value}
-    return {"type": "feed", "_id": feed.id, "url": mask_credentials(feed.url), **found}
+    return {"type": "feed", "_id": feed.id, "url": redacted(feed.url), **found}
 
 
 def _post_object(post: Post) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from microsub.cli.groups import Group
 from microsub.cli.local_sign_in import user_invite, user_password
 from microsub.cli.options import DAYS, STORE_FLAGS, counted, fail, print_json, restorable, run, settings_flags
 from microsub.cli.services import service
+from microsub.cli.terminal import say
 from microsub.config.identifiers import PROFILE, unfit_profile
 from microsub.config.settings import Settings, mask_password
 from microsub.model.plaintext import escaped
@@ -57,7 +58,7 @@ def user_list(settings: Settings, as_json: bool) -> None:
         state = f"  (registered {_day(row['registered'])})" if row["registered"] else ""
         state += "  (disabled)" if row["disabled"] else ""
         channels = counted(int(str(row["channels"])), "channel")
-        click.echo(escaped(f"{row['name']}  {row['me'] or '-'}  {channels}{state}"))
+        say(escaped(f"{row['name']}  {row['me'] or '-'}  {channels}{state}"))
 
 
 @user.command("add")
@@ -81,7 +82,7 @@ def user_add(settings: Settings, name: str, me: str) -> None:
             await wiring.configuration(settings, stores).write_back()
 
     run(work())
-    click.echo(f"added {name}; now make a token: microsub token create {name}")
+    say(f"added {name}; now make a token: microsub token create {name}")
 
 
 @user.command("me")
@@ -105,7 +106,7 @@ def user_me(settings: Settings, name: str, url: str) -> None:
             await wiring.configuration(settings, stores).write_back()
 
     run(work())
-    click.echo(f"{name} is {url} now; apps that were let in stay (microsub token list {name})")
+    say(f"{name} is {url} now; apps that were let in stay (microsub token list {name})")
 
 
 @user.command("remove")
@@ -125,7 +126,7 @@ def user_remove(settings: Settings, name: str) -> None:
             return await wiring.remove_user(settings, stores, name, time.time())
 
     done = f"removed {name}, from {settings.backend} too" if run(work()) else f"removed {name}"
-    click.echo(f"{done}; within 30 days they can be brought back: microsub user restore {name}")
+    say(f"{done}; within 30 days they can be brought back: microsub user restore {name}")
 
 
 @user.command("restore")
@@ -140,7 +141,7 @@ def user_restore(settings: Settings, name: str) -> None:
             await wiring.restore_user(settings, stores, name, time.time())
 
     run(work())
-    click.echo(f"restored {name}")
+    say(f"restored {name}")
 
 
 def _require_profile(what: str, me: str) -> None:
@@ -190,8 +191,8 @@ def token_create(settings: Settings, user_name: str, scope: str, client: str, da
     made = run(work())
     if foreign := sorted(read_scopes(scope).difference(ALL_SCOPES)):
         known = " ".join(ALL_SCOPES)
-        click.echo(f"warning: scopes without a meaning here: {' '.join(foreign)}; those with one: {known}", err=True)
-    click.echo(made)
+        say(f"warning: scopes without a meaning here: {' '.join(foreign)}; those with one: {known}", err=True)
+    say(made)
 
 
 @token.command("list")
@@ -225,7 +226,7 @@ def token_list(settings: Settings, user_name: str, as_json: bool) -> None:
     for row in rows:
         made = _day(row["created"])
         until = row["expires"] and _day(row["expires"])
-        click.echo(escaped(f"{row['id']}  {made}  {until or 'never expires'}  {row['client']}  [{row['scope']}]"))
+        say(escaped(f"{row['id']}  {made}  {until or 'never expires'}  {row['client']}  [{row['scope']}]"))
 
 
 @token.command("revoke")
@@ -242,7 +243,7 @@ def token_revoke(settings: Settings, user_name: str, token_id: str) -> None:
 
     if not run(work()):
         fail(f"{user_name} has no token '{token_id}'; see: microsub token list {user_name}")
-    click.echo("revoked")
+    say("revoked")
 
 
 user.add_command(user_invite)

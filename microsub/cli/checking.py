@@ -9,6 +9,7 @@ import click
 from microsub import wiring
 from microsub.cli.groups import Command
 from microsub.cli.options import FAILED, STORE_FLAGS, print_json, run, settings_flags
+from microsub.cli.terminal import say
 from microsub.config.settings import Settings
 
 if TYPE_CHECKING:
@@ -37,6 +38,6 @@ def check(context: click.Context, settings: Settings, repair: bool, as_json: boo
     if as_json:
         print_json(report.as_dict())
     else:
-        click.echo(report.as_text())
+        say(report.as_text())
     if not report.is_clean:
         context.exit(FAILED)

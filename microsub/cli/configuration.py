@@ -14,6 +14,7 @@ import click
 from microsub import wiring
 from microsub.cli.groups import Group
 from microsub.cli.options import FAILED, counted, fail, print_json, settings_flags
+from microsub.cli.terminal import say
 from microsub.config.settings import Settings
 from microsub.errors import MicrosubError
 
@@ -75,16 +76,16 @@ def _print_report(report: Report) -> None:
     channels = [channel for user in users.values() for channel in user.channels]
     feeds = {feed.url for channel in channels for feed in channel.feeds}
     counts = (counted(len(users), "user"), counted(len(channels), "channel"), counted(len(feeds), "different feed"))
-    click.echo(f"{report.file}: good; {', '.join(counts)}")
+    say(f"{report.file}: good; {', '.join(counts)}")
     if report.document.legacy:
-        click.echo("It has the old single-user form, which works as it is; `microsub config upgrade` writes it anew.")
+        say("It has the old single-user form, which works as it is; `microsub config upgrade` writes it anew.")
 
 
 def _print_findings(report: Report) -> None:
     for problem in report.problems:
-        click.echo(f"error    {problem}", err=True)
+        say(f"error    {problem}", err=True)
     for warning in report.warnings:
-        click.echo(f"warning  {warning}", err=True)
+        say(f"warning  {warning}", err=True)
 
 
 @config.command("upgrade")
@@ -107,11 +108,11 @@ def upgrade(settings: Settings, file: Path | None, in_place: bool) -> None:
         fail(f"{path} can't be upgraded before this is corrected")
     text = json.dumps(report.document.raw, indent=2, ensure_ascii=False) + "\n"
     if not in_place:
-        click.echo(text, nl=False)
+        say(text, nl=False)
         return
     try:
         path.replace(path.with_name(path.name + ".old"))
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise click.UsageError(f"{path}: {error.strerror}") from None
-    click.echo(f"{path} is upgraded; the old file is {path.name}.old")
+    say(f"{path} is upgraded; the old file is {path.name}.old")

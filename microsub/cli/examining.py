@@ -7,6 +7,7 @@ import click
 from microsub import wiring
 from microsub.cli.groups import Command
 from microsub.cli.options import FAILED, FETCH_FLAGS, STORE_FLAGS, print_json, run, settings_flags
+from microsub.cli.terminal import say
 from microsub.config.settings import Settings
 
 
@@ -30,6 +31,6 @@ def doctor(context: click.Context, settings: Settings, url: str, as_json: bool) 
     if as_json:
         print_json(report.as_dict())
     else:
-        click.echo(report.as_text())
+        say(report.as_text())
     if not report.is_complete:
         context.exit(FAILED)

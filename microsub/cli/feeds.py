@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import orjson
 
 from microsub import wiring
 from microsub.cli.groups import Command
@@ -25,6 +24,7 @@ from microsub.cli.options import (
     run,
     settings_flags,
 )
+from microsub.cli.terminal import clear_line, say, say_json
 from microsub.config.settings import Settings
 from microsub.errors import FetchError, MicrosubError, ParseError
 from microsub.model.plaintext import escaped, on_one_line
@@ -95,7 +95,7 @@ def fetch(
                 async for url, outcome in feeds.fetch_many(distinct, force, offline, ttl):
                     failures += not isinstance(outcome, CachedFeed) or outcome.error is not None
                     if sys.stderr.isatty():
-                        click.echo("\r\033[K", nl=False, err=True)
+                        clear_line()
                     _show_fetched(url, outcome, titles, as_json)
                     bar.update(1)
         return failures
@@ -122,12 +122,12 @@ def _show_fetched(url: str, outcome: CachedFeed | FetchError | ParseError, title
             found["error"] = problem
         if isinstance(outcome, CachedFeed):
             found |= {"source": outcome.source, "age": round(outcome.age, 3), "feed": feed_to_wire(outcome.feed)}
-        click.echo(orjson.dumps(found).decode())
+        say_json(found)
         return
     if isinstance(outcome, CachedFeed):
         _show_titles(outcome, titles)
     if problem is not None:
-        click.echo(f"\n{mask_credentials(url)}\n  failed: {problem}", err=True)
+        say(f"\n{escaped(mask_credentials(url))}\n  failed: {escaped(problem)}", err=True)
 
 
 def _show_titles(found: CachedFeed, titles: int) -> None:
@@ -136,11 +136,11 @@ def _show_titles(found: CachedFeed, titles: int) -> None:
     feed = found.feed
     origin = {"network": "new", "not_modified": "not modified", "cache": f"copy, {_duration(found.age)} old"}
     name = on_one_line(feed.name or mask_credentials(found.url))
-    click.echo(f"\n{name}  ({feed.format}, {len(feed.entries)} entries, {origin[found.source]})")
+    say(f"\n{name}  ({feed.format}, {len(feed.entries)} entries, {origin[found.source]})")
     for entry in feed.entries[: titles or None]:
         text = entry.name or entry.summary or (entry.content.text if entry.content else None) or entry.url or ""
         day = entry.published.date().isoformat() if entry.published else "-" * 10
-        click.echo(f"  {day}  {_shortened(on_one_line(text))}")
+        say(f"  {day}  {_shortened(on_one_line(text))}")
 
 
 def _shortened(text: str) -> str:
@@ -223,7 +223,7 @@ def _show_named(links: list[FeedLink]) -> None:
 
     if links:
         named = ", ".join(mask_credentials(one.url) for one in links[:5])
-        click.echo(f"who follows this page follows the first of the feeds that it names: {named}", err=True)
+        say(f"who follows this page follows the first of the feeds that it names: {escaped(named)}", err=True)
 
 
 async def _download(settings: Settings, url: str) -> Fetched:
@@ -258,9 +258,9 @@ def poll(context: click.Context, settings: Settings, urls: tuple[str, ...], as_j
         names = ("url", "outcome", "detail", "new", "updated")
         print_json([{name: getattr(each, name) for name in names} for each in reports])
     elif not reports:
-        click.echo("no feed is followed", err=True)
+        say("no feed is followed", err=True)
     for each in [] if as_json else reports:
-        click.echo(escaped(f"{each.outcome:<10}  {each.url}  {_found(each)}".rstrip()))
+        say(escaped(f"{each.outcome:<10}  {each.url}  {_found(each)}".rstrip()))
     if any(each.outcome not in {"polled", "gone"} for each in reports):
         context.exit(FAILED)
 
@@ -296,5 +296,5 @@ def cleanup(settings: Settings, dry_run: bool, as_json: bool) -> None:
     if as_json:
         print_json(timelines.as_dict() | {"store": posts.as_dict()})
         return
-    click.echo(timelines.as_text())
-    click.echo(posts.as_text())
+    say(timelines.as_text())
+    say(posts.as_text())

@@ -11,6 +11,7 @@ import click
 from microsub import wiring
 from microsub.cli.groups import Group
 from microsub.cli.options import STORE_FLAGS, fail, print_json, run, settings_flags
+from microsub.cli.terminal import say
 from microsub.config.settings import Settings
 from microsub.errors import ConfigError
 
@@ -66,4 +67,4 @@ def ekster(settings: Settings, file: Path, database: str, user: str, dry_run: bo
     if as_json:
         print_json(report.as_dict())
     else:
-        click.echo(report.as_text())
+        say(report.as_text())

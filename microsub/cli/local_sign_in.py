@@ -13,6 +13,7 @@ import click
 from microsub import wiring
 from microsub.cli.groups import Command
 from microsub.cli.options import STORE_FLAGS, fail, restorable, run, settings_flags
+from microsub.cli.terminal import say
 from microsub.config.settings import Settings
 from microsub.services.identity.passwordpolicy import LONGEST, SHORTEST
 
@@ -45,8 +46,8 @@ def user_invite(settings: Settings, name: str, afresh: bool) -> None:
 
     code = run(work())
     if settings.base_url is None:
-        click.echo("warning: the link is good on this machine alone; name the server with --base-url", err=True)
-    click.echo(f"{settings.public_url}{PATH}#{code}")
+        say("warning: the link is good on this machine alone; name the server with --base-url", err=True)
+    say(f"{settings.public_url}{PATH}#{code}")
 
 
 @click.command("password", cls=Command)
@@ -67,7 +68,7 @@ def user_password(settings: Settings, name: str) -> None:
             await enrolling.set_password(name, password, time.time())
 
     run(work())
-    click.echo(f"the password of {name} is set; signed out of all browsers")
+    say(f"the password of {name} is set; signed out of all browsers")
 
 
 @asynccontextmanager

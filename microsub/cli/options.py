@@ -13,8 +13,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, NoReturn, TypeVar
 
 import click
-import orjson
 
+from microsub.cli.terminal import say, say_json
 from microsub.config.settings import SETTINGS, Settings, misspelt_variables, read_settings
 from microsub.errors import ConfigError, MicrosubError
 from microsub.logs import set_up_logs
@@ -50,7 +50,7 @@ def settings_flags(*chosen: str) -> Callable[[Callable[..., T]], Callable[..., T
         def wrapper(*args: Any, **kwargs: Any) -> T:
             flags: dict[str, str | None] = {name: kwargs.pop(name) for name in names}
             for sentence in misspelt_variables(os.environ):
-                click.echo(f"warning: {sentence}", err=True)
+                say(f"warning: {sentence}", err=True)
             settings = read(flags)
             # What a command did is on standard output; its log is for trouble alone, unless more is asked for. Servers
             # set up theirs.
@@ -83,7 +83,7 @@ def read(flags: Mapping[str, object]) -> Settings:
 
 def fail(message: str) -> NoReturn:
     """End with exit code 1 and one line on standard error."""
-    click.echo(f"microsub: {escaped(message)}", err=True)
+    say(f"microsub: {escaped(message)}", err=True)
     sys.exit(FAILED)
 
 
@@ -136,4 +136,4 @@ def counted(number: int, noun: str) -> str:
 
 def print_json(value: object) -> None:
     """Print `value` as indented JSON, for programs that read what a command says."""
-    click.echo(orjson.dumps(value, option=orjson.OPT_INDENT_2).decode())
+    say_json(value, indent=True)

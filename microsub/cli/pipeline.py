@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
-import orjson
 
 from microsub import wiring
 from microsub.cli.groups import Command, Group
 from microsub.cli.options import FAILED, STORE_FLAGS, counted, fail, print_json, restorable, run, settings_flags
+from microsub.cli.terminal import say, say_json
 from microsub.config.settings import Settings
 from microsub.errors import StoreUnavailable
 from microsub.model.plaintext import escaped
@@ -54,11 +54,11 @@ def rebuild(settings: Settings, user: str, channel: str | None) -> None:
             await stores.in_force.instance()
             done = await wiring.rebuilding(stores).rebuild(user, channel, time.time())
             for one in done:
-                click.echo(_rebuilt(one))
+                say(_rebuilt(one))
             if not done:
-                click.echo(f"{user} follows no feeds: nothing to fill timelines from")
+                say(f"{user} follows no feeds: nothing to fill timelines from")
             if any(one.feeds for one in done) and not await stores.presence.alive(time.time()):
-                click.echo("no worker runs; the posts arrive when one does (microsub serve, microsub work)", err=True)
+                say("no worker runs; the posts arrive when one does (microsub serve, microsub work)", err=True)
 
     run(work())
 
@@ -88,7 +88,7 @@ def events(settings: Settings, follow: bool, since: str | None, as_json: bool) -
     async def work() -> None:
         async with wiring.open_stores(settings, existing=True) as stores:
             async for event in _events(Events(stores.redis), since, follow):
-                click.echo(orjson.dumps(asdict(event)).decode() if as_json else _line(event))
+                say_json(asdict(event)) if as_json else say(_line(event))
 
     run(work())
 
@@ -103,7 +103,7 @@ async def _events(source: Events, since: str | None, follow: bool) -> AsyncItera
             if not follow:
                 raise
             if not is_waiting:
-                click.echo(f"waiting for the store: {error}", err=True)
+                say(f"waiting for the store: {error}", err=True)
             is_waiting, found = True, []
         else:
             is_waiting = False
@@ -149,9 +149,9 @@ def deadletter_list(settings: Settings, as_json: bool) -> None:
         print_json([_head(letter) for letter in letters])
         return
     for letter in letters:
-        click.echo(escaped(f"{letter.id}  {letter.stage}  {_moment(letter.at)}  {letter.why}"))
+        say(escaped(f"{letter.id}  {letter.stage}  {_moment(letter.at)}  {letter.why}"))
     if not letters:
-        click.echo("no dead letters")
+        say("no dead letters")
 
 
 @deadletter.command("show")
@@ -172,10 +172,10 @@ def deadletter_show(settings: Settings, letter_id: str, as_json: bool) -> None:
         print_json(_head(letter) | {"fields": fields})
         return
     for name, value in _head(letter).items():
-        click.echo(escaped(f"{name}: {value}"))
+        say(escaped(f"{name}: {value}"))
     for name, value in fields.items():
         more = f"… ({len(value)} characters)" if len(value) > _SHOWN else ""
-        click.echo(escaped(f"  {name}: {value[:_SHOWN]}{more}"))
+        say(escaped(f"  {name}: {value[:_SHOWN]}{more}"))
 
 
 @deadletter.command("retry")
@@ -202,8 +202,8 @@ def deadletter_retry(settings: Settings, letter_ids: tuple[str, ...], everything
 
     count, refused = run(work())
     for why in refused:
-        click.echo(f"microsub: {why}", err=True)
-    click.echo(f"{counted(count, 'message')} put back")
+        say(f"microsub: {why}", err=True)
+    say(f"{counted(count, 'message')} put back")
     if refused:
         sys.exit(FAILED)
 
@@ -228,7 +228,7 @@ def deadletter_drop(settings: Settings, letter_ids: tuple[str, ...], everything:
             await dead.drop(letters)
             return len(letters)
 
-    click.echo(f"{counted(run(work()), 'dead letter')} dropped")
+    say(f"{counted(run(work()), 'dead letter')} dropped")
 
 
 async def _chosen(dead: DeadLetters, letter_ids: tuple[str, ...], everything: bool) -> list[DeadLetter]:

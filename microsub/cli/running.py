@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
-import click
 import uvicorn
 
 from microsub import wiring
 from microsub.cli.beside import worker_beside
 from microsub.cli.options import fail
+from microsub.cli.terminal import say
 from microsub.cli.webport import bounded, look_at_all
 from microsub.config.settings import Network, Settings
 from microsub.demo import publisher as demo_publisher
@@ -175,7 +175,7 @@ async def _greet(settings: Settings, stores: wiring.Stores, *, web: bool, show_t
             lines.append("try        microsub token create USER")
         else:
             lines.append(f"try        microsub user add NAME, or declare users in {backend}")
-    click.echo("\n".join(lines))
+    say("\n".join(lines))
     sys.stdout.flush()
 
 

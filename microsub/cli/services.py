@@ -10,6 +10,7 @@ import click
 from microsub import wiring
 from microsub.cli.groups import Group
 from microsub.cli.options import DAYS, STORE_FLAGS, fail, print_json, run, settings_flags
+from microsub.cli.terminal import say
 from microsub.config.settings import Settings
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def service_create(settings: Settings, name: str, days: float | None) -> None:
             now = time.time()
             return await _tokens(stores).create(name, now, now + days * 86400 if days else None)
 
-    click.echo(run(work()))
+    say(run(work()))
 
 
 @service.command("list")
@@ -60,9 +61,9 @@ def service_list(settings: Settings, as_json: bool) -> None:
         print_json([{"name": one.name, "created": one.created, "expires": one.expires} for one in found])
         return
     for one in found:
-        click.echo(f"{one.name}  {_day(one.created)}  {_until(one, time.time())}")
+        say(f"{one.name}  {_day(one.created)}  {_until(one, time.time())}")
     if not found:
-        click.echo("no tokens of programs")
+        say("no tokens of programs")
 
 
 @service.command("revoke")
@@ -77,7 +78,7 @@ def service_revoke(settings: Settings, name: str) -> None:
 
     if not run(work()):
         fail(f"there is no token for '{name}'; see: microsub token service list")
-    click.echo("revoked")
+    say("revoked")
 
 
 def _tokens(stores: wiring.Stores) -> ServiceTokens:

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from microsub.conformance.verdict import Result
+from microsub.model.plaintext import escaped_lines
 
 EPILOG = """\b
 Examples:
@@ -105,7 +106,7 @@ def conformance(
     if not requirements:
         raise click.UsageError("no requirement matches --only and --source")
     if list_only:
-        click.echo(report.as_list(requirements))
+        _say(report.as_list(requirements))
         return
     if not endpoint or not token:
         raise click.UsageError("--endpoint and --token are needed")
@@ -125,14 +126,14 @@ def conformance(
     try:
         results = run(target, requirements, _tell)
     except CouldNotRun as problem:
-        click.echo(f"microsub conformance: {problem}", err=True)
+        _say(f"microsub conformance: {problem}", err=True)
         sys.exit(2)
     text = {"text": report.as_text, "json": report.as_json, "junit": report.as_junit}[form](endpoint, results)
     if output:
         output.write_text(text, encoding="utf-8")
-        click.echo(", ".join(f"{count} {verdict}" for verdict, count in report.counts(results).items() if count))
+        _say(", ".join(f"{count} {verdict}" for verdict, count in report.counts(results).items() if count))
     else:
-        click.echo(text, nl=False)
+        _say(text, nl=False)
     sys.exit(report.exit_code(results))
 
 
@@ -152,4 +153,9 @@ def _tell(result: Result) -> None:
     from microsub.conformance import report
 
     if sys.stderr.isatty():
-        click.echo(report.line(result), err=True)
+        _say(report.line(result), err=True)
+
+
+def _say(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print what may hold text of the server that is looked at, which doesn't control the terminal."""
+    click.echo(escaped_lines(text), err=err, nl=nl)

@@ -66,6 +66,20 @@ _SECRET = re.compile(
 )
 """Names of parameters whose values are nobody else's affair, in addresses and in requests."""
 
+_PUBLIC = re.compile(
+    r"(?i)(?:feed|format|output|alt|type|post_type|lang|locale|page|paged|p|limit|count|n|cat|category|tag|tags|label|topic|author|user"
+    r"|channel|channel_id|playlist_id|list|q|s|search|query|sort|order|section|v|version|rss|atom|xml|json|action)"
+)
+"""Names of parameters that choose what anybody may see; the values of all others may be somebody's key."""
+_PARTS = re.compile(r"(https?://[^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.IGNORECASE | re.DOTALL)
+_PARAMETER = re.compile(r"([?&;])([^=&;]*)(?:=([^&;]*))?")
+_ADDRESS = re.compile(r"(?i)https?://[^\s\"'<>\\]+")
+_UUID = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_WORDS = re.compile(r"[^0-9A-Za-z]+")
+_DIGIT_TURNS = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
+_CASE_TURNS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_ENDING = re.compile(r"\.[a-z]{2,5}\Z")
+
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _UNRESERVED = re.compile(r"%([0-9A-Fa-f]{2})")
 
@@ -218,6 +232,52 @@ def mask_credentials(url: str) -> str:
     if netloc == parts.netloc and query == parts.query:
         return url
     return urlunsplit(parts._replace(netloc=netloc, query=query))
+
+
+def redacted(url: str) -> str:
+    """`url` fit for logs and for other programs: as `mask_credentials`, and whatever may be a secret without saying so.
+
+    A parameter's value is shown where its name says that it chooses what is public, such as a page or a channel. A part
+    of the path is hidden where it looks random. Scheme, host, names and words stay, by which people know an address.
+    """
+    url = mask_credentials(url)
+    match = _PARTS.fullmatch(url)
+    if match is None:
+        return url
+    place, path, query, fragment = match.groups()
+    path = "/".join(map(_redacted_segment, path.split("/")))
+    query = _PARAMETER.sub(_redacted_parameter, query or "")
+    return f"{place}{path}{query}{'#***' if fragment and '=' in fragment else fragment or ''}"
+
+
+def redacted_text(text: str) -> str:
+    """`text` with every http address in it `redacted`."""
+    return _ADDRESS.sub(lambda found: redacted(found[0]), text) if "://" in text else text
+
+
+def _redacted_parameter(match: re.Match[str]) -> str:
+    mark, name, value = match.groups()
+    if _PUBLIC.fullmatch(name) or not (name or value) or value == "":
+        return match[0]
+    return f"{mark}***" if value is None else f"{mark}{name}=***"
+
+
+def _redacted_segment(segment: str) -> str:
+    segment, mark, parameters = segment.partition(";")
+    segment += _PARAMETER.sub(_redacted_parameter, mark + parameters)
+    text = unquote(segment)
+    if not _looks_random(text):
+        return segment
+    ending = _ENDING.search(text)
+    return f"***{ending[0]}" if ending else "***"
+
+
+def _looks_random(text: str) -> bool:
+    """Whether it is a UUID, or has a word in which letters and digits take turns, or small letters and capitals."""
+    return _UUID.search(text) is not None or any(
+        len(word) >= 8 and (len(_DIGIT_TURNS.findall(word)) > 2 or len(_CASE_TURNS.findall(word)) > len(word) // 5)
+        for word in _WORDS.split(text)
+    )
 
 
 def is_secret_name(name: str) -> bool:

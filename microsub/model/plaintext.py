@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import re
 
-CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_OTHERS = "\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+CONTROLS = re.compile(f"[\x00-\x1f{_OTHERS}]")
 """Ends of lines; controls, which could set colours, titles and more; and marks that turn what follows round."""
+_IN_LINES = re.compile(f"[\x00-\x09\x0b-\x1f{_OTHERS}]")
+_IN_JSON = re.compile(f"[{_OTHERS}]")
 
 
 def escaped(text: str) -> str:
     r"""`text` with every such character as Python writes it, such as `\n`; a line stays a line."""
     return CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def escaped_lines(text: str) -> str:
+    """`text` with every such character as Python writes it, but for ends of lines."""
+    return _IN_LINES.sub(lambda found: escaped(found[0]), text)
+
+
+def escaped_json(text: str) -> str:
+    r"""JSON of the same value, with every such character as `\u009b`; JSON itself escapes the first 32 alone."""
+    return _IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def on_one_line(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import structlog
 from structlog.testing import LogCapture
 
 from microsub.api import microsub as endpoint
+from microsub.logs import set_up_logs
+from microsub.model.plaintext import CONTROLS
 from tests.support.readers import ENDPOINT, Instance, Reader
 
 
@@ -66,3 +69,39 @@ async def test_a_slow_request_is_a_line(
     await alice.get(action="channels")
     (line,) = lines
     assert (line["event"], line["action"], line["log_level"]) == ("slow request", "channels", "info")
+
+
+EVIL = "a\x1b[2J\x9b2J\u202eb\nwarning  forged"
+SECRET = "https://feeds.example/f/9a8b7c6d5e4f3a2b1c0d/rss?k=sesame&page=2"
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("how", ["value", "event", "nested", "exception", "library", "bound"])
+def test_no_line_has_controls_or_secrets_of_addresses(capsys: pytest.CaptureFixture[str], form: str, how: str) -> None:
+    """Whoever logs them, and in whatever part of the line: one processor sees all."""
+    set_up_logs(form, "info")
+    log = structlog.get_logger("x")
+    text = f"{EVIL} {SECRET}"
+    try:
+        if how == "value":
+            log.info("polled", url=text, error=ValueError(text))
+        elif how == "event":
+            log.info(text)
+        elif how == "nested":
+            log.info("polled", found=[{"a": (text,)}])
+        elif how == "library":
+            logging.getLogger("lib").warning("asked %s", text)
+        elif how == "bound":
+            with structlog.contextvars.bound_contextvars(url=text):
+                log.info("polled")
+        else:
+            log.error("failed", exc_info=RuntimeError(text))
+    finally:
+        structlog.reset_defaults()
+        logging.basicConfig(force=True)
+    told = capsys.readouterr().err
+    assert "feeds.example/f/***/rss?k=***&page=2" in told
+    assert "sesame" not in told
+    assert "9a8b7c6d" not in told
+    assert not set(CONTROLS.findall(told)) - {"\n"}
+    assert how == "exception" or told.count("\n") == 1

@@ -163,7 +163,7 @@ async def test_what_cant_be_used_is_named(
 
 async def test_credentials_in_addresses_are_masked(server: Instance, program: Program) -> None:
     """A feed that one user alone can read is there; how they get in isn't shown, but finds it."""
-    url = "https://ann:sesame@blog.example/private?token=sesame"
+    url = "https://ann:sesame@blog.example/private?token=sesame&k=sesame"
     await server.publish(url, *posts("one"))
     for page in (await program.get("feeds"), await program.get("feeds", url=url)):
         (found,) = page["items"]

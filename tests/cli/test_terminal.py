@@ -1,0 +1,55 @@
+"""What publishers and users wrote never controls the terminal, whichever command prints it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import microsub
+from microsub.model.plaintext import CONTROLS
+
+PACKAGE = Path(microsub.__file__).parent
+EVIL = "a\x1b[2J\x9b2J\x9d0;x\x07\u202ebcd\u2066e\u200ff\u061cg\u2028h\x85i"
+FEED = """<?xml version="1.0"?><rss version="2.0"><channel><title>{0}</title><link>https://a.example/</link>
+<item><title>{0}</title><link>https://a.example/1?{0}</link><guid>{0}</guid><description>{0}</description></item>
+</channel></rss>""".format("".join(char if ord(char) > 0x1F else "" for char in EVIL))
+
+
+def microsub_says(*arguments: str) -> tuple[str, str]:
+    done = subprocess.run([sys.executable, "-m", "microsub", *arguments], capture_output=True, check=False)
+    return done.stdout.decode(), done.stderr.decode()
+
+
+def controls(text: str) -> set[str]:
+    return set(CONTROLS.findall(text)) - {"\n"}
+
+
+def test_a_parsed_document_is_json_without_controls(tmp_path: Path) -> None:
+    """The value is the same: programs that read it find what the publisher wrote."""
+    (tmp_path / "feed.xml").write_text(FEED, encoding="utf-8")
+    out, err = microsub_says("parse", str(tmp_path / "feed.xml"), "--url", "https://a.example/feed")
+    assert not controls(out + err)
+    assert "\u202ebcd" in json.loads(out)["children"][0]["content"]["text"]
+
+
+def test_a_page_that_names_feeds_with_controls_is_shown_without(tmp_path: Path) -> None:
+    """On standard error, beside the JSON."""
+    page = (
+        f'<link rel=alternate type=application/rss+xml href="/\u202e{EVIL}"><div class=h-entry><p class=p-name>x</div>'
+    )
+    (tmp_path / "page.html").write_text(page, encoding="utf-8")
+    out, err = microsub_says("parse", str(tmp_path / "page.html"), "--url", "https://a.example/")
+    assert not controls(out + err)
+    assert "follows the first of the feeds" in err
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.glob("cli/*.py")), ids=lambda path: path.stem)
+def test_commands_print_in_one_way(path: Path) -> None:
+    """`cli.terminal`, which escapes; no command can forget to."""
+    text = path.read_text()
+    assert path.stem == "terminal" or "click.echo(" not in text
+    assert "print(" not in text.replace("_print(", "")

@@ -1,0 +1,55 @@
+"""Addresses in logs and for other programs: recognisable, and without what may be a secret."""
+
+from __future__ import annotations
+
+import pytest
+
+from microsub.formats.urls import redacted, redacted_text
+
+SAME = [
+    "https://a.example/",
+    "https://blog.example/2024/01/how-i-built-a-2024-thing.html",
+    "https://blog.example/posts/covid19vaccine",
+    "https://blog.example/MyGreatPodcastFeed/",
+    "https://social.example/@ann/109876543210987654",
+    "https://www.youtube.example/feeds/videos.xml?channel_id=UC_x5XG1OV2P6uZZ5FSM9Ttw",
+    "https://blog.example/?feed=rss2&cat=7&paged=2",
+    "https://bücher.example/über-uns",
+    "no address",
+]
+
+
+@pytest.mark.parametrize("url", SAME)
+def test_what_is_public_stays(url: str) -> None:
+    """By these, people know which feed is meant."""
+    assert redacted(url) == url
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://ann:sesame@a.example/feed", "https://***@a.example/feed"),
+        ("https://a.example/feed?token=x", "https://a.example/feed?token=***"),
+        ("https://a.example/feed.xml?k=sesame&page=2", "https://a.example/feed.xml?k=***&page=2"),
+        ("https://a.example/feed?h=1;u=2#x=3", "https://a.example/feed?h=***;u=***#***"),
+        ("https://a.example/feed?sesame", "https://a.example/feed?***"),
+        ("https://a.example/feed;sid=sesame", "https://a.example/feed;sid=***"),
+        ("https://a.example/f/5f2d9c8e7b6a4d3c2b1a0f9e8d7c6b5a/rss", "https://a.example/f/***/rss"),
+        ("https://cal.example/private-abc123def4567890abcd/basic.ics", "https://cal.example/***/basic.ics"),
+        ("https://a.example/u/550e8400-e29b-41d4-a716-446655440000.rss", "https://a.example/u/***.rss"),
+        ("https://a.example/kJhGfDsAqWeRtYuIoP/feed", "https://a.example/***/feed"),
+        ("https://a.example/%35f2d9c8e7b6a4d3c/rss", "https://a.example/***/rss"),
+    ],
+)
+def test_what_may_be_a_secret_is_hidden(url: str, shown: str) -> None:
+    """Under whatever name, and in the path where it looks random."""
+    assert redacted(url) == shown
+    assert redacted(shown) == shown
+
+
+def test_addresses_in_sentences_are_found() -> None:
+    """As errors and tracebacks hold them."""
+    text = "connect: https://a.example/f?k=sesame (\"http://b.example/?h=2\"), 'https://c.example/x'"
+    assert (
+        redacted_text(text) == "connect: https://a.example/f?k=*** (\"http://b.example/?h=***\"), 'https://c.example/x'"
+    )
