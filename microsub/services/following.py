@@ -7,6 +7,7 @@ nothing that asking again (or the sweep) doesn't mend, and every method may run 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from microsub.errors import NotFound, QuotaReached
@@ -18,6 +19,7 @@ from microsub.store.channels import Channels
 from microsub.store.feeds import FeedRecord, Feeds
 from microsub.store.items import Items
 from microsub.store.schedule import Schedule
+from microsub.store.subscriptions import FeedMove
 from microsub.store.timelines import Timelines
 
 _WALK = 1000
@@ -122,23 +124,46 @@ class Following:
         if not holders:
             raise NotFound(f"'url' isn't followed: found '{mask_credentials(url)[:200]}', expected one of your feeds")
         held = next(iter(holders.values()))
-        if target not in holders:
-            await self._channels.follow(user, target, held.feed, held.url, held.followed_at, held.name)
-        await self._feeds.subscribe(held.feed, user, target)
         for uid in holders:
             if uid != target:
                 # The subscription first, so that nothing more comes in behind the walk.
-                await self._channels.unfollow(user, uid, held.feed)
-                await self._move_items(user, uid, target, held.feed, now)
-                await self._leave(user, uid, held.feed, now)
-        recent = await self._discovered_since(held.feed, now - _IN_FLIGHT)
-        for uid in holders:
-            # What the reader has removed from the former channel doesn't come back in the new one.
-            left = await self._timelines.left_for_good(user, uid, recent)
-            recent = [item for item in recent if item not in left]
-        await self._fill(user, target, held.feed, recent, now)
+                await self._channels.move_subscription(user, FeedMove(held.feed, uid, target, now), held.followed_at)
+        # Together with those that broke off.
+        moves = [move for move in await self._channels.moves(user) if move.feed == held.feed and move.source != target]
+        await self._feeds.subscribe(held.feed, user, target)
+        await self._carry_over(user, target, moves, now)
         record = await self._feeds.get(held.feed) or await self._feeds.ensure(held.url, now)
         return await self._one(user, target, record)
+
+    async def finish_moves(self, user: str, moves: Sequence[FeedMove], now: float) -> None:
+        """Finish moves of a user that broke off, and that nobody has asked for again."""
+        further = {(move.feed, move.source): move.target for move in moves}
+        for move in moves:
+            target, known = move.target, {move.source}
+            while (move.feed, target) in further and target not in known:
+                known.add(target)
+                target = further[move.feed, target]
+            if await self._channels.follows(user, target, move.feed):
+                await self._carry_over(user, target, [move], now)
+            else:
+                # The reader has ended it there too: it ends as any subscription.
+                await self._leave(user, move.source, move.feed, now)
+                await self._channels.moved(user, move)
+
+    async def _carry_over(self, user: str, target: str, moves: Sequence[FeedMove], now: float) -> None:
+        """Take a feed's items out of channels that don't follow it any more into one that does."""
+        for move in moves:
+            with suppress(NotFound):  # the former channel was deleted, and the items with it
+                await self._move_items(user, move.source, target, move.feed, now)
+                await self._leave(user, move.source, move.feed, now)
+        for move in moves:
+            # What the reader has removed from the former channel doesn't come back in the new one.
+            listed = await self._items.newest(move.feed, _MOST_ITEMS)
+            await self._timelines.inherit(user, move.source, target, listed)
+            # What was stored while they moved may have met the old list of followers.
+            await self._fill(user, target, move.feed, await self._since(listed[:_WALK], move.begun - _IN_FLIGHT), now)
+        for move in moves:
+            await self._channels.moved(user, move)
 
     async def _leave(self, user: str, uid: str, feed_id: str, now: float) -> bool:
         """Whether there was a subscription to end; the rest is done in any case."""
@@ -167,8 +192,8 @@ class Following:
         if mine:
             await self._timelines.move(user, target, [one for one in ids if one in mine], now, hidden_too=True)
 
-    async def _discovered_since(self, feed_id: str, since: float) -> list[str]:
-        ids = await self._items.newest(feed_id, _WALK)
+    async def _since(self, ids: Sequence[str], since: float) -> list[str]:
+        """Those of the ids whose posts were discovered since then."""
         times = await self._items.fields(ids, ["discovered"])
         return [item for item, (at,) in zip(ids, times, strict=True) if at is not None and float(at) >= since]
 

@@ -56,6 +56,10 @@ class Mending:
 
     async def run(self, now: float) -> Mended:
         """Look at everything once. What looks wrong is looked at again before it is changed."""
+        # Before the new channel is filled from the store: items keep the state that they have in the former one.
+        for user in await self._accounts.users():
+            if user.moves and user.disabled is None:
+                await self._following.finish_moves(user.name, user.moves, now)
         truth = await self._truth()
         missing = surplus = 0
         for batch in _batches([*{*truth, *await self._feeds.all_ids()}]):

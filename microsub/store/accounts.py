@@ -22,6 +22,7 @@ from microsub.store.identity.credentials import forget_credentials
 from microsub.store.identity.grants import end_grant
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
+from microsub.store.subscriptions import MOVE, FeedMove, read_moves
 
 LONGEST_TOKEN = 512
 NOTIFICATIONS_NAME = "Notifications"
@@ -30,14 +31,14 @@ _FEW = 10
 """Users of an instance that may be all but one disabled ones; of more nobody is taken for the only one."""
 _ENDED_FOR = 86_400
 """Seconds for which a token is known to have ended that another one took the place of."""
-_OWN_FIELDS = frozenset({"me", "token_endpoint", "created", "disabled", "registered", "shape"})
+_OWN_FIELDS = frozenset({"me", "token_endpoint", "created", "disabled", "registered", "shape", MOVE})
 
 
 @dataclass(frozen=True, slots=True)
 class User:
     """A user. `me` is the profile URL or empty; `token_endpoint` is where tokens are checked instead of where the
     profile says; times are Unix seconds; `settings` is what else was saved, as text. Who `registered` made the account
-    by signing in.
+    by signing in. `moves` are feeds on their way from one of their channels to another.
     """
 
     name: str
@@ -47,6 +48,7 @@ class User:
     settings: Mapping[str, str] = field(default_factory=dict)
     token_endpoint: str | None = None
     registered: bool = False
+    moves: tuple[FeedMove, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,9 +277,10 @@ def _user(name: str, reply: list[bytes]) -> User | None:
     if not fields:
         return None
     disabled = _time(fields["disabled"]) if "disabled" in fields else None
-    settings = {key: value for key, value in fields.items() if key not in _OWN_FIELDS}
+    settings = {key: value for key, value in fields.items() if key.partition(" ")[0] not in _OWN_FIELDS}
     created, endpoint = _time(fields.get("created", "")), fields.get("token_endpoint")
-    return User(name, fields.get("me", ""), created, disabled, settings, endpoint, "registered" in fields)
+    moves, registered = tuple(read_moves(fields)), "registered" in fields
+    return User(name, fields.get("me", ""), created, disabled, settings, endpoint, registered, moves)
 
 
 def _time(text: str) -> float:

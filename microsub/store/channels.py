@@ -28,7 +28,7 @@ from microsub.store.accounts import grant, unauthorized
 from microsub.store.channeltext import read_settings, slug, write_settings
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
-from microsub.store.subscriptions import Subscriptions
+from microsub.store.subscriptions import FeedMove, Subscriptions
 
 LONGEST_NAME = 300
 _UIDS_TO_TRY = 1000
@@ -240,6 +240,22 @@ class Channels:
     async def unfollow(self, user: str, uid: str, feed_id: str) -> bool:
         """End a subscription; False when there was none. `Timelines.unfollow` then takes the unread items out."""
         return await self._subscriptions.unfollow(user, uid, feed_id)
+
+    async def move_subscription(self, user: str, move: FeedMove, followed_at: float) -> bool:
+        """Let another channel follow a feed; False when the former one doesn't. Raises NotFound for the other one.
+
+        It is noted in the same step that the feed's items are to follow, until `moved`, or until the former channel
+        follows the feed again.
+        """
+        return await self._subscriptions.move(user, move, followed_at)
+
+    async def moves(self, user: str) -> builtins.list[FeedMove]:
+        """The moves of feeds between channels that have begun and not ended."""
+        return await self._subscriptions.moves(user)
+
+    async def moved(self, user: str, move: FeedMove) -> None:
+        """Note that a move has ended."""
+        await self._subscriptions.moved(user, move)
 
     async def subscriptions(self, user: str, uid: str) -> builtins.list[Subscription]:
         """The channel's subscriptions, oldest first. Raises NotFound."""

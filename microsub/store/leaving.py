@@ -80,6 +80,13 @@ async def left_for_good(redis: Redis, user: str, uid: str, ids: Sequence[str]) -
     return left
 
 
+async def inherit(redis: Redis, user: str, source: str, target: str, ids: Sequence[str]) -> int:
+    """See `Timelines.inherit`."""
+    there = [keys.gone(user, target), keys.posts(user, target), keys.hidden(user, target)]
+    script = load("timeline_inherit")
+    return sum([await redis.script(script, [keys.gone(user, source), *there], batch) for batch in batches(ids)])
+
+
 async def move(
     redis: Redis, items: ItemLookup, user: str, target: str, ids: Sequence[str], now: float, *, hidden_too: bool
 ) -> int:

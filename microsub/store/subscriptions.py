@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -14,6 +15,25 @@ from microsub.store.absent import absent
 from microsub.store.ids import is_id
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
+
+MOVE = "move"
+"""How the fields of a user's record begin that note moves of feeds: `move <feed> <uid it leaves>` → `<uid> <time>`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedMove:
+    """A feed's items are on their way from one channel to another; `begun` is the Unix time of the move's beginning."""
+
+    feed: str
+    source: str
+    target: str
+    begun: float
+
+
+def read_moves(record: Mapping[str, str]) -> list[FeedMove]:
+    """The moves that a user's record notes."""
+    found = [(name.split(" "), value.split(" ")) for name, value in record.items() if name.startswith(f"{MOVE} ")]
+    return [FeedMove(feed, source, target, float(begun)) for (_, feed, source), (target, begun) in found]
 
 
 class Subscriptions:
@@ -34,6 +54,31 @@ class Subscriptions:
     async def unfollow(self, user: str, uid: str, feed_id: str) -> bool:
         """See `Channels.unfollow`."""
         return bool(await self._write(user, uid, feed_id, "unfollow", ""))
+
+    async def move(self, user: str, move: FeedMove, followed_at: float) -> bool:
+        """See `Channels.move_subscription`."""
+        channels = [
+            key(user, uid) for uid in (move.source, move.target) for key in (keys.channel_feeds, keys.channel_unfilled)
+        ]
+        note = f"{move.target} {move.begun:.3f}"
+        changed = await self._redis.script(
+            load("subscription_move"),
+            [keys.channels(user), *channels, keys.user(user)],
+            [move.source, move.target, move.feed, followed_at, note],
+        )
+        if changed < 0:
+            raise await absent(self._redis, user, move.target)
+        return bool(changed)
+
+    async def moves(self, user: str) -> list[FeedMove]:
+        """See `Channels.moves`."""
+        flat = await self._redis.command("HGETALL", keys.user(user))
+        found = zip(flat[0::2], flat[1::2], strict=True)
+        return read_moves({name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in found})
+
+    async def moved(self, user: str, move: FeedMove) -> None:
+        """See `Channels.moved`."""
+        await self._redis.command("HDEL", keys.user(user), f"{MOVE} {move.feed} {move.source}")
 
     async def of(self, user: str, uid: str) -> list[Subscription]:
         """The subscriptions of one channel, oldest first."""
@@ -77,7 +122,7 @@ class Subscriptions:
         padded = [*values, *[""] * (3 - len(values))]
         changed: int = await self._redis.script(
             load("subscription_write"),
-            [keys.channels(user), keys.channel_feeds(user, uid), keys.channel_unfilled(user, uid)],
+            [keys.channels(user), keys.channel_feeds(user, uid), keys.channel_unfilled(user, uid), keys.user(user)],
             [uid, feed_id, action, *padded],
         )
         if changed < 0:

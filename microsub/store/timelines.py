@@ -28,7 +28,7 @@ from microsub.store.expiry import (
     trim,
 )
 from microsub.store.filtering import Delivery, filter_of
-from microsub.store.leaving import Leaving, leave, left_for_good, move, take_back, unfollow
+from microsub.store.leaving import Leaving, inherit, leave, left_for_good, move, take_back, unfollow
 from microsub.store.lookup import ItemLookup
 from microsub.store.marks import Places, mark, mark_all, mark_before
 from microsub.store.pages import Walk, read_page, read_walk
@@ -216,6 +216,10 @@ class Timelines:
     async def left_for_good(self, user: str, uid: str, ids: Sequence[str]) -> set[str]:
         """Those of the ids that have left the channel and never come back to it: removed, read long ago, evicted, …"""
         return await left_for_good(self._redis, user, uid, ids)
+
+    async def inherit(self, user: str, source: str, target: str, ids: Sequence[str]) -> int:
+        """Let those of the ids that have left the channel `source` for good stay out of `target` too; how many."""
+        return await inherit(self._redis, user, source, target, ids)
 
     async def recheck(self, user: str, uid: str, item: TimelineItem, now: float) -> bool:
         """Hold an item whose author or sources have become known against the rules; returns whether it moved."""

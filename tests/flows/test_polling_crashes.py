@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
 
 import pytest
 import structlog.testing
@@ -14,6 +13,7 @@ from microsub.errors import StoreUnavailable
 from microsub.pipeline.poll import PollResult
 from microsub.pipeline.stage import Patience
 from microsub.store.port import Redis
+from tests.support.killing import KilledError, Killing
 from tests.support.polling import World, dated, rss, world
 from tests.support.waiting import wait_until
 from tests.support.web import Publisher, publisher
@@ -28,48 +28,6 @@ def _quiet() -> Iterator[None]:
 
 IMPATIENT = Patience(idle=0.0, deliveries=1000)
 """What the dead worker had is taken over at once."""
-
-
-class KilledError(BaseException):
-    """The process is gone: nothing may catch this."""
-
-
-class Killing:
-    """A Redis whose client is killed before its nth round trip, or just after the server did it.
-
-    With another `error` it is Redis that fails, from that trip on.
-    """
-
-    error: type[BaseException] = KilledError
-
-    def __init__(self, redis: Redis) -> None:
-        self._redis = redis
-        self.trips = 0
-        self.kill_at: int | None = None
-        self.after = False
-
-    async def _trip(self, run: Callable[[], Awaitable[Any]]) -> Any:
-        self.trips += 1
-        if self.kill_at is not None and self.trips >= self.kill_at:
-            if self.after and self.trips == self.kill_at:
-                await run()
-            raise self.error
-        return await run()
-
-    async def command(self, *args: Any) -> Any:
-        return await self._trip(lambda: self._redis.command(*args))
-
-    async def pipeline(self, commands: Any) -> Any:
-        return await self._trip(lambda: self._redis.pipeline(commands))
-
-    async def script(self, script: Any, keys: Any, args: Any = ()) -> Any:
-        return await self._trip(lambda: self._redis.script(script, keys, args))
-
-    async def scripts(self, calls: Any) -> Any:
-        return await self._trip(lambda: self._redis.scripts(calls))
-
-    async def aclose(self) -> None:
-        await self._redis.aclose()
 
 
 async def _empty(redis: Redis) -> None:

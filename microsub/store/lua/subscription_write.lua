@@ -1,9 +1,10 @@
 -- Writes or deletes one subscription of a channel.
 --
 -- Atomic: the channel's existence, the count of all feeds, the subscription and its mark as not filled yet; and a change
--- is written only over the value that it was made from, so that of two changes at the same time neither is lost.
+-- is written only over the value that it was made from, so that of two changes at the same time neither is lost. What is
+-- followed again isn't on its way to another channel any more.
 --
--- KEYS  1 channels  2 feeds  3 unfilled
+-- KEYS  1 channels  2 feeds  3 unfilled  4 user
 -- ARGV  1 uid  2 feed  3 'follow', 'unfollow' or 'change'  4 value  5 time of following ('follow'), old value ('change')
 --       6 the feed whose place this one takes, or '' ('change')  7 how many feeds all channels together may
 --       follow, where that is limited  8 pattern: feeds of a channel (with 7)
@@ -21,6 +22,7 @@ if action == 'follow' then
   end
   if redis.call('HSETNX', KEYS[2], feed, value) == 0 then return 0 end
   redis.call('HSET', KEYS[3], feed, ARGV[5])
+  redis.call('HDEL', KEYS[4], 'move ' .. feed .. ' ' .. ARGV[1])
   return 1
 end
 if action == 'unfollow' then

@@ -1,0 +1,198 @@
+"""A change of several steps whose process dies after any of them is whole when it is asked for again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from microsub.errors import NotFound
+from microsub.pipeline.fan_out import default_limits
+from microsub.services.curating import Curating
+from microsub.services.following import Following
+from microsub.services.mending import Mending
+from microsub.services.rebuilding import Rebuilding
+from microsub.store import keys
+from microsub.store.feeds import FeedRecord
+from microsub.store.port import Redis
+from microsub.store.rules import Rules
+from microsub.store.streams import Stream
+from tests.support.killing import Killing, killed_anywhere
+from tests.support.polling import World, world
+from tests.support.posts import NOON, candidate
+
+URL, OTHER = "https://blog.example/feed", "https://other.example/feed"
+UIDS = ("home", "later")
+
+
+@dataclass
+class Reader:
+    """Ann follows a feed of 12 posts in `home`, where she has read five, removed one and muted an author, and another
+    feed of 3 there too. `later` is empty.
+    """
+
+    it: World
+    redis: Killing
+
+    def __post_init__(self) -> None:
+        it = self.it
+        self.following = Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, default_limits)
+        self.rules = Rules(it.redis, it.items)
+        self.curating = Curating(it.channels, it.feeds)
+        self.mending = Mending(it.accounts, it.channels, it.feeds, it.schedule, self.following)
+
+    async def publish(self, url: str, count: int, guid: str = "post", link: str = "https://blog.example") -> FeedRecord:
+        feed = await self.it.feeds.ensure(url, NOON - 100)
+        posts = [
+            candidate(
+                f"{guid}{n}", at=NOON + n, author="https://loud.example/" if n % 6 == 5 else "https://ann.example/",
+                twin=f"{link} {n}",
+            )
+            for n in range(count)
+        ]  # fmt: skip
+        stored = await self.it.items.store(feed, posts, NOON)
+        await self.it.items.done(feed.id, [one.id for one in stored.new])
+        await self.it.feeds.update(feed.id, {"last_success": str(NOON), "next_poll": str(NOON + 9000)})
+        return feed
+
+    async def begin(self) -> None:
+        await self.it.accounts.add_user("ann", "", NOON)
+        for uid in UIDS:
+            await self.it.channels.create("ann", uid, NOON, uid)
+        await self.publish(URL, 12)
+        await self.publish(OTHER, 3, "other", "https://other.example")
+        for url in (URL, OTHER):
+            await self.following.follow("ann", "home", url, NOON)
+        await self.it.timelines.mark_read("ann", "home", ["6", "7", "8", "9", "12"], NOON)
+        await self.it.timelines.remove("ann", "home", ["10"], NOON)
+        await self.rules.mute("ann", "home", "https://loud.example/", NOON)
+
+    async def state(self) -> dict[str, object]:
+        """All that a reader sees and that delivery asks."""
+        found: dict[str, object] = {}
+        for uid in UIDS:
+            for key in (keys.posts, keys.unread, keys.read, keys.hidden, keys.hidden_read):
+                name = key("ann", uid)
+                found[name] = sorted(await self.redis.command("ZRANGE", name, 0, -1))
+        feeds = await self.it.channels.all_subscriptions("ann")
+        found["feeds"] = {uid: [one.feed for one in subscriptions] for uid, subscriptions in feeds.items()}
+        for feed in ("1", "2"):
+            found[f"followers of {feed}"] = sorted(await self.it.feeds.subscribers(feed))
+        return found
+
+
+@pytest.fixture
+async def ann(real_redis: Redis) -> AsyncIterator[Reader]:
+    killing = Killing(real_redis)
+    async with world(killing) as it:  # type: ignore[arg-type]
+        yield Reader(it, killing)
+
+
+async def test_moving_a_feed_to_another_channel(ann: Reader) -> None:
+    """All of its posts are in the new channel, read, unread and muted as they were; those of the other feed stay."""
+
+    async def move() -> None:
+        await ann.following.move("ann", "later", URL, NOON)
+
+    assert await killed_anywhere(ann.redis, ann.begin, move, ann.state) > 10
+    state = await ann.state()
+    assert state[keys.posts("ann", "home")] == [b"13", b"14", b"15"]
+    assert len(state[keys.read("ann", "later")]) == 5  # type: ignore[arg-type]
+
+
+async def test_what_was_removed_before_a_move_stays_away_after_it(ann: Reader) -> None:
+    """Also where the new channel is filled from the store again."""
+    await ann.begin()
+    await ann.following.move("ann", "later", URL, NOON)
+    before = await ann.state()
+    stored = Stream(ann.it.redis, "stored")
+    await Rebuilding(ann.it.channels, ann.it.timelines, ann.it.items, stored).rebuild("ann", "later", NOON + 1)
+    await ann.it.stages.run_once()
+    assert await ann.state() == before
+
+
+async def test_moving_a_feed_is_finished_by_upkeep(ann: Reader) -> None:
+    """Where the app doesn't ask again, once the new channel follows the feed."""
+
+    async def move() -> None:
+        await ann.following.move("ann", "later", URL, NOON)
+
+    async def upkeep() -> None:
+        await ann.mending.run(NOON)
+        if not await ann.it.channels.follows("ann", "later", "1"):
+            await move()  # it had not begun
+
+    await killed_anywhere(ann.redis, ann.begin, move, ann.state, upkeep)
+
+
+async def test_moving_a_feed_and_back_after_a_crash(ann: Reader) -> None:
+    """What was on its way is where the reader wanted it last."""
+
+    async def there_and_back() -> None:
+        await ann.following.move("ann", "later", URL, NOON)
+        await ann.following.move("ann", "home", URL, NOON)
+
+    async def back() -> None:
+        await ann.following.move("ann", "home", URL, NOON)
+        await ann.mending.run(NOON)
+
+    await killed_anywhere(ann.redis, ann.begin, there_and_back, ann.state, back)
+    assert (await ann.state())["feeds"] == {"notifications": [], "home": ["1", "2"], "later": []}
+
+
+async def test_following_and_unfollowing(ann: Reader) -> None:
+    """Unread posts leave, read ones stay; followed again, it is filled again and delivered to."""
+    for act in (ann.following.unfollow, ann.following.follow):
+
+        async def change(act=act) -> None:  # type: ignore[no-untyped-def]
+            await act("ann", "later" if act == ann.following.follow else "home", URL, NOON)
+
+        await killed_anywhere(ann.redis, ann.begin, change, ann.state)
+
+
+async def test_muting_and_blocking(ann: Reader) -> None:
+    """The rule holds for all posts that are there."""
+    for act, url in (
+        (ann.rules.unmute, "https://loud.example/"),
+        (ann.rules.mute, "https://ann.example/"),
+        (ann.rules.block, "https://ann.example/"),
+    ):
+
+        async def change(act=act, url=url) -> None:  # type: ignore[no-untyped-def]
+            await act("ann", "global" if act == ann.rules.block else "home", url, NOON)
+
+        await killed_anywhere(ann.redis, ann.begin, change, ann.state)
+
+
+async def test_deleting_a_channel(ann: Reader) -> None:
+    """Nothing of it is left, nor delivered to it; a second request may find that it is gone."""
+
+    async def delete() -> None:
+        await ann.curating.delete("ann", "home")
+
+    async def again() -> None:
+        try:
+            await delete()
+        except NotFound:
+            await ann.mending.run(NOON)
+
+    await killed_anywhere(ann.redis, ann.begin, delete, ann.state, again)
+
+
+async def test_removing_a_user(ann: Reader) -> None:
+    """All that was theirs is gone."""
+
+    async def disabled() -> None:
+        await ann.begin()
+        await ann.it.accounts.disable_user("ann", NOON)
+
+    async def remove() -> None:
+        if user := await ann.it.accounts.user("ann"):
+            await ann.it.accounts.delete_disabled(user)
+
+    async def left() -> list[bytes]:
+        return [name async for batch in ann.redis.scan() for name in batch if b"ann" in name]
+
+    await killed_anywhere(ann.redis, disabled, remove, left)
+    assert await left() == []
