@@ -31,10 +31,20 @@ Keys that begin with `x-`, `_` or `//` are for notes. They mean nothing here and
 ## backend.json.versions
 
 What is done in reader apps is written into the file; with a Redis of your own only where `MICROSUB_WRITE_BACK` is
-`on`. Before each such change the file as it was is kept in the folder `backend.json.versions` beside it. The newest
-ten stay there, named by the time of the replacement in UTC and the beginning of the SHA-256 of their content:
-`20260131T081500.000000Z-0a1b2c3d.json`. The server never reads them. To go back, copy one over `backend.json`. An edit
-by hand keeps no version.
+`on`. Where it is, every version of the file is kept in the folder `backend.json.versions` beside it, whoever wrote it. A
+version is named by the time (UTC) at which the server wrote or applied it and by the beginning of the SHA-256 of its
+content: `20260131T081500.000000Z-0a1b2c3d.json`, or `….saved.json` where it was saved by hand.
+
+The newest ten stay, and the newest ten that were saved by hand; of older ones the last of each hour stays for a day,
+and the last of each day for 30 days. To go back, copy one over `backend.json`.
+
+## An editor that was open for long
+
+The server may write into the file while you have it open. When you save then, your edit counts, and what was done in
+apps meanwhile stays: the server compares the file with the version in which the edit began, says so in the log, and
+writes the rest into the file again. That version is, of those that only the server has changed since somebody last
+saved the file, the one from which your file differs least. A file that says exactly what such a version said, and no
+more, counts as going back to it, with a warning.
 """
 
 

@@ -8,17 +8,16 @@ import os
 import tempfile
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
 from watchfiles import awatch
 
 from microsub.config.document import digest
+from microsub.config.versions import is_saved, is_version_of, surplus, version_name
 
 log = structlog.get_logger(__name__)
 
-VERSIONS_KEPT = 10
 _LOOK_EVERY_MS = 1000
 """A look at the file's stamp at least this often, for file systems that tell of no changes (network, containers)."""
 
@@ -40,7 +39,7 @@ class BackendFile:
 
     @property
     def versions(self) -> Path:
-        """The folder with the versions that were replaced, beside the file itself."""
+        """The folder with the versions, beside the file itself."""
         real = self.path.resolve()
         return real.with_name(real.name + ".versions")
 
@@ -75,24 +74,43 @@ class BackendFile:
             old = self.read()
             if old is None or old.digest != expected:
                 return None
-            self._keep(old, status.st_mode & 0o777, now)
+            self.keep(old, now)
             if temporary.stat().st_mtime_ns < status.st_mtime_ns:
                 os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
             temporary.replace(real)
         finally:
             temporary.unlink(missing_ok=True)
         _sync_folder(real.parent)
-        return self.read()
+        written = self.read()
+        if written is not None and written.body == body:
+            self.keep(written, now)
+        return written
 
-    def _keep(self, old: FileState, mode: int, now: float) -> None:
-        """Copy the old file into the folder of versions, and drop the oldest there."""
+    def keep(self, state: FileState, now: float, *, by_hand: bool = False) -> None:
+        """Copy the file as it is into the folder of versions, unless the newest one there is the same, and drop there
+        what need not stay. The copy has the file's mode. Raises OSError.
+        """
         self.versions.mkdir(mode=0o700, exist_ok=True)
-        stamp = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-        copy = self.versions / f"{stamp}-{old.digest[:8]}.json"
-        with os.fdopen(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
-            stream.write(old.body)
-        for surplus in sorted(self.versions.glob("*.json"))[:-VERSIONS_KEPT]:
-            surplus.unlink(missing_ok=True)
+        names = self.version_names()
+        newest = names[-1] if names else ""
+        if not is_version_of(newest, state.digest) or (by_hand and not is_saved(newest)):
+            name = version_name(state.digest, now, by_hand=by_hand, after=newest)
+            mode = self.path.stat().st_mode & 0o777
+            copy = self.versions / name
+            with os.fdopen(os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as stream:
+                os.fchmod(stream.fileno(), mode)
+                stream.write(state.body)
+            names.append(name)
+        for old in surplus(names, now):
+            (self.versions / old).unlink(missing_ok=True)
+
+    def version_names(self) -> list[str]:
+        """The names of the versions that are kept, oldest first."""
+        return sorted(path.name for path in self.versions.glob("*.json"))
+
+    def version(self, name: str) -> bytes:
+        """The content of that version. Raises OSError."""
+        return (self.versions / name).read_bytes()
 
     async def changes(self, stop: asyncio.Event) -> AsyncIterator[None]:
         """One yield at the start, and one each time when the file may have become another one: replaced, written in

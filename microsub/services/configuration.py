@@ -28,6 +28,7 @@ from microsub.config.document import Document, Report, check, examine, parse, un
 from microsub.config.jsontext import rewrite
 from microsub.config.merge import Merge, merge
 from microsub.config.validate import Findings, describe
+from microsub.config.versions import origin, said, since_saved
 from microsub.config.writeback import WRITTEN, edited
 from microsub.errors import ConfigError, InvalidRequest, RequestError, StoreError
 from microsub.formats.identity import normalise_profile
@@ -178,7 +179,10 @@ class Configuration:
                 applied_from=last.place,
             )
             return "outdated"
-        merged = await self._merge(self._base(last, document, state), document.backend, state.edited_at)
+        base = self._base(last, document, state)
+        if self._writes_back and last is not None and last.backend is not None:
+            base = await asyncio.to_thread(self._begun_from, last.digest, base, document.backend)
+        merged = await self._merge(base, document.backend, state.edited_at)
         problems = await self._told(document, merged)
         if problems:
             self._refused = state.digest
@@ -194,6 +198,8 @@ class Configuration:
         if not await self._applied.remember(record, instead_of=last.digest if last is not None else ""):
             return "busy"
         self._known = (state.digest, document.backend)
+        if self._writes_back and not document.legacy:
+            await asyncio.to_thread(self._keep, state)
         self._notices.applied(now)
         log.info("backend.json applied", changes=len(merged.changes), conflicts=len(merged.conflicts))
         return "applied"
@@ -238,6 +244,39 @@ class Configuration:
         if self._known is not None and self._known[0] == last.digest:
             return self._known[1]
         return Backend()
+
+    def _begun_from(self, digest: str, last: Backend, file: Backend) -> Backend:
+        """What the edit to `file` is measured by: `last`, of that digest, or the version before in which the editor had
+        the file still open when the server wrote what apps changed.
+        """
+        older = []
+        for name in since_saved(self._file.version_names(), digest):
+            with contextlib.suppress(OSError):
+                if (backend := said(self._file.version(name), self._environ)) is not None:
+                    older.append((name, backend))
+        begun = origin(file, last, older)
+        if begun is None:
+            return last
+        version = str(self._file.versions / begun.name)
+        if begun.back:
+            log.warning(
+                "backend.json says what it said in an earlier version; what apps changed since is undone",
+                file=str(self.path),
+                version=version,
+            )
+            return last
+        log.warning(
+            "backend.json was edited in an earlier version; what apps changed since stays",
+            file=str(self.path),
+            version=version,
+        )
+        return begun.backend
+
+    def _keep(self, state: FileState) -> None:
+        try:
+            self._file.keep(state, self._clock(), by_hand=True)
+        except OSError as error:
+            self._notices.once("versions", f"can't keep a version of backend.json: {error.strerror or error}")
 
     async def _merge(self, base: Backend, file: Backend, edited_at: float) -> Merge:
         names = {*base.users, *file.users}

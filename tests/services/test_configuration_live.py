@@ -16,7 +16,7 @@ import structlog
 
 from microsub.errors import StoreFull
 from microsub.services import backend_file
-from microsub.services.backend_file import VERSIONS_KEPT, BackendFile
+from microsub.services.backend_file import BackendFile
 from microsub.services.configuration import Timing
 from microsub.store.port import Redis
 from tests.support.configured import NOW, Configured
@@ -219,7 +219,7 @@ async def test_file_and_api_keep_in_step_without_ping_pong(configured: Configure
                 assert await configured.configuration.look() == "unchanged"
         assert lines == []
         assert configured.file.stat().st_mtime_ns == stamp
-    assert len(list(BackendFile(configured.file).versions.iterdir())) == 1
+    assert len(list(BackendFile(configured.file).versions.iterdir())) == 3
 
 
 async def test_changes_by_other_processes_are_found_too(configured: Configured) -> None:
@@ -310,7 +310,7 @@ async def test_a_folder_that_cant_be_written_is_one_warning(
 
 
 def test_replacing_keeps_mode_and_the_last_ten_versions(tmp_path: Path) -> None:
-    """The newest of the replaced versions is the file as it was; the mode is the one it had."""
+    """The newest version is the file as it is, the one before what it was; the mode is the one it had."""
     path = tmp_path / "backend.json"
     path.write_text("0")
     path.chmod(0o640)
@@ -322,8 +322,7 @@ def test_replacing_keeps_mode_and_the_last_ten_versions(tmp_path: Path) -> None:
     assert path.read_text() == "14"
     assert path.stat().st_mode & 0o777 == 0o640
     kept = sorted(file.versions.iterdir())
-    assert [version.read_text() for version in kept] == [str(number) for number in range(4, 14)]
-    assert len(kept) == VERSIONS_KEPT
+    assert [version.read_text() for version in kept] == [str(number) for number in range(5, 15)]
     assert {version.stat().st_mode & 0o777 for version in kept} == {0o640}
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["backend.json", "backend.json.versions"]
 
