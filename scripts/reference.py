@@ -31,9 +31,9 @@ Keys that begin with `x-`, `_` or `//` are for notes. They mean nothing here and
 ## backend.json.versions
 
 What is done in reader apps is written into the file; with a Redis of your own only where `MICROSUB_WRITE_BACK` is
-`on`. Where it is, every version of the file is kept in the folder `backend.json.versions` beside it, whoever wrote it. A
-version is named by the time (UTC) at which the server wrote or applied it and by the beginning of the SHA-256 of its
-content: `20260131T081500.000000Z-0a1b2c3d.json`, or `….saved.json` where it was saved by hand.
+`on`. Where it is, every version of the file is kept in the folder `backend.json.versions` beside it. A version is named
+by the time (UTC) at which the server wrote or applied it and by the beginning of the SHA-256 of its content:
+`20260131T081500.000000Z-0a1b2c3d.json`, or `….saved.json` where it was saved by hand.
 
 The newest ten stay, and the newest ten that were saved by hand; of older ones the last of each hour stays for a day,
 and the last of each day for 30 days. To go back, copy one over `backend.json`.
