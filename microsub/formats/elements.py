@@ -6,6 +6,7 @@ in an entry or in the feed is read by `syndication` and `media`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from urllib.parse import urljoin
 
@@ -25,6 +26,7 @@ _NAMESPACES = {
 }
 
 
+_NO_WEB_ADDRESS = re.compile(r"(?i)\s*(?!https?:)[a-z][a-z0-9+.-]*:")
 _MAX_GROWTH = 1_000_000
 """Characters by which the addresses of a document may grow: a long base makes much of many short ones."""
 
@@ -44,6 +46,7 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
     infeed: int
     inentry: int
     baseuri: str
+    version: str
 
     # An id is what stands there: RFC 4287, 4.2.6. `_keep` and `pop` of feedparser would resolve it.
     can_be_relative_uri = _FeedParserMixin.can_be_relative_uri - {"id"}
@@ -134,7 +137,15 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
         attrs_d["rel"] = attrs_d.get("rel", "alternate").removeprefix("http://www.iana.org/assignments/relation/")
         if "type" not in attrs_d:
             attrs_d["untyped"] = "yes"
+        # feedparser reads the text of a link only where no attribute has an address, of whatever scheme.
+        for name in ("href", "url", "uri"):
+            # An empty address in Atom is that of the base.
+            if _NO_WEB_ADDRESS.match(attrs_d.get(name, "/")) or (attrs_d.get(name) == "" and not self._is_atom()):
+                del attrs_d[name]
         super()._start_link(attrs_d)
+
+    def _is_atom(self) -> bool:
+        return str(self.version).startswith("atom")
 
     # -- pictures
 

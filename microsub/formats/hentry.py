@@ -5,7 +5,7 @@ from __future__ import annotations
 from microsub.formats import mf2
 from microsub.formats.authorship import Page, author_of
 from microsub.formats.dates import as_written, from_text
-from microsub.formats.normalise import finish
+from microsub.formats.normalise import finish, shorten
 from microsub.formats.post_types import says_no_more
 from microsub.formats.raw import RawEntry
 from microsub.formats.urls import host_of, normalise_url
@@ -15,6 +15,9 @@ TYPES = ("h-entry", "h-event", "h-cite", "h-review", "h-recipe", "h-listing")
 _TARGETS = ("in-reply-to", "like-of", "repost-of", "bookmark-of", "follow-of", "quotation-of")
 MAX_CONTEXTS = 3
 """Posts inside each other that go to `refs`: an answer, what it answers, and what that one quotes."""
+
+MAX_QUOTED = 20_000
+"""Characters of the body of a post that another one quotes or answers."""
 
 _BODIES = ("content", "description", "instructions")
 
@@ -129,7 +132,9 @@ def _contexts(item: mf2.Node, page: Page, depth: int) -> dict[str, Entry | Card]
                     found[target] = person
             else:
                 alone = Page(page.url, page.base, page.items, page.people)
-                found[target] = finish(to_entry(value, None, alone, depth + 1))
+                quoted = to_entry(value, None, alone, depth + 1)
+                shorten(quoted, MAX_QUOTED)
+                found[target] = finish(quoted)
     return found
 
 

@@ -20,6 +20,7 @@ from microsub.formats.urls import (
 from microsub.model.jf2 import Entry
 
 __all__ = [
+    "bounded",
     "canonical_feed_url",
     "has_credentials",
     "host_of",
@@ -40,7 +41,7 @@ def identity(entry: Entry) -> str:
 
     Guids and links are compared in normal form, so that a move to https or a new campaign parameter is no new post.
     """
-    return _bounded(normalise_url(entry.guid or "") or normalise_url(entry.url or "") or _hash_of_text(entry))
+    return bounded(normalise_url(entry.guid or "") or normalise_url(entry.url or "") or _hash_of_text(entry))
 
 
 def identities(entries: Sequence[Entry]) -> list[str]:
@@ -57,7 +58,7 @@ def identities(entries: Sequence[Entry]) -> list[str]:
             links[guid].add(_second_look(entry))
     shared = {guid for guid, looks in links.items() if len(looks) > 1}
     return [
-        _bounded(f"{guid} {_second_look(entry)}") if guid in shared else guid
+        bounded(f"{guid} {_second_look(entry)}") if guid in shared else guid
         for entry, guid in zip(entries, found, strict=True)
     ]
 
@@ -66,7 +67,7 @@ def told_apart(guid: str, link: str, written: str) -> str:
     """What a post that is known by `guid` would be known by beside others of the same guid; '' where its link says
     nothing that its guid (`written` as the feed has it) doesn't say.
     """
-    return _bounded(f"{guid} {normalise_url(link)}") if link and link != written else ""
+    return bounded(f"{guid} {normalise_url(link)}") if link and link != written else ""
 
 
 def twin_identity(entry: Entry) -> str | None:
@@ -90,8 +91,8 @@ def _hash_of_text(entry: Entry) -> str:
     return "text:" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
-def _bounded(text: str) -> str:
-    """Guids become hash fields in Redis: one of a megabyte must not."""
-    if len(text) <= MAX_IDENTITY:
+def bounded(text: str, most: int = MAX_IDENTITY) -> str:
+    """`text`, or a digest of one that is longer than `most`: guids become hash fields in Redis."""
+    if len(text) <= most:
         return text
     return text[:64] + "#" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import fields, replace
+from itertools import accumulate
 from types import SimpleNamespace
 from typing import Any, cast
 from urllib.parse import urljoin
 
 from microsub.errors import ParseError
+from microsub.formats.identity import bounded
 from microsub.formats.media import kind_of
 from microsub.formats.newest import Newest
 from microsub.formats.post_types import fold, is_beginning, post_type, says_no_more
 from microsub.formats.raw import RawEntry, RawFeed
 from microsub.formats.sanitise import clean_html, text_to_html, without_images
 from microsub.formats.text import html_to_text, without_controls
-from microsub.formats.urls import EXECUTABLE, safe_url, without_tracking
+from microsub.formats.urls import EXECUTABLE, MAX_URL, safe_url, without_tracking
 from microsub.model.jf2 import Card, Content, Entry, Feed
 
 MAX_LIST = 100
+MAX_LIST_SIZE = 50_000
+"""Characters of all addresses or tags of one list."""
+
+MAX_REFS = 20
 MAX_NAME = 1000
+MAX_WORD = 100
+"""Characters of what is a word or two: a media type, an answer to an invitation, a time, a coordinate."""
+
 MAX_BODY = 500_000
 """Characters of one body, about a novel's tenth part; what is longer is cut."""
 
@@ -54,29 +63,31 @@ class Finishing:
         feed = raw.feed
         if not raw.entries and not feed.name and not feed.home:
             raise ParseError(feed.url, "there is no feed in this document")
-        self.entries = _newest(raw.entries)
+        self.entries = _newest(entry for entry in raw.entries if _is_post(entry))
         names = {raw_entry.entry.author.name for raw_entry in self.entries if raw_entry.entry.author}
         self._fallback = _feed_author(feed)
         self._alone = not (feed.author and feed.author.url) and len(names) <= 1
         self._writer = feed.author.name if feed.author else None
         self._room = MAX_BODIES
         self._authors: dict[tuple[Card | None, bool], Card] = {}
-        self.surroundings = (self._fallback, self._alone, self._writer)
+        self._home = safe_url(feed.home)
+        self.surroundings = (self._fallback, self._alone, self._writer, self._home)
         self.head = replace(
             feed,
-            name=feed.name and without_controls(feed.name)[:MAX_NAME],
-            description=feed.description and without_controls(feed.description)[:MAX_DESCRIPTION],
+            name=feed.name and without_controls(feed.name[: 4 * MAX_NAME])[:MAX_NAME],
+            description=feed.description
+            and without_controls(feed.description[: 4 * MAX_DESCRIPTION])[:MAX_DESCRIPTION],
             author=feed.author and _safe_card(feed.author),
             entries=(),
         )
 
     def shorten(self, raw: RawEntry) -> None:
         """Cut the texts of the next entry to the room that there is."""
-        _shorten(raw, min(MAX_BODY, max(self._room, SHORT_BODY)))
+        shorten(raw, min(MAX_BODY, max(self._room, SHORT_BODY)))
 
     def finish(self, raw: RawEntry) -> Entry:
         """The next entry, which was shortened, cleaned and completed."""
-        entry = finish(raw, self._author(raw.entry.author, self._alone and not raw.collected))
+        entry = finish(raw, self._author(raw.entry.author, self._alone and not raw.collected), self._home)
         self.pass_over(body_size(entry))
         return entry
 
@@ -97,7 +108,16 @@ def body_size(entry: Entry) -> int:
     return len((entry.content and entry.content.html) or "")
 
 
-def _newest(entries: list[RawEntry]) -> list[RawEntry]:
+def _is_post(raw: RawEntry) -> bool:
+    """Whether there is anything to read or open: some publishers send entries with nothing but a date."""
+    entry = raw.entry
+    texts = (raw.html, raw.text, raw.summary_html, entry.name, entry.summary, entry.rsvp)
+    if entry.url or any(text and not text.isspace() for text in texts):
+        return True
+    return bool(entry.enclosure or entry.checkin or any(getattr(entry, name) for name in (*_URLS, *_URL_LISTS)))
+
+
+def _newest(entries: Iterable[RawEntry]) -> list[RawEntry]:
     """At most `MAX_ENTRIES`, in document order."""
     chosen: Newest[RawEntry] = Newest(lambda raw: raw.entry.published)
     for raw in entries:
@@ -105,7 +125,7 @@ def _newest(entries: list[RawEntry]) -> list[RawEntry]:
     return chosen.kept()
 
 
-def _shorten(raw: RawEntry, limit: int) -> None:
+def shorten(raw: RawEntry, limit: int = MAX_BODY) -> None:
     """Cut what is too long to be read, and take the root of a base address that would make every link too long."""
     raw.html, raw.text = raw.html and raw.html[:limit], raw.text and raw.text[:limit]
     raw.summary_html = raw.summary_html and raw.summary_html[:limit]
@@ -126,8 +146,11 @@ def content_of(html: str | None, text: str | None, base: str) -> Content | None:
     return None
 
 
-def finish(raw: RawEntry, author: Card | None = None) -> Entry:
-    """One entry cleaned, with its post type. `author` is what the feed around it made of its author."""
+def finish(raw: RawEntry, author: Card | None = None, home: str | None = None) -> Entry:
+    """One entry cleaned, with its post type; no string in it is longer than this module says.
+
+    `author` is what the feed around it made of its author, `home` the page of that feed.
+    """
     entry = raw.entry
     content = content_of(raw.html, raw.text, raw.base)
     body = (content.text if content else None) or ""
@@ -137,7 +160,7 @@ def finish(raw: RawEntry, author: Card | None = None) -> Entry:
     summary = without_controls(summary or "")[:MAX_SUMMARY]
     if not summary or is_beginning(summary, body):
         summary = None
-    name = fold(entry.name or "")[:MAX_NAME]
+    name = _word(entry.name, MAX_NAME) or ""
     name = "" if says_no_more(name, body or summary or "") else name
     if raw.photos_in_body and entry.photo and not name and content and content.html:
         # In an article pictures have their place; in a note they are what `photo` shows.
@@ -149,34 +172,51 @@ def finish(raw: RawEntry, author: Card | None = None) -> Entry:
         "name": name or None,
         "author": author or (entry.author and _safe_card(entry.author)),
         "category": _distinct(_tag(tag) for tag in entry.category),
-        "uid": None if entry.uid and EXECUTABLE.match(entry.uid) else entry.uid,
+        "guid": entry.guid and bounded(entry.guid, MAX_URL),
+        "uid": None if entry.uid and EXECUTABLE.match(entry.uid) else _word(entry.uid, MAX_URL),
         **_media(entry),
     }
+    for field in _WORDS:
+        if word := getattr(entry, field):
+            changes[field] = _word(word)
     for field in _URLS:
         changes[field] = safe_url(getattr(entry, field))
     changes["url"] = changes["url"] and without_tracking(changes["url"])
+    if changes["url"] is None:
+        files = changes.get("enclosure") or ()
+        changes["fallback_url"] = files[0].url if files else changes["fallback_url"] or home
     for field in _URL_LISTS:
         if urls := getattr(entry, field):
             changes.setdefault(field, _safe_urls(urls))
     for field in ("checkin", "location"):
         if (place := getattr(entry, field)) is not None:
             changes[field] = _safe_card(place)
+    if entry.refs:
+        refs = list(entry.refs.items())[:MAX_REFS]
+        changes["refs"] = {url: _safe_card(ref) if isinstance(ref, Card) else ref for url, ref in refs}
     values = {name: changes[name] if name in changes else getattr(entry, name) for name in _FIELDS}
-    values["post_type"] = entry.post_type or post_type(cast("Entry", SimpleNamespace(**values)))
+    values["post_type"] = values["post_type"] or post_type(cast("Entry", SimpleNamespace(**values)))
     return Entry(**values)
 
 
 _FIELDS = tuple(field.name for field in fields(Entry))
 _CARD_TEXTS = ("note", "street_address", "locality", "region", "country_name")
-_URLS = ("url", "featured", "quotation_of")
+_CARD_WORDS = ("type", "latitude", "longitude")
+_WORDS = ("type", "post_type", "rsvp", "start", "end")
+_URLS = ("url", "fallback_url", "featured", "quotation_of")
 _URL_LISTS = (
     *("photo", "video", "audio", "syndication"),
     *("like_of", "repost_of", "bookmark_of", "follow_of", "in_reply_to"),
 )
 
 
+def _word(text: str | None, most: int = MAX_WORD) -> str | None:
+    """A short text on one line."""
+    return fold((text or "")[: 4 * most])[:most] or None
+
+
 def _tag(text: str) -> str:
-    tag = fold(text).lstrip("#")[:MAX_NAME]
+    tag = (_word(text, MAX_NAME) or "").lstrip("#")
     return "" if EXECUTABLE.match(tag) else tag
 
 
@@ -184,9 +224,15 @@ def _media(entry: Entry) -> dict[str, Any]:
     """Enclosures, and the pictures, films and sound among them, behind those that the format names itself."""
     if not entry.enclosure:
         return {}
-    enclosures = [
-        replace(e, url=url, title=fold(e.title or "") or None) for e in entry.enclosure if (url := safe_url(e.url))
-    ]
+    room = MAX_LIST_SIZE
+    enclosures = []
+    for declared in entry.enclosure[:MAX_LIST]:
+        if url := safe_url(declared.url):
+            title = _word(declared.title, MAX_NAME)
+            room -= len(url) + len(title or "")
+            if room < 0:
+                break
+            enclosures.append(replace(declared, url=url, type=_word(declared.type), title=title))
     by_kind: dict[str, list[str]] = {"photo": [*entry.photo], "video": [*entry.video], "audio": [*entry.audio]}
     for enclosure in enclosures:
         if kind := kind_of(enclosure):
@@ -200,9 +246,11 @@ def _feed_author(feed: Feed) -> Card:
     home, url = feed.home or None, safe_url(author.url)
     # As in `_author`: who has an address elsewhere isn't called by the feed's title.
     title = feed.name if url in {None, home} else None
-    # A feed that names nobody is its own author, with its own picture.
-    photo = author.photo if feed.author else feed.photo
-    return Card(name=fold(author.name or title or "")[:MAX_NAME] or None, url=url or home, photo=safe_url(photo))
+    # A feed that names nobody is its own author, with its own picture; the cover of a podcast is its author's, too. The
+    # pictures of a page's author are on pages (`lookups`).
+    its_own = feed.author is None or (url in {None, home} and feed.format != "h-feed")
+    photo = author.photo or (feed.photo if its_own else None)
+    return Card(name=_word(author.name or title, MAX_NAME), url=url or home, photo=safe_url(photo))
 
 
 def _author(author: Card | None, fallback: Card, alone: bool, writer: str | None) -> Card:
@@ -227,11 +275,12 @@ def _author(author: Card | None, fallback: Card, alone: bool, writer: str | None
 
 
 def _safe_card(card: Card) -> Card:
-    texts = {name: without_controls(text) for name in _CARD_TEXTS if (text := getattr(card, name))}
+    texts = {name: without_controls(text[:MAX_NAME]) for name in _CARD_TEXTS if (text := getattr(card, name))}
+    texts |= {name: _word(word) or "" for name in _CARD_WORDS if (word := getattr(card, name))}
     return replace(
         card,
         **texts,
-        name=fold(card.name or "")[:MAX_NAME] or None,
+        name=_word(card.name, MAX_NAME),
         url=safe_url(card.url),
         photo=safe_url(card.photo),
     )
@@ -242,4 +291,8 @@ def _safe_urls(urls: Iterable[str]) -> tuple[str, ...]:
 
 
 def _distinct(values: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(value for value in values if value))[:MAX_LIST]
+    found = tuple(dict.fromkeys(value for value in values if value))[:MAX_LIST]
+    if sum(map(len, found)) > MAX_LIST_SIZE:
+        sizes = accumulate(map(len, found))
+        found = tuple(value for value, size in zip(found, sizes, strict=True) if size <= MAX_LIST_SIZE)
+    return found

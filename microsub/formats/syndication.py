@@ -170,6 +170,7 @@ def _entry(node: Node, version: str, feed_base: str) -> RawEntry:
     entry = Entry(
         guid=guid,
         url=_link(node, links, guid, base),
+        fallback_url=_rel(links, "self", base),
         name=_title(node, atom) or None,
         published=published or updated,
         updated=updated if published and updated != published else None,

@@ -51,6 +51,8 @@ def _to_wire(entry: Entry) -> dict[str, Any]:
     if entry.post_type:
         wire["post-type"] = entry.post_type
     _put_strings(wire, entry, _STRINGS)
+    if "url" not in wire and entry.fallback_url:
+        wire["url"] = entry.fallback_url
     for name in ("published", "updated"):
         if (instant := getattr(entry, name)) is not None:
             wire[name] = timestamp(instant)

@@ -54,7 +54,9 @@ class Entry:
     """One post.
 
     `guid` is what the publisher identifies it by, as written there, or None; `published` and `updated` are aware
-    datetimes or None where the feed is silent or lies beyond repair (the pipeline fills and clamps them).
+    datetimes or None where the feed is silent or lies beyond repair (the pipeline fills and clamps them). `url` is the
+    post's own address; where there is none, the wire has `fallback_url` in its place: the post's first file, the
+    entry's own document, or the home page of its feed.
     """
 
     type: str = "entry"
@@ -62,6 +64,7 @@ class Entry:
     guid: str | None = None
     uid: str | None = None
     url: str | None = None
+    fallback_url: str | None = None
     name: str | None = None
     summary: str | None = None
     content: Content | None = None

@@ -88,7 +88,9 @@ def test_of_ten_thousand_entries_the_newest_300_stay() -> None:
     start = datetime(2020, 1, 1, tzinfo=UTC)
     days = [(number * 7919) % 10_000 for number in range(10_000)]
     items = "".join(
-        f"<item><guid>{day}</guid><pubDate>{(start + timedelta(days=day)).isoformat()}</pubDate></item>" for day in days
+        f"<item><title>{day}</title><guid>{day}</guid>"
+        f"<pubDate>{(start + timedelta(days=day)).isoformat()}</pubDate></item>"
+        for day in days
     )
     feed = parse(f"<rss version='2.0'><channel><title>All</title>{items}</channel></rss>".encode(), URL, None)
     assert [entry.guid for entry in feed.entries] == [str(day) for day in days if day >= 9700]
