@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 from urllib.parse import urljoin
 
 from feedparser.mixin import _FeedParserMixin
@@ -23,7 +24,12 @@ _NAMESPACES = {
     # RFC 4685; feedparser knows the module of RSS 1.0 that has the same prefix.
     "http://purl.org/syndication/thread/1.0": "thr",
     "http://rssnamespace.org/feedburner/ext/1.0": "feedburner",
+    "http://www.google.com/schemas/play-podcasts/1.0": "googleplay",
+    "http://news.yandex.ru": "yandex",
+    "http://turbo.yandex.ru": "turbo",
 }
+_UNDECLARED = {"atom": "", "atom10": "", "a10": ""}
+"""What prefixes stand for in documents that don't declare them; other usual ones stand for what feedparser calls so."""
 
 
 _NO_WEB_ADDRESS = re.compile(r"(?i)\s*(?!https?:)[a-z][a-z0-9+.-]*:")
@@ -47,9 +53,15 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
     inentry: int
     baseuri: str
     version: str
+    namespacemap: dict[str | None, str]
+    contentparams: dict[str, str]
 
     # An id is what stands there: RFC 4287, 4.2.6. `_keep` and `pop` of feedparser would resolve it.
     can_be_relative_uri = _FeedParserMixin.can_be_relative_uri - {"id"}
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.namespacemap.update(_UNDECLARED)
 
     # -- bases: markup in a text has the base of the text, but for what stands inside of another `xml:base`
 
@@ -122,6 +134,9 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
     def _start_itunes_author(self, attrs_d: Attributes) -> None:
         self._start_author(attrs_d, "itunes")
 
+    _start_googleplay_author = _start_itunes_author
+    _end_googleplay_author = _end_author
+
     def _save_author(self, key: str, value: str, prefix: str = "author") -> None:
         # The owner of a podcast isn't who speaks in it.
         if prefix == "author":
@@ -146,6 +161,35 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
 
     def _is_atom(self) -> bool:
         return str(self.version).startswith("atom")
+
+    # -- texts
+
+    def _start_itunes_subtitle(self, attrs_d: Attributes) -> None:
+        # Under its own name: for feedparser it is what `description` is, and the last one counts.
+        self.push("itunes_subtitle", 1)
+
+    def _end_itunes_subtitle(self) -> None:
+        self.pop("itunes_subtitle")
+
+    def _start_googleplay_description(self, attrs_d: Attributes) -> None:
+        self._start_itunes_summary(attrs_d)
+
+    def _end_googleplay_description(self) -> None:
+        self._end_itunes_summary()
+
+    def _start_full_text(self, attrs_d: Attributes) -> None:
+        self._start_content_encoded(attrs_d)
+
+    def _end_full_text(self) -> None:
+        self._end_content()
+
+    _start_turbo_content = _start_full_text
+    _end_turbo_content = _end_full_text
+
+    def _start_content(self, attrs_d: Attributes) -> None:
+        super()._start_content(attrs_d)
+        if "src" in attrs_d and "type" not in attrs_d:
+            self.contentparams["untyped"] = "yes"
 
     # -- pictures
 
@@ -181,8 +225,8 @@ class Elements(_FeedParserMixin):  # type: ignore[misc]
         if text := self.pop("itunes_image"):
             self._get_context().setdefault("itunes_image", text)
 
-    _start_itunes_link = _start_itunes_image
-    _end_itunes_link = _end_itunes_image
+    _start_itunes_link = _start_googleplay_image = _start_itunes_image
+    _end_itunes_link = _end_googleplay_image = _end_itunes_image
 
     # -- Media RSS
 
@@ -233,3 +277,5 @@ for _name in ("authors", "contributors", "links", "tags", "replies", "item_image
         setattr(Elements, f"_end_{_name}", _end_ignored)
 # Names that Python can't spell.
 setattr(Elements, "_start_thr_in-reply-to", Elements._start_reply)
+setattr(Elements, "_start_yandex_full-text", Elements._start_full_text)
+setattr(Elements, "_end_yandex_full-text", Elements._end_full_text)

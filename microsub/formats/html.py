@@ -62,6 +62,9 @@ def _soup(text: str, url: str) -> bs4.BeautifulSoup:
 def _page(soup: bs4.BeautifulSoup, url: str) -> tuple[Page, dict[str, Any]]:
     import mf2py
 
+    for element in soup.select(".value-title[title]"):
+        # The value class pattern, which the parser knows in part: as an element whose value it reads.
+        element.name, element["value"], element["class"] = "data", element["title"], "value"
     tags = soup.find_all("base")
     tag = next((tag for tag in tags if tag.get("href") is not None), None)
     for other in tags:

@@ -116,10 +116,14 @@ def _attachment(node: Node, base: str) -> Enclosure | None:
 
 
 def _author(node: Node, base: str) -> Card | None:
-    """1.1 has a list, 1.0 one object. Several are one line of names, with the address and picture of the first."""
-    single = node.get("author")
+    """1.1 has a list, 1.0 one object, which counts where there is no list.
+
+    Several are one line of names, with the address and picture of the first.
+    """
+    several = node.get("authors")
+    found = [several] if isinstance(several, dict) else _nodes(node, "authors")
     cards = []
-    for author in [*_nodes(node, "authors"), *([single] if isinstance(single, dict) else [])]:
+    for author in found or [single for single in (node.get("author"),) if isinstance(single, dict)]:
         card = Card(
             name=_string(author, "name"),
             url=safe_url(_string(author, "url"), base),

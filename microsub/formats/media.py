@@ -63,6 +63,12 @@ def enclosures(node: Node, links: list[Node], base: str) -> tuple[Enclosure, ...
     """All files of a feedparser entry, each once: `enclosure`, then `media:content`."""
     found: dict[str, Enclosure] = {}
     duration = seconds(node.get("itunes_duration"))
+    if len([link for link in links if link.get("rel") == "enclosure"]) == 1:
+        # The link itself counts who fetches the file, as long as the one who counts is there.
+        original = safe_url(node.get("feedburner_origenclosurelink"))
+        links = [
+            {**link, "href": original or link.get("href")} if link.get("rel") == "enclosure" else link for link in links
+        ]
     for link in links:
         if link.get("rel") == "enclosure" and (url := safe_url(link.get("href"), base)) and url not in found:
             # feedparser takes a link without a type for a page.
@@ -84,7 +90,7 @@ def enclosures(node: Node, links: list[Node], base: str) -> tuple[Enclosure, ...
     for content in node.get("content") or []:
         # RFC 4287, 4.1.3.2: content that isn't in the feed.
         if (url := safe_url(content.get("src"), base)) and url not in found:
-            enclosure = Enclosure(url, str(content.get("type") or "").lower() or None)
+            enclosure = Enclosure(url, None if "untyped" in content else str(content.get("type") or "").lower() or None)
             if kind_of(enclosure):
                 found[url] = enclosure
     return tuple(found.values())[:MAX_ENCLOSURES]

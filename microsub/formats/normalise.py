@@ -66,7 +66,9 @@ class Finishing:
         self.entries = _newest(entry for entry in raw.entries if _is_post(entry))
         names = {raw_entry.entry.author.name for raw_entry in self.entries if raw_entry.entry.author}
         self._fallback = _feed_author(feed)
-        self._alone = not (feed.author and feed.author.url) and len(names) <= 1
+        # Where the feed says who its author is, who is named otherwise is a guest.
+        named = feed.author and feed.author.url and feed.author.name
+        self._alone = not named and len(names) <= 1
         self._writer = feed.author.name if feed.author else None
         self._room = MAX_BODIES
         self._authors: dict[tuple[Card | None, bool], Card] = {}

@@ -26,7 +26,7 @@ _JUNK = re.compile(
     r"|<rss\s[^>]{0,500}\bversion\s*=)"
 )
 _PAGE = re.compile(r"(?i)<(?:!doctype\s+html|html|head|body)\b")
-_SYNDICATION = frozenset({"rss", "rdf", "feed", "channel"})
+_SYNDICATION = frozenset({"rss", "rdf", "feed", "channel", "entry"})
 
 
 def parse(body: bytes, url: str, content_type: str | None) -> Feed:

@@ -31,6 +31,9 @@ _NO_SCHEME = re.compile(r"(?i)www\.[\w-]+\.\w")
 _MARKUP = re.compile(r"(?i)</[a-z]|<[a-z][a-z0-9]*\s[^>]*=|<(?:br|hr|img|wbr)\b|&#?\w+;|<!--")
 _PERIODS = {"hourly": 3600, "daily": 86400, "weekly": 604800, "monthly": 2592000, "yearly": 31536000}
 
+_DESCRIPTIONS = ("subtitle", "summary", "itunes_subtitle")
+"""Of a feed, best first: what its format has, `itunes:summary`, `itunes:subtitle`."""
+
 Node = dict[str, Any]
 
 
@@ -64,7 +67,7 @@ def _feed(channel: Node, version: str, url: str) -> Feed:
         name=_title(channel, atom) or None,
         home=home if home != url else None,
         photo=photo,
-        description=title_text(channel.get("subtitle") or "") or None,
+        description=next((text for name in _DESCRIPTIONS if (text := title_text(channel.get(name) or ""))), None),
         author=_author(channel, base, of_feed=True),
         ttl=_ttl(channel),
         hub=_rel(links, "hub", base),
@@ -256,7 +259,11 @@ def _body(node: Node, atom: bool) -> tuple[str, str, str | None]:
     if not chosen:
         # What only Media RSS or iTunes has to say.
         kind = "text/html" if node.get("media_description_type") == "html" else "text/plain"
-        return kind, str(node.get("media_description") or node.get("subtitle") or ""), None
+        return (
+            kind,
+            str(node.get("media_description") or node.get("itunes_subtitle") or node.get("subtitle") or ""),
+            None,
+        )
     kind, value = str(chosen["type"]), str(chosen["value"])
     if kind == "application/xhtml+xml":
         # XML's <br/> arrives as <br></br>, and HTML parsers read </br> as a second break.

@@ -9,7 +9,7 @@ _TAG = re.compile(r'<(/?)([a-zA-Z][a-zA-Z0-9]*)[^>"]*(?:"[^"]*"[^>"]*)*>')
 _ALT = re.compile(r'\salt="([^"]*)"')
 _PRE = re.compile(r"(<pre\b[^>]*>.*?</pre>)", re.S)
 _SILENT = re.compile(r"<(video|audio|iframe)\b[^>]*>.*?</\1>", re.S)
-_UNREAD = re.compile(r"(?is)<(script|style)\b[^>]*>.*?</\1\s*>|<!--.*?-->")
+_UNREAD = re.compile(r"(?is)<(script|style)\b[^>]*>.*?</\1\s*>|<!--.*?-->|<!doctype\b[^<>]*>")
 _BREAK = re.compile(r"[\x01\x02\n][ \x01\x02\n]*")
 _SPACES = re.compile(r"  +")
 
