@@ -13,6 +13,7 @@ from microsub.api import arguments
 from microsub.api.call import Action, Call, Reply, Table
 from microsub.api.params import missing
 from microsub.errors import NotImplementedHere
+from microsub.fetch import asking_for
 from microsub.formats.discovery import FeedLink
 from microsub.formats.identity import canonical_feed_url, mask_credentials
 from microsub.services.following import FollowedFeed
@@ -54,14 +55,17 @@ async def search(call: Call) -> Reply:
         raise missing("query", "a URL, a domain or words")
     if call.params.text("channel") is not None:
         raise NotImplementedHere("'channel' can't be used with 'search' yet: items can't be searched, only feeds")
-    found = await call.services.search.feeds(query, call.now)
+    with asking_for(f"user {call.user}"):
+        found = await call.services.search.feeds(query, call.now)
     reply: dict[str, Any] = {"results": [link_to_wire(link) for link in found.feeds]}
     return reply | ({"_error": found.trouble} if found.trouble else {})
 
 
 async def preview(call: Call) -> Reply:
     """The items of a feed that nobody needs to follow; nothing is stored."""
-    items = await call.services.search.preview(arguments.url(call.params), call.now)
+    url = arguments.url(call.params)
+    with asking_for(f"user {call.user}"):
+        items = await call.services.search.preview(url, call.now)
     return {"items": items, "paging": {}}
 
 

@@ -223,9 +223,10 @@ class Desk:
         reply = await self._fetcher.fetch(FetchRequest(url, *sent, subscribers=ask.subscribers))
         now = self._clock()
         match reply:
-            case FetchFailed(reason="local"):
+            case FetchFailed(ours=True):
                 # It says nothing of the address, so nobody else is told it.
-                failure = Failure(reply.reason, reply.detail, None, now)
+                pause = None if reply.retry_after is None else now + reply.retry_after
+                failure = Failure(reply.reason, reply.detail, None, now, pause)
                 return Found(document, failure, "cache", "stale" if document else "failed", reply), None
             case FetchFailed():
                 new = failed(key, document, reply, now)

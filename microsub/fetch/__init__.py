@@ -1,9 +1,9 @@
 """The only door out: guarded and limited. What lies behind it is chosen by others, not by us."""
 
 from microsub.fetch.fetcher import Fetcher
-from microsub.fetch.network import Resolver, out_of_descriptors
+from microsub.fetch.network import Resolver, asking_for, out_of_descriptors
 from microsub.fetch.sending import Answered, Hop, Sending, SendLimits
-from microsub.fetch.spacing import SpacedFetcher
+from microsub.fetch.spacing import HostPace, SpacedFetcher
 from microsub.fetch.targets import ascii_host, target_of
 from microsub.fetch.values import (
     FEED_ACCEPT,
@@ -34,6 +34,7 @@ __all__ = [
     "Fetcher",
     "Hop",
     "HopError",
+    "HostPace",
     "NotModified",
     "Reason",
     "Resolver",
@@ -41,6 +42,7 @@ __all__ = [
     "Sending",
     "SpacedFetcher",
     "ascii_host",
+    "asking_for",
     "out_of_descriptors",
     "target_of",
 ]

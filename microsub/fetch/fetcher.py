@@ -9,12 +9,14 @@ import asyncio
 import ssl
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 
 from microsub.fetch import headers
 from microsub.fetch.network import Guard, Resolver, ThreadedResolver
 from microsub.fetch.reading import read_body
 from microsub.fetch.room import Room
 from microsub.fetch.sending import Answered, Exchange, Sending
+from microsub.fetch.spacing import HostPace
 from microsub.fetch.targets import Target, follow, target_of
 from microsub.fetch.transport import Outgoing, Reply, carrier
 from microsub.fetch.values import (
@@ -47,8 +49,11 @@ class Fetcher:
         ssl_context: ssl.SSLContext | None = None,
         clock: Callable[[], float] = time.time,
         room: Room | None = None,
+        pace: HostPace | None = None,
     ) -> None:
+        """`pace` is for documents (`fetch`): each hop of a redirect counts for its own host."""
         self._settings = settings
+        self._pace = pace
         self._room = room if room is not None else Room()
         self._clock = clock
         guard = Guard(resolver if resolver is not None else ThreadedResolver(), settings.allow_private_networks)
@@ -64,7 +69,7 @@ class Fetcher:
             seconds = self._settings.limits.total
             return self._failed(request, "timeout", f"the document was not complete after {seconds:g} s", status)
         except HopError as failure:
-            return self._failed(request, failure.reason, failure.detail, status)
+            return self._failed(request, failure.reason, failure.detail, status, failure.retry_after)
 
     async def send(self, sending: Sending) -> Answered | FetchFailed:
         """Send one request of any kind, and answer with the reply whatever its status. Never raises, as `fetch`."""
@@ -79,15 +84,16 @@ class Fetcher:
         permanent = True
         for _ in range(self._settings.limits.redirects + 1):
             outgoing = Outgoing(target, self._fields(request, target))
-            reply = await self._carrier.ask(outgoing, self._settings.limits.idle)
-            status[:] = [reply.status]
-            try:
-                location = headers.first(reply.fields, b"location")
-                if reply.status not in _REDIRECTS or location is None:
-                    moved_to = target.with_credentials() if permanent and target != first else None
-                    return await self._conclude(request, target, reply, moved_to, permanent, clock)
-            finally:
-                await reply.aclose()
+            async with nullcontext() if self._pace is None else self._pace.turn(target.host):
+                reply = await self._carrier.ask(outgoing, self._settings.limits.idle)
+                status[:] = [reply.status]
+                try:
+                    location = headers.first(reply.fields, b"location")
+                    if reply.status not in _REDIRECTS or location is None:
+                        moved_to = target.with_credentials() if permanent and target != first else None
+                        return await self._conclude(request, target, reply, moved_to, permanent, clock)
+                finally:
+                    await reply.aclose()
             permanent = permanent and reply.status in _PERMANENT
             target = follow(target, location)
         raise HopError("redirects", f"more than {self._settings.limits.redirects} redirects")
@@ -153,8 +159,16 @@ class Fetcher:
         detail = f"the server answered {status}"
         return FetchFailed(mask_credentials(request.url), reason, detail, status, wait)
 
-    def _failed(self, request: FetchRequest, reason: Reason, detail: str, status: list[int]) -> FetchFailed:
-        return FetchFailed(mask_credentials(request.url), reason, detail[:_MAX_DETAIL], status[0] if status else None)
+    def _failed(
+        self,
+        request: FetchRequest,
+        reason: Reason,
+        detail: str,
+        status: list[int],
+        retry_after: float | None = None,
+    ) -> FetchFailed:
+        last = status[0] if status else None
+        return FetchFailed(mask_credentials(request.url), reason, detail[:_MAX_DETAIL], last, retry_after)
 
 
 def _validator(raw: headers.RawHeaders, name: bytes) -> str | None:

@@ -10,8 +10,10 @@ import asyncio
 import errno
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from weakref import WeakKeyDictionary
 
 import structlog
@@ -32,6 +34,7 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Name and port to addresses as text, best first. Raises OSError when there are none. The seam for tests."""
 
 _MOST_ATTEMPTS = 4
+_WAIT_FOR_NAMES = 10.0
 _NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE})
 
 log = structlog.get_logger(__name__)
@@ -110,6 +113,31 @@ class ThreadedResolver:
             return found
 
 
+_ASKER: ContextVar[str] = ContextVar("asker", default="")
+
+
+@contextmanager
+def asking_for(asker: str) -> Iterator[None]:
+    """Count what is asked in the block for `asker`: `user <name>` or `network <address>`; empty, as without such a
+    block, is the server's own doing, as polls are. A context variable, because whole layers lie between where a
+    request comes in and where names are looked up, and none of them decides anything by it.
+    """
+    token = _ASKER.set(asker)
+    try:
+        yield
+    finally:
+        _ASKER.reset(token)
+
+
+MOST_LOOK_UPS = 16
+"""Names that are looked up at the same time for one asker. A name server that doesn't answer holds a thread for 20
+seconds and more, whatever is done about it, and there are 256.
+"""
+
+LOOK_UP_SECONDS = 10.0
+"""For the look-up of one name, whoever asks."""
+
+
 class Guard:
     """Turns host names into addresses that may be connected to. `own` tells this machine's own addresses.
 
@@ -124,6 +152,7 @@ class Guard:
         self._resolver = resolver
         self._allowed = allowed
         self._own = own
+        self._looked_up: Counter[str] = Counter()
 
     async def addresses(
         self, host: str, port: int, *, all_must_pass: bool = False, inside: bool = False, web_ports: bool = False
@@ -160,14 +189,43 @@ class Guard:
         return good[:_MOST_ATTEMPTS]
 
     async def _look_up(self, host: str, port: int) -> list[Address]:
+        """The addresses of a name, within its time and the share of who asks. Raises HopError (`dns`, `busy`).
+
+        A look-up that is given up goes on in its thread, so it counts for its asker until that ends.
+        """
+        asker = _ASKER.get()
+        if asker and self._looked_up[asker] >= MOST_LOOK_UPS:
+            raise HopError(
+                "busy", f"{MOST_LOOK_UPS} names are being looked up for you: try again in some seconds", _WAIT_FOR_NAMES
+            )
+        looking = asyncio.ensure_future(self._resolver(host, port))
+        if asker:
+            self._looked_up[asker] += 1
+            looking.add_done_callback(lambda _: self._leave(asker))
         try:
-            texts = await self._resolver(host, port)
+            await asyncio.wait([looking], timeout=LOOK_UP_SECONDS)
+            if not looking.done():
+                raise HopError("dns", f"the host name {host} can't be resolved: no answer in {LOOK_UP_SECONDS:g} s")
+            texts = looking.result()
         except (OSError, UnicodeError) as error:
             if isinstance(error, OSError) and out_of_descriptors(error):
                 raise nothing_left() from None
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise HopError("dns", f"the host name {host} can't be resolved: {reason}") from None
+        finally:
+            looking.add_done_callback(_seen)
         found = [address for address in map(parse_address, texts) if address is not None]
         if not found:
             raise HopError("dns", f"the host name {host} has no address")
         return found
+
+    def _leave(self, asker: str) -> None:
+        self._looked_up[asker] -= 1
+        if not self._looked_up[asker]:
+            del self._looked_up[asker]
+
+
+def _seen(looking: asyncio.Future[Sequence[str]]) -> None:
+    """Take note of how a look-up ended that nobody waits for any more."""
+    if not looking.cancelled():
+        looking.exception()

@@ -40,9 +40,10 @@ Reason = Literal[
     "encoding",
     "bad_url",
     "local",
+    "busy",
 ]
-"""What stands between an address and its document. `local`: this process has no file descriptor left to ask with, which
-says nothing of whoever was to be asked.
+"""What stands between an address and its document. Two say nothing of whoever was to be asked, because nobody was:
+`local`, this process has no file descriptor left; `busy`, the share of the host, or of who asks, is used up.
 """
 REASONS: frozenset[str] = frozenset(get_args(Reason))
 
@@ -142,6 +143,11 @@ class FetchFailed:
     retry_after: float | None = None
 
     @property
+    def ours(self) -> bool:
+        """Whether nobody was asked, for a reason that says nothing of the address."""
+        return self.reason in {"local", "busy"}
+
+    @property
     def refused(self) -> bool:
         """Whether there is something at the address that isn't shown to us, as sites do that only want browsers."""
         return self.status in {401, 402, 403, 406, 429, 451}
@@ -158,9 +164,13 @@ FetchResult = Fetched | NotModified | FetchFailed
 
 
 class HopError(Exception):
-    """One hop of a fetch can't be completed; the fetcher turns it into a `FetchFailed`. Transports raise it too."""
+    """One hop of a fetch can't be completed; the fetcher turns it into a `FetchFailed`. Transports raise it too.
 
-    def __init__(self, reason: Reason, detail: str) -> None:
+    `retry_after` is in seconds from now, where it is known when asking again makes sense.
+    """
+
+    def __init__(self, reason: Reason, detail: str, retry_after: float | None = None) -> None:
         super().__init__(detail)
         self.reason = reason
         self.detail = detail
+        self.retry_after = retry_after

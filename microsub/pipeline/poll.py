@@ -187,7 +187,7 @@ class Poller:
 
     async def _conclude(self, due: FeedDue, reply: FetchResult) -> PollResult:
         match reply:
-            case FetchFailed(reason="local"):
+            case FetchFailed(ours=True):
                 return self.put_off(due.feed.id, reply.detail)
             case FetchFailed() if left := await self._pass_on(due, reply):
                 return left

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from microsub.errors import InvalidRequest, ParseError, ParsingStopped
+from microsub.errors import InvalidRequest, ParseError, ParsingStopped, TooManyRequests
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult
 from microsub.formats.discovery import FeedLink, common_paths, feeds_by_address, forwarded
 from microsub.formats.identity import identities, mask_credentials
@@ -32,6 +33,8 @@ SEARCH_SECONDS = 25.0
 PREVIEW_SECONDS = 40.0
 PARSE_SECONDS = 10.0
 """For one document. Polls, which nobody waits for, have more."""
+
+_BUSY_SECONDS = 10
 
 MAX_PATHS = 9
 """How many usual places of feeds are tried on a site whose page names none."""
@@ -70,7 +73,8 @@ class Search:
         """The feeds behind a URL, a bare domain or a handle; for words, those of the directory.
 
         Nothing found is no error, and an address that can't be had is told of beside the empty list. Raises
-        InvalidRequest for a URL that isn't of the web, and for a query beyond all measure.
+        InvalidRequest for a URL that isn't of the web, and for a query beyond all measure, and TooManyRequests where a
+        host is asked so much that it isn't its turn soon, or too many names are being looked up for who asks.
         """
         if is_unusable_url(query):
             shown = mask_credentials(query.strip())[:200]
@@ -100,7 +104,7 @@ class Search:
         """The newest items of the feed that one would follow by `url`, ready for the wire: of the feed there, or of the
         first feed that the page there names.
 
-        Raises InvalidRequest when there is none or the document can't be had.
+        Raises InvalidRequest when there is none or the document can't be had, and TooManyRequests as `feeds` does.
         """
         try:
             async with asyncio.timeout(PREVIEW_SECONDS):
@@ -181,8 +185,12 @@ class Search:
         return other if isinstance(other, Fetched) else document
 
     async def _get(self, url: str) -> FetchResult:
+        """A document, or why there is none. Raises TooManyRequests where a share is used up: then nobody was asked."""
         # With one `Accept` for all: what a search has fetched is what a preview and the first poll of a follow get.
-        return await self._fetcher.fetch(FetchRequest(url))
+        reply = await self._fetcher.fetch(FetchRequest(url))
+        if isinstance(reply, FetchFailed) and reply.reason == "busy":
+            raise TooManyRequests(reply.detail, math.ceil(reply.retry_after or _BUSY_SECONDS))
+        return reply
 
 
 def preview_items(feed: Feed, now: float) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.errors import MicrosubError, QuotaReached, RequestError, StoreError, StoreUnavailable, TooManyRequests
+from microsub.fetch import asking_for
 from microsub.web.session import SignInNeeded, Visit
 from microsub.web.site import Site
 
@@ -67,7 +68,8 @@ def _endpoint(site: Site, handler: Handler, *, is_form: bool) -> Callable[[Reque
             await visit.look()
             if is_form:
                 await visit.receive()
-            response = await handler(visit)
+            with asking_for(visit.asker.share):
+                response = await handler(visit)
         except SignInNeeded as error:
             response = (
                 error_page(visit, error) if is_form else visit.go(error.place, **error.about, next=_address(request))

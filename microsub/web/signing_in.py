@@ -52,7 +52,9 @@ async def _finish(visit: Visit) -> Response:
     answer = QueryParams(visit.request.url.query).multi_items()
     browser = visit.browser if visit.had_browser else ""
     try:
-        arrived = await visit.site.identity.signing_in.finish(answer, browser=browser, now=visit.now)
+        arrived = await visit.site.identity.signing_in.finish(
+            answer, browser=browser, now=visit.now, address=visit.where.address
+        )
     except SignInFailed as problem:
         response = visit.page("failed.html", problem.status, title=problem.title, text=problem.description)
         # The address of this page holds a code that may still be good.

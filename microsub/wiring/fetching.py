@@ -9,17 +9,17 @@ from pathlib import Path
 
 from microsub.cache import CachingFetcher, DirectoryMapping, FeedCache, MappingStorage
 from microsub.config.settings import Settings
-from microsub.fetch import Fetcher, FetchSettings, SpacedFetcher
+from microsub.fetch import Fetcher, FetchSettings, HostPace, SpacedFetcher
 from microsub.services.completing import Completing
 from microsub.store.feedcopies import FeedCopies
 from microsub.wiring.stores import Stores
 
 
 @contextlib.asynccontextmanager
-async def open_fetcher(settings: Settings) -> AsyncIterator[Fetcher]:
-    """The door to the web."""
+async def open_fetcher(settings: Settings, pace: HostPace | None = None) -> AsyncIterator[Fetcher]:
+    """The door to the web; `pace` bounds what one host is asked."""
     plain = FetchSettings(allow_private_networks=settings.allow_private_networks, proxy=settings.http_proxy)
-    fetcher = Fetcher(replace(plain, about=settings.base_url) if settings.base_url else plain)
+    fetcher = Fetcher(replace(plain, about=settings.base_url) if settings.base_url else plain, pace=pace)
     try:
         yield fetcher
     finally:
@@ -33,9 +33,13 @@ feeds say is in the items. A search, a preview, a follow and its first poll come
 
 
 @contextlib.asynccontextmanager
-async def open_caching_fetcher(settings: Settings, stores: Stores) -> AsyncIterator[CachingFetcher]:
-    """The door to the web with copies in Redis behind it, which all processes share."""
-    async with open_fetcher(settings) as fetcher:
+async def open_caching_fetcher(
+    settings: Settings, stores: Stores, pace: HostPace | None = None
+) -> AsyncIterator[CachingFetcher]:
+    """The door to the web with copies in Redis behind it, which all processes share; `pace` bounds what one host is
+    asked.
+    """
+    async with open_fetcher(settings, pace) as fetcher:
         yield CachingFetcher(FeedCopies(stores.redis), fetcher, keep=COPIES_KEPT)
 
 

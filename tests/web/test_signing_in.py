@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -16,7 +16,17 @@ from microsub.errors import SignInFailed
 from microsub.formats.indieauth.metadata import read_metadata
 from microsub.metrics import SIGN_INS
 from microsub.services.identity.own import own_metadata
-from microsub.services.identity.turnstile import AT_ONCE, IN_ALL, LEFT, PER_WIDE_NETWORK
+from microsub.services.identity.turnstile import (
+    AT_ONCE,
+    AT_ONCE_AT_SITE,
+    AT_ONCE_OF_NETWORK,
+    AT_ONCE_OF_PERSON,
+    AT_ONCE_OF_WIDE_NETWORK,
+    IN_ALL,
+    LEFT,
+    PER_WIDE_NETWORK,
+    Turnstile,
+)
 from microsub.store.port import Redis
 from tests.support.provider import Fault, Provider, Variant, provider
 from tests.support.readers import Instance, instance
@@ -504,10 +514,47 @@ async def test_strangers_with_slow_pages_hold_up_no_user(server: Instance, ann: 
     """Users have places of their own, and strangers don't use up the minute of all."""
     async with running() as site, AsyncExitStack() as held:
         turnstile = server.identity.signing_in._turnstile
-        for _ in range(AT_ONCE):
-            await held.enter_async_context(turnstile.place("https://eve.example/"))
+        for number in range(AT_ONCE):
+            me, host = f"https://{number}.example/", f"{number}.example"
+            await held.enter_async_context(turnstile.place(me, f"2600:{number:x}::1", host))
         page = await ann.get("/sign-in")
         assert (await ann.submit(page, "/sign-in", me="https://eve.example/")).status == 503
+        assert (await through(ann, site.people["ann"].me)).location == "/account"
+
+
+async def taken(turnstile: Turnstile, held: AsyncExitStack, asked: Iterable[tuple[str, str, str]]) -> int:
+    """How many of these sign-ins (address of the person, of the client, host that is waited for) get a place."""
+    count = 0
+    for me, address, site in asked:
+        try:
+            await held.enter_async_context(turnstile.place(me, address, site))
+            count += 1
+        except SignInFailed:
+            continue
+    return count
+
+
+@pytest.mark.parametrize(
+    ("asked", "most"),
+    [
+        ([("https://mallory.example/", f"2600:{n:x}::1", f"{n}.example") for n in range(60)], AT_ONCE_OF_PERSON),
+        ([(f"https://m{n}.example/", "2600::1", f"{n}.example") for n in range(60)], AT_ONCE_OF_NETWORK),
+        (
+            [(f"https://m{n}.example/", f"2600:0:0:{n:x}::1", f"{n}.example") for n in range(60)],
+            AT_ONCE_OF_WIDE_NETWORK,
+        ),
+        ([(f"https://m{n}.example/", f"2600:{n:x}::1", "slow.example") for n in range(60)], AT_ONCE_AT_SITE),
+    ],
+    ids=["one person", "one network", "one /48", "one provider"],
+)
+async def test_one_who_waits_for_slow_servers_takes_a_share_of_the_places(
+    server: Instance, ann: Visitor, running: Running, asked: list[tuple[str, str, str]], most: int
+) -> None:
+    """Sixty sign-ins by users' addresses get as many places as their share; another user's gets in meanwhile."""
+    async with running() as site, AsyncExitStack() as held:
+        for me in {me for me, *_ in asked}:
+            await server.accounts.add_user(f"u{hash(me) & 0xFFFFFF}", me, server.now)
+        assert await taken(server.identity.signing_in._turnstile, held, asked) == most
         assert (await through(ann, site.people["ann"].me)).location == "/account"
 
 

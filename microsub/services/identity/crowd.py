@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from microsub.errors import TooManyRequests
-from microsub.services.identity.attempts import network_of
+from microsub.services.identity.attempts import network_of, site_of
 from microsub.services.identity.pacing import Pacing
 from microsub.services.identity.turnstile import is_public
 
@@ -37,6 +37,15 @@ class Asker:
         if not self.user:
             return (network,)
         return (network, f"user {self.user}") if is_public(self.address) else (f"user {self.user}",)
+
+    @property
+    def share(self) -> str:
+        """Whose share of look-ups of names is used: the person's, a stranger's network's, or nobody's where all
+        strangers may come by one address.
+        """
+        if self.user:
+            return f"user {self.user}"
+        return f"network {site_of(self.address) or network_of(self.address)}" if is_public(self.address) else ""
 
 
 @dataclass(frozen=True, slots=True)

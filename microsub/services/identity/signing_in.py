@@ -23,7 +23,7 @@ from microsub import metrics
 from microsub.errors import InvalidRequest, ProfileError, ProfileMismatch, SignInFailed
 from microsub.formats.indieauth import pkce
 from microsub.formats.indieauth.identifiers import shown
-from microsub.formats.indieauth.me import canonical_me
+from microsub.formats.indieauth.me import canonical_me, site_of_me
 from microsub.services.identity.admission import Admission, Admitted, Refusal, proven
 from microsub.services.identity.own import is_own
 from microsub.services.identity.profiles import RECENT, Profile, Profiles
@@ -107,7 +107,7 @@ class SigningIn:
             metrics.SIGN_INS.labels("local").inc()
             return Local(me)
         await self._turnstile.enter(me, address)
-        async with self._turnstile.place(me):
+        async with self._turnstile.place(me, address, site_of_me(me)):
             profile = await self._profile(me)
         authorization = self._authorization_of(profile)
         if is_own(authorization, base):
@@ -131,13 +131,16 @@ class SigningIn:
         metrics.SIGN_INS.labels("begun").inc()
         return Leaving(_request(sign_in, state, _verifier(browser, state)))
 
-    async def finish(self, answer: Iterable[tuple[str, str]], *, browser: str, now: float) -> Arrived:
-        """Who has come back: `answer` is the query of the address that the provider sent the browser to.
+    async def finish(
+        self, answer: Iterable[tuple[str, str]], *, browser: str, now: float, address: str = ""
+    ) -> Arrived:
+        """Who has come back: `answer` is the query of the address that the provider sent the browser to, `address` the
+        client's.
 
         Raises SignInFailed. Whatever the outcome, the same answer is good for nothing afterwards.
         """
         try:
-            verdict, who, next_ = await self._arrive(answer, browser, now)
+            verdict, who, next_ = await self._arrive(answer, browser, now, address)
         except SignInFailed:
             metrics.SIGN_INS.labels("failed").inc()
             raise
@@ -149,7 +152,7 @@ class SigningIn:
         return Arrived(verdict.user, verdict.me, f"with {who}", next_, verdict.new)
 
     async def _arrive(
-        self, answer: Iterable[tuple[str, str]], browser: str, now: float
+        self, answer: Iterable[tuple[str, str]], browser: str, now: float, address: str
     ) -> tuple[Admitted | Refusal, str, str]:
         """Whether somebody who was confirmed may come in; the provider's name; and where to go afterwards."""
         said = single(answer)
@@ -165,7 +168,7 @@ class SigningIn:
         redemption = Redemption(
             code, sign_in.base + CLIENT_PATH, sign_in.base + CALLBACK_PATH, _verifier(browser, state)
         )
-        async with self._turnstile.place(sign_in.me):
+        async with self._turnstile.place(sign_in.me, address, who):
             found = await redeem(self._sender, sign_in, redemption, now, private=self._private)
             profile = await self._confirmed(sign_in, found.me, who)
             verdict = await self._admission.admit(proven(sign_in.me, found.me, profile, found.profile))

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ipaddress
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -38,6 +39,14 @@ takes some 700, but a page can name addresses of two thousand letters.
 AT_ONCE = 50
 """Sign-ins of either kind that wait for somebody else's server at the same time."""
 
+AT_ONCE_OF_PERSON = 5
+AT_ONCE_OF_NETWORK = 5
+AT_ONCE_OF_WIDE_NETWORK = 10
+AT_ONCE_AT_SITE = 20
+"""Of those, how many with one person's address, from one network, from one /48 of IPv6, and that wait for one site:
+that of the page, or of the provider. Whose servers are slow takes no more than that from others.
+"""
+
 
 class Turnstile:
     """Lets sign-ins begin, one after the other. `clock` gives seconds."""
@@ -50,7 +59,7 @@ class Turnstile:
         self._sites = Pacing(PER_SITE, MINUTE)
         self._all = Pacing(IN_ALL, MINUTE)
         self._left = Pacing(LEFT, MINUTE)
-        self._busy = {True: 0, False: 0}
+        self._busy: Counter[str] = Counter()
 
     async def enter(self, me: str, address: str) -> None:
         """Count a sign-in with the page `me` (canonical), begun from a client's address. Raises SignInFailed.
@@ -87,19 +96,36 @@ class Turnstile:
             raise _full()
 
     @asynccontextmanager
-    async def place(self, me: str) -> AsyncIterator[None]:
+    async def place(self, me: str, address: str, site: str) -> AsyncIterator[None]:
         """A place among those who wait for other people's servers, which are as slow as they like. Raises SignInFailed.
 
-        Who begins with the address of a user has one of other places, where strangers' pages aren't waited for.
+        `site` is the host that is waited for. Who begins with the address of a user has one of other places, where
+        strangers' pages aren't waited for.
         """
-        known = await self._known.has(me)
-        if self._busy[known] >= AT_ONCE:
+        kind = _kind(await self._known.has(me))
+        shares = {f"person {me}": AT_ONCE_OF_PERSON, f"{kind} site {site}": AT_ONCE_AT_SITE}
+        if is_public(address):
+            shares[f"network {network_of(address)}"] = AT_ONCE_OF_NETWORK
+            if (wide := site_of(address)) is not None:
+                shares[f"network {wide}"] = AT_ONCE_OF_WIDE_NETWORK
+        if any(self._busy[share] >= most for share, most in shares.items()):
+            raise SignInFailed(
+                "Too many sign-ins at once",
+                f"Several sign-ins from your network, with your address or at {site} are under way and wait for an "
+                "answer. Wait a few seconds, then start the sign-in again.",
+                429,
+            )
+        if self._busy[kind] >= AT_ONCE:
             raise _full()
-        self._busy[known] += 1
+        taken = (kind, *shares)
+        self._busy.update(taken)
         try:
             yield
         finally:
-            self._busy[known] -= 1
+            self._busy.subtract(taken)
+            for share in taken:
+                if not self._busy[share]:
+                    del self._busy[share]
 
 
 def is_public(address: str) -> bool:

@@ -1,0 +1,126 @@
+"""What one user makes the server ask of others is a share: of a host's patience, and of the look-ups of names."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from ipaddress import ip_network
+
+import httpx
+
+from microsub.cache import CachingFetcher
+from microsub.fetch import Fetcher, FetchSettings, HostPace
+from microsub.fetch.network import MOST_LOOK_UPS, Resolver
+from microsub.store.port import Redis
+from tests.support.polling import dated, rss
+from tests.support.readers import Instance, Reader, instance
+from tests.support.waiting import wait_until
+from tests.support.web import Answer, Asked, publisher
+
+LOOPBACK = (ip_network("127.0.0.0/8"),)
+
+
+async def here(_host: str, _port: int) -> Sequence[str]:
+    return ["127.0.0.1"]
+
+
+@asynccontextmanager
+async def asking(redis: Redis, resolver: Resolver, pace: HostPace | None = None) -> AsyncIterator[Instance]:
+    """An instance that asks real hosts, all of them on loopback, with copies."""
+    door = Fetcher(FetchSettings(allow_private_networks=LOOPBACK), resolver=resolver, pace=pace)
+    async with instance(redis, web=CachingFetcher({}, door)) as made:
+        yield made
+
+
+async def asked_of(server: Instance, reader: Reader, **params: str) -> httpx.Response:
+    return await server.client.get("/microsub", params=params, headers=reader.headers)
+
+
+def batched(paths: list[str], size: int) -> list[list[str]]:
+    return [paths[start : start + size] for start in range(0, len(paths), size)]
+
+
+async def nothing(_seconds: float) -> None:
+    await asyncio.sleep(0)
+
+
+class Slow:
+    """A page without feeds; it takes its time, and counts."""
+
+    def __init__(self) -> None:
+        self.now = self.most = 0
+
+    async def __call__(self, _asked: Asked) -> Answer:
+        self.now += 1
+        self.most = max(self.most, self.now)
+        await asyncio.sleep(0.01)
+        self.now -= 1
+        return Answer(b"<!doctype html><p>nothing", headers=[("Content-Type", "text/html")])
+
+
+async def test_many_searches_ask_one_host_a_few_times(redis: Redis) -> None:
+    """250 by three users, in one moment: three requests at once, 28 in all; others are told when to ask again."""
+    async with publisher() as site, asking(redis, here, HostPace(sleep=nothing, clock=lambda: 0.0)) as server:
+        readers = [await server.reader(name) for name in ("alice", "bob", "carol")]
+        page = Slow()
+        paths = [f"/{number}/" for number in range(250)]
+        for path in paths:
+            site.serve(path, page)
+        replies: list[httpx.Response] = []
+        for some in batched(paths, 50):
+            replies += await asyncio.gather(
+                *(
+                    asked_of(server, readers[number % 3], action="search", query=site.url(path, "victim.test"))
+                    for number, path in enumerate(some)
+                )
+            )
+        assert page.most <= 3
+        assert len(site.asked) == 28
+        refused = [reply for reply in replies if reply.status_code == 429]
+        assert len(refused) > 200
+        assert all(int(reply.headers["retry-after"]) > 0 for reply in refused)
+        assert "victim.test is busy" in refused[0].json()["error_description"]
+        site.serve_document("/feed", rss(dated(3)))
+        other = await readers[0].get(action="preview", url=site.url("/feed", "other.test"))
+        assert len(other["items"]) == 3, "other hosts are asked"
+
+
+async def test_redirects_count_for_the_host_they_lead_to(redis: Redis) -> None:
+    """Who has many names is no way around the pace of another's host."""
+    async with publisher() as site, asking(redis, here, HostPace(sleep=nothing, clock=lambda: 0.0)) as server:
+        readers = [await server.reader(name) for name in ("alice", "bob", "carol")]
+        site.serve("/away", Answer(status=302, headers=[("Location", site.url("/there", "victim.test"))]))
+        urls = [site.url("/away", f"m{number}.test") for number in range(45)]
+        await asyncio.gather(
+            *(asked_of(server, readers[number % 3], action="preview", url=url) for number, url in enumerate(urls))
+        )
+        assert sum(asked.path == "/there" for asked in site.asked) == 28
+
+
+async def test_names_that_nobody_answers_for_use_up_the_share_of_who_asks(redis: Redis) -> None:
+    """1,200 previews: 16 names at once, the others are refused at once, and another user notices nothing."""
+    looked_up: list[str] = []
+
+    async def silent(host: str, _port: int) -> Sequence[str]:
+        if host.startswith("silent"):
+            looked_up.append(host)
+            await asyncio.Event().wait()
+        return ["127.0.0.1"]
+
+    async with publisher() as site, asking(redis, silent) as server:
+        alice, bob = await server.reader("alice"), await server.reader("bob")
+        previews = [
+            asyncio.create_task(asked_of(server, alice, action="preview", url=f"http://silent{n}.test/"))
+            for n in range(1200)
+        ]
+        await wait_until(lambda: sum(task.done() for task in previews) == 1200 - MOST_LOOK_UPS)
+        assert len(looked_up) == MOST_LOOK_UPS
+        refused = next(task.result() for task in previews if task.done())
+        assert refused.status_code == 429
+        assert "names are being looked up for you" in refused.json()["error_description"]
+        feed = site.serve_document("/feed", rss(dated(3)))
+        assert len((await bob.get(action="preview", url=feed))["items"]) == 3
+        for task in previews:
+            task.cancel()
+        await asyncio.gather(*previews, return_exceptions=True)
