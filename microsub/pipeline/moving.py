@@ -15,6 +15,7 @@ import structlog
 from microsub.errors import NotFound
 from microsub.formats.identity import canonical_feed_url, host_of, mask_credentials
 from microsub.services.followers import unsubscribe
+from microsub.store.twins import MERGED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _MOST_ITEMS = 300
+_MOST_MERGED = 5
+"""Former feeds with whose posts new ones of a feed are compared."""
 MOST_PAGES = 3
 """How many pages a feed is followed through; pages that name each other as feeds have an end there too."""
 
@@ -96,11 +99,15 @@ class Mover:
         """Let everybody who follows `feed` follow `owner`.
 
         The subscription changes first; then the owner's copies of the posts take the places of the old ones, with
-        their read state, because a twin whose feed isn't followed any more hands over its place. Before all that the
-        old addresses: who follows it from now on needs no merging, and who did a moment ago is found by the next poll.
+        their read state, because a twin whose feed isn't followed any more hands over its place. Which posts are copies
+        the feeds themselves have said by moving, so their hosts don't matter. Before all that the old addresses: who
+        follows it from now on needs no merging, and who did a moment ago is found by the next poll.
         """
         for url in (feed.url, *_pages(feed)):
             await self._feeds.lead(url, owner.id)
+        merged = dict.fromkeys([*owner.extra.get(MERGED, "").split(), feed.id])
+        await self._feeds.update(owner.id, {MERGED: " ".join([*merged][-_MOST_MERGED:])})
+        await self._items.succeed(owner.id, feed.id, _MOST_ITEMS)
         for user, uid in await self._feeds.subscribers(feed.id):
             await self._feeds.subscribe(owner.id, user, uid)
             try:

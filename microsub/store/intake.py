@@ -206,6 +206,7 @@ class Intake:
         """Write new items; what became of them, and those that somebody else has stored meanwhile."""
         if not fresh:
             return [], []
+        was = await self._predecessors(feed, fresh)
         last = await counters.take(self._redis, keys.item_ids(), len(fresh))
         # The document's first entry is its newest: it gets the largest id.
         numbered = [(str(last - place), candidate) for place, candidate in enumerate(fresh)]
@@ -220,6 +221,8 @@ class Intake:
                 "discovered": score_text(now),
                 "Published": candidate.published,
             }
+            if candidate.guid in was:
+                fields[twins.WAS] = was[candidate.guid]
             commands.append(("HSET", keys.item(item_id), *_flat(fields)))
             if candidate.twin:
                 commands += twins.register(candidate.twin, _copy(feed, item_id, candidate))
@@ -234,6 +237,15 @@ class Intake:
             if owners[candidate.guid] == item_id
         ]
         return stored, [candidate for _, candidate in lost]
+
+    async def _predecessors(self, feed: FeedRecord, fresh: Sequence[ItemToStore]) -> dict[str, str]:
+        """What new posts were in feeds that gave this one their followers, by guid, as `twins.WAS` has it."""
+        found: dict[str, str] = {}
+        for former in feed.extra.get(twins.MERGED, "").split():
+            posts = {one.guid: (one.guid, one.link) for one in fresh}
+            for guid, item in (await twins.predecessors(self._redis, former, posts)).items():
+                found[guid] = f"{found.get(guid, '')} {item} {former}".strip()
+        return found
 
     async def _claim(self, feed: FeedRecord, numbered: Sequence[tuple[str, ItemToStore]]) -> dict[str, str]:
         """Guid → the id that it belongs to from now on."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from microsub.formats.identity import host_of, normalise_profile
-from microsub.model.reader import Cursor, TimelineItem
+from microsub.model.reader import Cursor, TimelineItem, Twin
 from microsub.store import keys, twins
 from microsub.store.arrivals import ItemToStore, Sifted, Stored, UpdatedItem
 from microsub.store.feeds import FeedRecord
@@ -19,7 +19,7 @@ from microsub.store.shedding import spare
 _COMPLETE, _UPDATE = load("item_complete"), load("item_update")
 _PAGE = load("feed_page")
 
-_TIMELINE = ("feed", "score", "author", "twin", "link", "condemned", FIRST)
+_TIMELINE = ("feed", "score", "author", "twin", "link", "condemned", FIRST, twins.WAS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +115,35 @@ class Items:
         )
         copies = await twins.look_up(self._redis, twins.by_identity(asking))
         return [
-            TimelineItem(item_id, score, author, sources[feed].urls, copies.get(item_id, ()), bool(rows[item_id][6]))
+            TimelineItem(
+                item_id,
+                score,
+                author,
+                sources[feed].urls,
+                (*copies.get(item_id, ()), *twins.was_of((rows[item_id][7] or b"").decode("utf-8", "replace"))),
+                bool(rows[item_id][6]),
+            )
             for item_id, (feed, score, author, *_) in found.items()
         ]
+
+    async def succeed(self, feed_id: str, former: str, limit: int) -> int:
+        """Note which of the feed's `limit` latest posts take the place of posts of a former feed, wherever these are or
+        have been; of how many. What is stored later is compared with those too, once the record says `twins.MERGED`.
+        """
+        ids = await self.newest(feed_id, limit)
+        rows = await self.fields(ids, ("guid", "link", twins.WAS))
+        texts = {item_id: _texts(row) for item_id, row in zip(ids, rows, strict=True) if row[0] is not None}
+        posts = {item_id: (guid, link) for item_id, (guid, link, _) in texts.items()}
+        found = await twins.predecessors(self._redis, former, posts)
+        named = {item_id: f"{texts[item_id][2]} {was} {former}".strip() for item_id, was in found.items()}
+        await self.note(
+            {
+                item_id: {twins.WAS: was}
+                for item_id, was in named.items()
+                if Twin(found[item_id], former) not in twins.was_of(texts[item_id][2])
+            }
+        )
+        return len(found)
 
     async def newest(self, feed_id: str, limit: int, since: float = float("-inf")) -> list[str]:
         """Ids of the feed's latest posts, the latest first (by time of publishing, or of the last edit).

@@ -125,7 +125,7 @@ ITEM_PREFIX = "item:"
 def item(item_id: str) -> str:
     """Hash: `ID`, `Published`, `Data` (wire JSON), `feed`, `guid`, `written_guid` (where that is another), `hash`,
     `version`, `confirmed`, `untold`, `score`, `updated`, `discovered`, `author`, `link`, `twin`, `incomplete`, `asked`,
-    `condemned`, `first` and whatever a post was saved with.
+    `condemned`, `first`, `was` (copies in feeds that have become this one) and whatever a post was saved with.
     Lifetime: as long as a timeline refers to it. `store.items`.
     """
     return f"{ITEM_PREFIX}{item_id}"

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from microsub.formats.identity import normalise_url
 from microsub.model.reader import Twin
 from microsub.store import keys
 from microsub.store.ids import is_id
@@ -98,6 +99,42 @@ def _other_wins(mine: Copy, other: Copy) -> bool | None:
     if mine.host == mine.link_host:
         return False
     return None
+
+
+WAS = "was"
+"""The field of an item that names its copies in feeds that gave their followers to its own: `<item id> <feed id> …`."""
+
+MERGED = "merged"
+"""The field of a feed's record that names the feeds which gave it their followers, the latest last."""
+
+
+def was_of(text: str) -> tuple[Twin, ...]:
+    """The copies that an item takes the place of, whatever their hosts: their feeds said so."""
+    parts = text.split()
+    return tuple(Twin(item, feed) for item, feed in zip(parts[::2], parts[1::2], strict=False))
+
+
+async def predecessors(redis: Redis, feed_id: str, posts: Mapping[str, tuple[str, str]]) -> dict[str, str]:
+    """Which items of that feed are the same posts, by key, for posts (key → identity and link) of the feed that takes
+    its place.
+
+    The identities agree, and the links where both are known: what was deleted is known by its identity alone. Two round
+    trips.
+    """
+    if not posts:
+        return {}
+    replies = await redis.command("HMGET", keys.feed_guids(feed_id), *(guid for guid, _ in posts.values()))
+    ids = {key: item.decode("utf-8", "replace") for key, item in zip(posts, replies, strict=True) if item}
+    links = await redis.pipeline([("HGET", keys.item(item), "link") for item in ids.values()])
+    return {
+        key: item
+        for (key, item), link in zip(ids.items(), links, strict=True)
+        if item != "0" and _agree(link.decode("utf-8", "replace") if link else "", posts[key][1])
+    }
+
+
+def _agree(link: str, other: str) -> bool:
+    return not link or not other or normalise_url(link) == normalise_url(other)
 
 
 def register(identity: str, copy: Copy) -> list[Command]:

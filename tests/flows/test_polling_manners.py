@@ -280,6 +280,52 @@ async def test_a_move_between_two_feeds_of_one_channel(redis: Redis) -> None:
         assert len(await it.rows()) == 3
 
 
+async def test_a_feed_moves_between_services_to_one_that_is_known(redis: Redis) -> None:
+    """Neither address is on the host that the posts link to: posts that both had stand once, in the state that they
+    had; what was read and is gone stays away; and what the new one lists later is the same post too.
+    """
+    async with publisher() as site, world(redis) as it:
+        new = site.url("/new", "new.test")
+        site.serve_document("/old", rss(dated(4)))
+        site.serve_document("/new", rss(dated(3)))
+        known = await it.follow(new, "bob")
+        old = await it.follow(site.url("/old", "old.test"), "alice")
+        await it.worker.run_once()
+        rows = await it.rows("alice")
+        await it.timelines.mark_read("alice", "home", [rows[0].id, rows[2].id], it.clock())
+        await it.timelines.remove("alice", "home", [rows[3].id], it.clock())
+        site.serve("/old", Answer(status=301, headers=[("Location", new)]))
+        await _poll_thrice_over_a_day(it, old)
+        assert [subscription.feed for subscription in await it.channels.subscriptions("alice", "home")] == [known.id]
+        titles = [text.partition('"name":"')[2][:6] for text in await it.texts("alice")]
+        assert titles == ["Post 4", "Post 3", "Post 2"]
+        assert [row.is_read for row in await it.rows("alice")] == [True, False, True]
+        site.serve_document("/new", rss(dated(5)))
+        await it.poll(known)
+        titles = [text.partition('"name":"')[2][:6] for text in await it.texts("alice")]
+        assert titles == ["Post 5", "Post 4", "Post 3", "Post 2"]
+        assert [row.is_read for row in await it.rows("alice")] == [False, True, False, True]
+        assert [row.is_read for row in await it.rows("bob")] == [False] * 5
+
+
+async def test_a_move_between_services_of_a_reader_who_follows_both(redis: Redis) -> None:
+    """In one channel the posts stood twice; then they stand once, and are read where one of the two was."""
+    async with publisher() as site, world(redis) as it:
+        new = site.url("/new", "new.test")
+        site.serve_document("/old", rss(dated(2)))
+        site.serve_document("/new", rss(dated(2)))
+        await it.follow(new)
+        old = await it.follow(site.url("/old", "old.test"))
+        await it.worker.run_once()
+        await it.worker.run_once()
+        assert len(await it.rows()) == 4
+        of_old = await it.items.in_feed(old.id, [row.id for row in await it.rows()])
+        await it.timelines.mark_read("alice", "home", [max(of_old, key=int)], it.clock())
+        site.serve("/old", Answer(status=301, headers=[("Location", new)]))
+        await _poll_thrice_over_a_day(it, old)
+        assert [row.is_read for row in await it.rows()] == [True, False]
+
+
 async def test_a_feed_does_not_move_to_one_that_has_gone(redis: Redis) -> None:
     """As long as the redirect brings news it is followed."""
     async with publisher() as site, world(redis) as it:

@@ -196,3 +196,23 @@ async def test_removing_a_user(ann: Reader) -> None:
 
     await killed_anywhere(ann.redis, disabled, remove, left)
     assert await left() == []
+
+
+async def test_merging_a_feed_with_the_one_at_its_new_address(ann: Reader) -> None:
+    """Wherever the poll that believes the redirect dies, the next one finishes it: every post once, as it was."""
+    mover = ann.it.mover
+
+    async def both() -> None:
+        await ann.begin()
+        await ann.publish("https://new.example/feed", 13)
+        await ann.following.follow("ann", "later", "https://new.example/feed", NOON)
+
+    async def merge() -> None:
+        feed = await ann.it.feeds.get("1")
+        assert feed is not None
+        await mover.move(feed, "https://new.example/feed", NOON)
+
+    await killed_anywhere(ann.redis, both, merge, ann.state)
+    state = await ann.state()
+    assert len(state[keys.read("ann", "home")]) == 4  # type: ignore[arg-type]
+    assert state["feeds"] == {"notifications": [], "home": ["2", "3"], "later": ["3"]}

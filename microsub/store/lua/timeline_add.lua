@@ -10,7 +10,8 @@
 --
 -- Twins: where the winner stands and its feed is followed, the item goes to `gone` at once; a twin that yields, or whose
 -- feed isn't followed any more, hands over its place with its read state; a twin that left for good (read, removed,
--- …) keeps the item out for the same reason.
+-- …) keeps the item out for the same reason. Of two that stand because nobody knew that they are twins, the one whose
+-- feed isn't followed any more leaves; if it was read, the other one was.
 --
 -- A first fill may come in several parts: the first document that is read of a feed may be read twice, and be another
 -- one by then. What its readings have that is older than the follow counts as one fill, whichever part comes first. What
@@ -148,6 +149,17 @@ local function fits(id)
   return true
 end
 
+-- Takes out twins of an item that stands itself.
+local function unite(id, twins)
+  for one, from in string.gmatch(twins, '(%S+) (%S+) %d') do
+    if stands(one) and call('HEXISTS', KEYS[2], from) == 0 then
+      local read_at = time_of_reading(one)
+      leave(sets, one, math.floor(tonumber(now)), TWIN)
+      if read_at and call('ZREM', unread, id) == 1 then call('ZADD', sets.read, read_at, id) end
+    end
+  end
+end
+
 -- `given` is the number of items of this fill that were given before.
 local function take(id, score, lines, twins, is_first, given)
   if again and is_old(score) then old_given = old_given + 1 end
@@ -160,6 +172,7 @@ local function take(id, score, lines, twins, is_first, given)
   end
   if (mutes or left or twins ~= '') and stands(id) then
     if call('ZSCORE', posts, id) then places = places + 1 end
+    unite(id, twins)
     return
   end
   local reason, over, heard
