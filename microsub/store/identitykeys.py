@@ -66,6 +66,13 @@ def attempts(digest: str) -> str:
     return f"identity:attempts:{digest}"
 
 
+def in_minute(digest: str, minute: str) -> str:
+    """String: how often it happened in that minute (Unix time divided by 60); by SHA-256 of what is counted. Lifetime:
+    two minutes. `store.identity.attempts`.
+    """
+    return f"identity:minute:{digest}:{minute}"
+
+
 # --- tokens of other providers -----------------------------------------------------------------------------------
 
 

@@ -21,9 +21,10 @@ def make_local(redis: Redis, sessions: Sessions | None = None) -> Local:
     """Its parts on one connection. `close` it where its hasher was used."""
     accounts, store, hasher = Accounts(redis), Credentials(redis), Hasher()
     passwords, passkeys = Passwords(store, hasher), Passkeys(store)
+    attempts = Attempts(AttemptCounts(redis))
     return Local(
-        recognising=Recognising(accounts, store, passwords, passkeys, Attempts(AttemptCounts(redis))),
+        recognising=Recognising(accounts, store, passwords, passkeys, attempts),
         passkeys=passkeys,
-        enrolling=Enrolling(store, passwords, passkeys, sessions or Sessions(SessionStore(redis))),
+        enrolling=Enrolling(store, passwords, passkeys, sessions or Sessions(SessionStore(redis)), attempts),
         hasher=hasher,
     )

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 
 from microsub.metrics import LOCAL_SIGN_INS
-from microsub.services.identity.attempts import OF_ACCOUNT, OF_DEVICE
+from microsub.services.identity.attempts import OF_ACCOUNT, OF_DEVICE, UNSUSPECTED
 from microsub.services.identity.clients import Clients
 from tests.support.apps import Apps
 from tests.support.local_sign_in import (
@@ -94,7 +94,7 @@ async def test_no_value_survives_the_sign_in(enrolled: Instance, ann: Visitor) -
 
 async def test_guesses_are_slowed_with_a_word_on_when_to_come_back(enrolled: Instance, ann: Visitor) -> None:
     """429 with Retry-After, and the right password is no good until then."""
-    for _ in range(OF_ACCOUNT.free + 1):
+    for _ in range(UNSUSPECTED + OF_ACCOUNT.free + 1):
         assert (await tried(ann, password="wrong")).status == 403
     shown = await tried(ann)
     assert shown.status == 429
@@ -216,7 +216,11 @@ async def test_attempts_are_counted_for_the_admin(enrolled: Instance, ann: Visit
     await with_passkey(ann, device)
     await with_passkey(ann, device, origin="https://evil.example")
     grown = {key: value - before.get(key, 0) for key, value in counted().items()}
-    expected = {("password", "right"): 1, ("password", "wrong"): OF_ACCOUNT.free + 1, ("password", "paused"): 1}
+    expected = {
+        ("password", "right"): 1,
+        ("password", "wrong"): UNSUSPECTED + OF_ACCOUNT.free + 1,
+        ("password", "paused"): 1,
+    }
     assert expected.items() <= grown.items()
     assert (grown["passkey", "right"], grown["passkey", "wrong"]) == (1, 1)
 

@@ -1,15 +1,21 @@
-"""How often somebody may try to sign in: pauses that grow with every attempt that fails.
+"""How often somebody may try to sign in: pauses that grow with every attempt that fails, and limits for each minute.
 
-Three things are counted. An *address* is stopped wherever it tries, and so is, far later, what it shares a /48 with.
-An *account* is stopped for all browsers that it isn't known in, so that many addresses together guess no faster than
-one. A *device*, a browser in which this user has signed in before, has an allowance of its own and is touched by
-neither, so that nobody can keep the owner out by failing in their name. Passkeys can't be guessed: they count by the
-address alone, and each failure as any other.
+Counted are:
+
+- a *network*, an IPv4 address or a /64 of IPv6: it is stopped wherever it tries, and so is, far later, its /48;
+- an *account*, for networks from which attempts have failed of late: they share its pauses, so that many of them guess
+  no faster than one. Networks from which (nearly) none has failed share a limit for each minute instead, so whoever
+  guesses doesn't keep the owner out, who comes from another network in a new browser;
+- a *device*, a browser in which this user has signed in before: it has an allowance of its own;
+- right passwords and new ones, for each account and minute, since each takes time to hash.
+
+Passkeys can't be guessed: they count by the network alone, and each failure as any other.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import math
 from dataclasses import dataclass
 
 from microsub.errors import TooManyRequests
@@ -37,7 +43,14 @@ class Allowance:
 OF_ADDRESS = Allowance(free=10, first=2, longest=900)
 OF_SITE = Allowance(free=100, first=1, longest=4)
 """Of a /48 of IPv6, which anybody gets for the asking, and in which thousands may live who are strangers."""
-OF_ACCOUNT = Allowance(free=5, first=1, longest=300)
+OF_ACCOUNT = Allowance(free=5, first=1, longest=50)
+"""Of all networks together from which attempts have failed."""
+NEWCOMERS = 30
+"""Wrong attempts at an account in a minute from networks from which fewer than `UNSUSPECTED` have failed."""
+UNSUSPECTED, UNSUSPECTED_SITE = 3, 20
+"""Failed attempts within a day, at any account, that don't make a network one of a guesser's; of a /48."""
+HASHES = 20
+"""Right and new passwords of an account in a minute."""
 OF_DEVICE = Allowance(free=10, first=1, longest=300)
 
 OF_CHALLENGES = Allowance(free=60, first=1, longest=1)
@@ -50,9 +63,10 @@ _IPV6_SITE = 48
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt that was let through, and what it counts for."""
+    """An attempt that was let through, and what it counts for; `newcomer` where it counts for an account's minute."""
 
     subjects: tuple[str, ...]
+    newcomer: tuple[str, float] | None = None
 
 
 class Attempts:
@@ -61,14 +75,35 @@ class Attempts:
     def __init__(self, counts: AttemptCounts) -> None:
         self._counts = counts
 
-    async def begin(self, account: str, address: str, now: float, *, device: str = "") -> Attempt:
+    async def begin(self, account: str, address: str, now: float, *, device: str = "", written: str = "") -> Attempt:
         """An attempt to sign in as `account`, known or not, which counts as failed until `succeeded`.
 
-        `device` is the digest of a browser that the account is known in. Raises TooManyRequests.
+        `written` is what was typed for the account: pauses count by it, so that they don't tell which name and which
+        web address are one account's. `device` is the digest of a browser that the account is known in. Raises
+        TooManyRequests.
         """
+        if await self._counts.in_minute(f"hashes {account}", now, 0) >= HASHES:
+            raise _too_many(60 - now % 60)
         if device:
             return await self._begin([(f"device {device}", OF_DEVICE)], now)
-        return await self._begin([*_of_address(address), (f"account {account}", OF_ACCOUNT)], now)
+        attempt = await self._begin(_of_address(address), now)
+        failed = [await self._counts.count(subject) for subject in attempt.subjects]  # with this one
+        try:
+            if all(count <= most for count, most in zip(failed, (UNSUSPECTED, UNSUSPECTED_SITE), strict=False)):
+                newcomer = (f"newcomers {account}", now)
+                if await self._counts.in_minute(*newcomer) > NEWCOMERS:
+                    raise _too_many(60 - now % 60)
+                return Attempt(attempt.subjects, newcomer)
+            shared = await self._begin([(f"account {written or account}", OF_ACCOUNT)], now)
+        except TooManyRequests:
+            await self.undecided(attempt)  # who waits for an account under attack isn't stopped as a network for it
+            raise
+        return Attempt((*attempt.subjects, *shared.subjects))
+
+    async def hashed(self, account: str, now: float) -> None:
+        """A right password of that account was checked, or a new one is to be set. Raises TooManyRequests."""
+        if await self._counts.in_minute(f"hashes {account}", now) > HASHES:
+            raise _too_many(60 - now % 60)
 
     async def begin_anonymous(self, address: str, now: float) -> Attempt:
         """An attempt with something that can't be guessed: counted by address alone. Raises TooManyRequests."""
@@ -83,10 +118,9 @@ class Attempts:
         for subject, allowance in asked:
             wait = await self._counts.take(subject, allowance.pauses(), now)
             if wait:
-                # Nothing was tried: who waits for an account under attack isn't stopped as an address for it.
-                for earlier in taken:
+                for earlier in taken:  # nothing was tried
                     await self._counts.give_back(earlier)
-                raise TooManyRequests(f"too many attempts to sign in; the next one may be made in {_words(wait)}", wait)
+                raise _too_many(wait)
             taken.append(subject)
         return Attempt(tuple(taken))
 
@@ -100,11 +134,17 @@ class Attempts:
                 await self._counts.give_back(subject)
             else:
                 await self._counts.forget(subject)
+        await self._give_back_minute(attempt)
 
     async def undecided(self, attempt: Attempt) -> None:
         """The attempt came to nothing for a reason that lies with us: it doesn't count."""
         for subject in attempt.subjects:
             await self._counts.give_back(subject)
+        await self._give_back_minute(attempt)
+
+    async def _give_back_minute(self, attempt: Attempt) -> None:
+        if attempt.newcomer is not None:
+            await self._counts.in_minute(*attempt.newcomer, -1)
 
 
 def _of_address(address: str) -> list[tuple[str, Allowance]]:
@@ -135,6 +175,11 @@ def site_of(address: str) -> str | None:
     if not isinstance(found, ipaddress.IPv6Address) or found.ipv4_mapped is not None:
         return None
     return str(ipaddress.ip_network((int(found), _IPV6_SITE), strict=False))
+
+
+def _too_many(wait: float) -> TooManyRequests:
+    seconds = math.ceil(wait)
+    return TooManyRequests(f"too many attempts to sign in; the next one may be made in {_words(seconds)}", seconds)
 
 
 def _words(seconds: int) -> str:

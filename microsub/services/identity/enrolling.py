@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from microsub.services.identity.attempts import Attempts
 from microsub.services.identity.passkeys import Answered, Asked, Passkeys
 from microsub.services.identity.passwords import Passwords
 from microsub.services.identity.sessions import Sessions
@@ -13,11 +14,14 @@ PATH = "/enrol"
 class Enrolling:
     """Invitations, and what people choose by them."""
 
-    def __init__(self, store: Credentials, passwords: Passwords, passkeys: Passkeys, sessions: Sessions) -> None:
+    def __init__(
+        self, store: Credentials, passwords: Passwords, passkeys: Passkeys, sessions: Sessions, attempts: Attempts
+    ) -> None:
         self._store = store
         self._passwords = passwords
         self._passkeys = passkeys
         self._sessions = sessions
+        self._attempts = attempts
 
     async def invite(self, user: str) -> str:
         """The code of a one-time link for a user who exists; good for a day, and the last one made alone."""
@@ -37,6 +41,7 @@ class Enrolling:
         that isn't good, TooManyRequests.
         """
         user = await self.invited(code)
+        await self._attempts.hashed(user, now)
         await self._passwords.set(user, password, now, invitation=code)
         await self._forget_browsers(user)
         return user
@@ -60,6 +65,7 @@ class Enrolling:
 
         Raises InvalidRequest, NotFound, TooManyRequests.
         """
+        await self._attempts.hashed(user, now)
         await self._passwords.set(user, password, now)
         await self._forget_browsers(user, but=but)
 

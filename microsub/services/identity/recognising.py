@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import structlog
@@ -67,8 +67,7 @@ class Recognising:
     async def by_password(self, who: str, password: str, where: Where, now: float) -> Recognised:
         """The user of that name or web address, with that password. Raises NotRecognised, TooManyRequests."""
         meant = await self._naming.meant(who, now)
-        # Counted by what was typed: pauses that a name and an address share would tell that they are one account's.
-        if not await self._is_right(meant.user, password, where, now, counted=meant.written):
+        if not await self._is_right(meant.user, password, where, now, written=meant.written):
             raise NotRecognised("The name or the password is not right.")
         return await self._recognised(meant.user, "with a password")
 
@@ -84,7 +83,7 @@ class Recognising:
 
     async def confirm(self, user: str, session: str, password: str, where: Where, now: float) -> None:
         """Let the session of that id change by what its user signs in. Raises NotRecognised, TooManyRequests."""
-        if not await self._is_right(user, password, where, now, counted=user):
+        if not await self._is_right(user, password, where, now, written=user):
             raise NotRecognised("The password is not right.")
         await self._store.confirm(user, session, CONFIRMED_SECONDS)
 
@@ -111,11 +110,12 @@ class Recognising:
         made = await self._store.remember_device(user, now, former)
         return _BETWEEN.join([made, *(one for one in held if one is not former)][:MOST_IN_COOKIE])
 
-    async def _is_right(self, user: str, password: str, where: Where, now: float, *, counted: str) -> bool:
+    async def _is_right(self, user: str, password: str, where: Where, now: float, *, written: str) -> bool:
         cookie = next((one for one in _held(where.devices) if user_in(one) == user), "")
         known = await self._store.knows_device(user, cookie, now)
         with _paused_counted("password"):
-            attempt = await self._attempts.begin(counted, where.address, now, device=cookie if known else "")
+            device = cookie if known else ""
+            attempt = await self._attempts.begin(user, where.address, now, device=device, written=written)
         try:
             right = await self._passwords.is_right(user, password)
         except TooManyRequests:
@@ -124,6 +124,8 @@ class Recognising:
         LOCAL_SIGN_INS.labels("password", "right" if right else "wrong").inc()
         if right:
             await self._attempts.succeeded(attempt)
+            with suppress(TooManyRequests):  # it holds for the next one
+                await self._attempts.hashed(user, now)
         else:
             # Not what was typed as a name: people type passwords there.
             log.info("a password was wrong", address=network_of(where.address), known_browser=known)

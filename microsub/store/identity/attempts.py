@@ -32,10 +32,24 @@ class AttemptCounts:
         """That attempt didn't fail."""
         await self._redis.script(load("attempt_return"), [_key(subject)])
 
+    async def count(self, subject: str) -> int:
+        """How many attempts count as failed."""
+        return int(await self._redis.command("HGET", _key(subject), "count") or 0)
+
+    async def in_minute(self, subject: str, now: float, more: int = 1) -> int:
+        """Count that many `more` in the minute of `now`; all that are counted in it then."""
+        key = identitykeys.in_minute(_digest(subject), str(int(now // 60)))
+        total, _ = await self._redis.pipeline([("INCRBY", key, more), ("EXPIRE", key, 120)])
+        return int(total)
+
     async def forget(self, subject: str) -> None:
         """All attempts so far don't count."""
         await self._redis.command("DEL", _key(subject))
 
 
 def _key(subject: str) -> str:
-    return identitykeys.attempts(hashlib.sha256(subject.encode()).hexdigest())
+    return identitykeys.attempts(_digest(subject))
+
+
+def _digest(subject: str) -> str:
+    return hashlib.sha256(subject.encode()).hexdigest()

@@ -6,10 +6,14 @@ import pytest
 
 from microsub.errors import TooManyRequests
 from microsub.services.identity.attempts import (
+    HASHES,
+    NEWCOMERS,
     OF_ACCOUNT,
     OF_ADDRESS,
     OF_DEVICE,
     OF_SITE,
+    UNSUSPECTED,
+    UNSUSPECTED_SITE,
     Allowance,
     Attempts,
     network_of,
@@ -62,16 +66,57 @@ def test_an_address_counts_with_its_network(given: str, network: str) -> None:
     assert network_of(given) == network
 
 
-async def test_many_addresses_guess_no_faster_than_one(redis: Redis) -> None:
-    """An account lets a handful through, then one after each pause, wherever they come from."""
+async def test_networks_that_have_failed_share_an_accounts_pauses(redis: Redis) -> None:
+    """However many they are: a handful, then one after each pause."""
     attempts = Attempts(AttemptCounts(redis))
-    assert await failing(attempts, 100, NOW) == OF_ACCOUNT.free + 1
-    day = 0
-    now = NOW
-    while now < NOW + 86_400:
+    for number in range(20):  # each has tried elsewhere
+        for other in range(UNSUSPECTED):
+            await attempts.begin(f"other{number} {other}", address(number), NOW)
+    assert await failing(attempts, 20, NOW) == OF_ACCOUNT.free + 1
+    later, now = 0, NOW
+    while now < NOW + 1_000:
         now += OF_ACCOUNT.longest
-        day += await failing(attempts, 3, now, start=1000 + day)
-    assert day <= 86_400 / OF_ACCOUNT.longest + 1
+        later += await failing(attempts, 20, now)
+    assert later <= 1_000 / OF_ACCOUNT.longest + 1
+
+
+async def test_networks_that_have_not_failed_share_a_limit_for_each_minute(redis: Redis) -> None:
+    """It is over with the minute, and those that guess from elsewhere use nothing of it up."""
+    attempts = Attempts(AttemptCounts(redis))
+    assert await failing(attempts, 100, NOW) == NEWCOMERS
+    assert await failing(attempts, 100, NOW + 60, start=1000) == NEWCOMERS
+    for number in range(10):
+        for later in range(40):
+            await failing(attempts, 1, NOW + 120 + later, start=5000 + number)
+    await attempts.begin(ANN, "192.0.2.7", NOW + 160)
+
+
+async def test_networks_of_one_site_are_soon_known(redis: Redis) -> None:
+    """A /48 of IPv6 has 65,536 networks that have never failed."""
+    attempts, passed = Attempts(AttemptCounts(redis)), 0
+    for number in range(100):
+        try:
+            await attempts.begin(ANN, f"2001:db8:1:{number:x}::1", NOW)
+            passed += 1
+        except TooManyRequests:
+            pass
+    assert passed == UNSUSPECTED_SITE + OF_ACCOUNT.free + 1
+
+
+async def test_right_passwords_are_counted_too(redis: Redis) -> None:
+    """Each takes time to hash; known browsers and new passwords count as well, other accounts don't."""
+    attempts = Attempts(AttemptCounts(redis))
+    for number in range(HASHES):
+        attempt = await attempts.begin(ANN, "192.0.2.7", NOW, device="d" if number % 2 else "")
+        await attempts.succeeded(attempt)
+        await attempts.hashed(ANN, NOW)
+    for device in ("", "d"):
+        with pytest.raises(TooManyRequests):
+            await attempts.begin(ANN, "192.0.2.8", NOW, device=device)
+    with pytest.raises(TooManyRequests):
+        await attempts.hashed(ANN, NOW)
+    await attempts.begin("other", "192.0.2.7", NOW)
+    await attempts.begin(ANN, "192.0.2.8", NOW + 60)
 
 
 async def test_one_address_is_stopped_wherever_it_tries(redis: Redis) -> None:
