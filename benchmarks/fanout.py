@@ -129,7 +129,7 @@ def measure(*, quick: bool) -> Found:
 
 async def _measured(folder: Path, followers: Sequence[int], turns: int, rounds: int) -> Found:
     (folder / "backend.json").write_text("{}")
-    async with open_stores(Settings(data_dir=folder / "data", backend=folder / "backend.json")) as stores:
+    async with open_stores(Settings(data_dir=folder / "data", backend=folder / "backend.json"), create=True) as stores:
         there = Followers(stores)
         ids, size = await there.fill(followers)
         lines = [await _line(there, number, turns) for number in followers]

@@ -75,7 +75,7 @@ async def place(
         os.setpriority(os.PRIO_PROCESS, publisher.pid, niceness)
         urls = publisher.ask("urls")["urls"]
         settings = Settings(data_dir=folder / "data", backend=folder / "backend.json")
-        async with wiring.open_stores(settings) as stores:
+        async with wiring.open_stores(settings, create=True) as stores:
             now = time.time()
             shelf = await fill(stores.redis, timeline, now)
             followed = await _followed(stores, urls, now)

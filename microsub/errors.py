@@ -24,6 +24,7 @@
     │   └── SchemaMismatch        the data was written by another version
     ├── ProviderUnavailable       a user's own provider can't say whether a token is good: 503
     ├── ConfigError               a setting or backend.json is not usable
+    │   └── DataFolderUnusable    the data folder can't be read or written
     ├── FetchError                a document could not be had from the web
     ├── ProfileError              a person's page, or the server it names, is not usable for signing in
     │   ├── ProfileUnreachable    it can't be had now
@@ -216,6 +217,19 @@ class ConfigError(MicrosubError):
         self.path = path
         self.found = found
         self.expected = expected
+
+
+class DataFolderUnusable(ConfigError):
+    """The data folder at `place` can't be read or written, most often because it is another user's.
+
+    `doing` completes "can't …", such as "write to"; `why` is the system's reason.
+    """
+
+    def __init__(self, doing: str, place: object, why: OSError | str) -> None:
+        reason = ((why.strerror or str(why)) if isinstance(why, OSError) else why).lower()
+        remedy = "run the command as the user who runs the server, or name another folder with --data-dir"
+        super().__init__(file="MICROSUB_DATA_DIR", path="", found=f"{place} ({reason})", expected=remedy)
+        self.args = (f"can't {doing} the data folder {place}: {reason}. {remedy[0].upper()}{remedy[1:]}",)
 
 
 class FetchError(MicrosubError):

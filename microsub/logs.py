@@ -1,4 +1,4 @@
-"""How the log is written: one event per line, as text for people or as JSON for machines.
+"""How the log is written: one event per line, as sentences for people or as JSON for machines.
 
 Modules take their logger from `structlog.get_logger()`; what belongs to a request or a feed is bound with
 `structlog.contextvars`, so that every line inside says which one it was. Secrets are never passed to a logger.
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +20,12 @@ from structlog.typing import EventDict, WrappedLogger
 from microsub.formats.urls import redacted_text
 from microsub.model.plaintext import escaped, escaped_lines
 
+WINDOW = 60.0
+"""Seconds in which the same warning or error is written once."""
+
+_REMEMBERED = 1000
+"""Different lines of which it is known when they were written last."""
+
 
 def set_up_logs(form: str, level: str) -> None:
     """Configure logging of this process, that of libraries included.
@@ -25,37 +33,37 @@ def set_up_logs(form: str, level: str) -> None:
     `form` is `text`, `json`, or `auto` (text on a terminal); `level` the least important level that is written. All
     lines go to standard error.
     """
-    as_text = form == "text" or (form == "auto" and sys.stderr.isatty())
-    shared: list[Any] = [
-        structlog.contextvars.merge_contextvars,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
+    on_terminal = sys.stderr.isatty()
+    as_text = form == "text" or (form == "auto" and on_terminal)
+    repeats = Repeats()
+    shared: list[Any] = [structlog.contextvars.merge_contextvars, structlog.processors.add_log_level]
     # A formatter that shows local variables would show passwords among them.
-    render: list[Any] = [structlog.processors.format_exc_info, _without_secrets]
+    render: list[Any]
+    told: list[Any] = [structlog.processors.format_exc_info, _without_secrets]
     if as_text:
-        plain = structlog.dev.plain_traceback
-        render += [
-            _on_terminals,
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain),
-        ]
+        day = "%H:%M:%S" if on_terminal else "%Y-%m-%d %H:%M:%S"
+        stamp = structlog.processors.TimeStamper(fmt=day, utc=False, key="time")
+        render = [stamp, *told, _on_terminals, Sentences(colours=on_terminal)]
     else:
-        render.append(structlog.processors.JSONRenderer())  # which escapes all that isn't ASCII
+        stamp = structlog.processors.TimeStamper(fmt="iso", utc=True, key="time")
+        # JSON escapes all that isn't ASCII.
+        render = [stamp, *told, _in_order, structlog.processors.JSONRenderer()]
     threshold = logging.getLevelNamesMapping()[level.upper()]
     structlog.configure(
-        processors=[*shared, *render],
+        processors=[*shared, repeats, *render],
         wrapper_class=structlog.make_filtering_bound_logger(threshold),
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(repeats.lets_through)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
         )
     )
-    # Libraries tell of every request and reconnect at info; what matters of it is logged by our own modules.
+    # Libraries log every request and reconnect at info; what matters of it is logged by our own modules.
     logging.basicConfig(level=max(threshold, logging.WARNING), handlers=[handler], force=True)
 
 
@@ -77,3 +85,86 @@ def _mapped(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _mapped(part, change) for name, part in value.items()}
     return value if value is None or isinstance(value, bool | int | float) else change(str(value))
+
+
+class Repeats:
+    """Writes the same warning or error once in `WINDOW` seconds, the next time with how often it came in between.
+
+    Two lines are the same when all that they say is. What is written at info is one line each: programs count it.
+    `clock` gives seconds that never go back.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._written: OrderedDict[str, tuple[float, int]] = OrderedDict()
+
+    def __call__(self, _: Any, __: str, line: EventDict) -> EventDict:
+        """A structlog processor."""
+        if line["level"] in {"warning", "error", "critical"}:
+            count = self._skipped(repr(sorted((name, _said(value)) for name, value in line.items())))
+            if count is None:
+                raise structlog.DropEvent
+            if count:
+                line["repeated"] = count
+        return line
+
+    def lets_through(self, record: logging.LogRecord) -> bool:
+        """A filter for the log of libraries; it says nothing of the count."""
+        return self._skipped(f"{record.name} {record.levelname} {record.getMessage()}") is not None
+
+    def _skipped(self, key: str) -> int | None:
+        """How often the line was left out since it was written; None when it is to be left out now."""
+        now = self._clock()
+        at, count = self._written.get(key, (None, 0))
+        if at is not None and now - at < WINDOW:
+            self._written[key] = at, count + 1
+            return None
+        self._written[key] = now, 0
+        self._written.move_to_end(key)
+        if len(self._written) > _REMEMBERED:
+            self._written.popitem(last=False)
+        return count
+
+
+def _said(value: object) -> str:
+    """A value as far as it makes a line another line: of a traceback, the error alone."""
+    if value is True:
+        return f"{sys.exc_info()[1]!r}"
+    return repr(value)
+
+
+class Sentences:
+    """A line for people: time, level unless it is information, the event, and what belongs to it as `name=value`."""
+
+    def __init__(self, *, colours: bool) -> None:
+        self._colours = colours
+
+    def __call__(self, _: Any, __: str, line: EventDict) -> str:
+        """A structlog processor, the last one."""
+        at, level, event = line.pop("time"), line.pop("level"), line.pop("event")
+        traceback = line.pop("exception", None)
+        count = line.pop("repeated", None)
+        colour = {"debug": 2, "warning": 33, "error": 31, "critical": 31}.get(level)
+        head = f"{event}" if level == "info" else f"{level}: {event}"
+        details = " ".join(f"{name}={_shown(value)}" for name, value in line.items() if value is not None)
+        parts = [self._in(2, at), head if colour is None else self._in(colour, head)]
+        if details:
+            parts.append(self._in(2, details))
+        if count:
+            parts.append(f"(and {count} more times since it was last written)")
+        return " ".join(parts) + (f"\n{traceback}" if traceback else "")
+
+    def _in(self, colour: int, text: str) -> str:
+        return f"\033[{colour}m{text}\033[0m" if self._colours else text
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    plain = text.isprintable() and text and not set(text) & set(" \"'=")
+    return text if plain else repr(text)
+
+
+def _in_order(_: Any, __: str, line: Mapping[str, Any]) -> dict[str, Any]:
+    """Time, level and event first."""
+    first = {name: line[name] for name in ("time", "level", "event") if name in line}
+    return first | {name: value for name, value in line.items() if name not in first}

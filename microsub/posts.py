@@ -13,7 +13,7 @@ from pathlib import Path
 
 from microsub import wiring
 from microsub.config.settings import read_settings
-from microsub.errors import InvalidRequest, PostDeleted, StoreError
+from microsub.errors import InvalidRequest, NotFound, PostDeleted, StoreError
 from microsub.model.reader import Cursor
 from microsub.pipeline.post_store import PostStore, Saved
 from microsub.pipeline.store import StoreEntries
@@ -30,6 +30,7 @@ __all__ = [
     "FeedPage",
     "FeedRecord",
     "InvalidRequest",
+    "NotFound",
     "Post",
     "PostDeleted",
     "PostPage",
@@ -41,14 +42,17 @@ __all__ = [
 
 
 @contextlib.asynccontextmanager
-async def open_post_store(redis_url: str | None = None, data_dir: str | Path | None = None) -> AsyncIterator[PostStore]:
+async def open_post_store(
+    redis_url: str | None = None, data_dir: str | Path | None = None, *, create: bool = False
+) -> AsyncIterator[PostStore]:
     """The post store on that Redis, or on the embedded one of a data folder.
 
     Without arguments the environment decides, as it does for the server (`MICROSUB_REDIS_URL`, `MICROSUB_DATA_DIR`).
-    Raises ConfigError for a setting that can't be used, StoreUnavailable and SchemaMismatch.
+    `create` makes a data folder where there is none. Raises NotFound where there is none otherwise, ConfigError for a
+    setting that can't be used, StoreUnavailable and SchemaMismatch.
     """
     flags = {"redis_url": redis_url, "data_dir": None if data_dir is None else str(data_dir)}
-    async with wiring.open_stores(read_settings(os.environ, flags)) as stores:
+    async with wiring.open_stores(read_settings(os.environ, flags), create=create) as stores:
         yield post_store(stores)
 
 

@@ -66,6 +66,10 @@ def settings_page() -> str:
         "# Settings of a process\n",
         "Every setting is an environment variable and a flag. A flag wins over a variable, and that over the default.",
         "What concerns users, channels and feeds stands in [backend.json](backend-json.md) instead.\n",
+        "Commands that work on a server's data also read the file that `MICROSUB_ENV_FILE` names, or else",
+        "`/etc/microsub.env` where that exists: lines of `NAME=value`, as systemd's `EnvironmentFile=` has them. What",
+        "the environment has already stays. `serve`, `web`, `work` and `demo` read it only where `MICROSUB_ENV_FILE`",
+        "names it.\n",
         "| variable | flag | kind | default | what it does |",
         "|---|---|---|---|---|",
     ]

@@ -32,6 +32,9 @@ ON_CLUSTER = os.environ.get("TEST_CLUSTER") == "1"
 # forbids it; else each of them would compile the whole product anew, a quarter of what its start costs.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# The settings of a server that is installed on this machine stay out of the tests.
+os.environ["MICROSUB_ENV_FILE"] = os.devnull
+
 # A script that runs the tests in its background has made them deaf to SIGINT, and with them all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

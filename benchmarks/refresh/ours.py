@@ -81,7 +81,7 @@ async def serve(folder: Path) -> None:
     async with AsyncExitStack() as stack:
         redis = await asyncio.to_thread(start_embedded, folder)
         stack.push_async_callback(asyncio.to_thread, redis.stop)
-        stores = await stack.enter_async_context(wiring.open_stores(settings))
+        stores = await stack.enter_async_context(wiring.open_stores(settings, create=True))
         await stack.enter_async_context(wiring.open_configuration(settings, stores))
         ours = Ours(stores, await stack.enter_async_context(wiring.open_worker(settings, stores)))
 

@@ -155,7 +155,7 @@ async def workshop(url: str, folder: Path) -> AsyncIterator[tuple[Settings, wiri
     """A worker in this process, as `microsub work` has it; it does what it is told to and no more."""
     (folder / "backend.json").write_text(_BACKEND)
     settings = Settings(redis_url=url, data_dir=folder / "none", backend=folder / "backend.json")
-    async with wiring.open_stores(settings) as stores, wiring.open_worker(settings, stores) as worker:
+    async with wiring.open_stores(settings, create=True) as stores, wiring.open_worker(settings, stores) as worker:
         yield settings, stores, worker
 
 

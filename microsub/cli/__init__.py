@@ -29,6 +29,8 @@ _SECTIONS = {
     "Look after": {
         "config": "microsub.cli.configuration:config",
         "check": "microsub.cli.checking:check",
+        "backup": "microsub.cli.backup:backup",
+        "restore": "microsub.cli.backup:restore",
         "cleanup": "microsub.cli.feeds:cleanup",
         "rebuild": "microsub.cli.pipeline:rebuild",
         "deadletter": "microsub.cli.pipeline:deadletter",

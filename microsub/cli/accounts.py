@@ -38,7 +38,7 @@ def user_list(settings: Settings, as_json: bool) -> None:
     """
 
     async def work() -> list[dict[str, object]]:
-        async with wiring.open_stores(settings, existing=True) as stores:
+        async with wiring.open_stores(settings) as stores:
             return [
                 {
                     "name": found.name,
@@ -100,7 +100,7 @@ def user_me(settings: Settings, name: str, url: str) -> None:
     _require_profile("URL", url or "''")
 
     async def work() -> None:
-        async with wiring.open_stores(settings, existing=True) as stores:
+        async with wiring.open_stores(settings) as stores:
             await wiring.require_user(settings, stores, name)
             await wiring.change_me(stores, name, url, time.time())
             await wiring.configuration(settings, stores).write_back()
@@ -121,7 +121,7 @@ def user_remove(settings: Settings, name: str) -> None:
     """
 
     async def work() -> bool:
-        async with wiring.open_stores(settings, existing=True) as stores:
+        async with wiring.open_stores(settings) as stores:
             await wiring.require_user(settings, stores, name)
             return await wiring.remove_user(settings, stores, name, time.time())
 
@@ -136,7 +136,7 @@ def user_restore(settings: Settings, name: str) -> None:
     """Bring back a user who was removed less than 30 days ago."""
 
     async def work() -> None:
-        async with wiring.open_stores(settings, existing=True) as stores:
+        async with wiring.open_stores(settings) as stores:
             await wiring.require_user(settings, stores, name)
             await wiring.restore_user(settings, stores, name, time.time())
 
@@ -206,7 +206,7 @@ def token_list(settings: Settings, user_name: str, as_json: bool) -> None:
     """
 
     async def work() -> list[dict[str, object]]:
-        async with wiring.open_stores(settings, existing=True) as stores:
+        async with wiring.open_stores(settings) as stores:
             await wiring.require_user(settings, stores, user_name)
             return [
                 {
@@ -237,7 +237,7 @@ def token_revoke(settings: Settings, user_name: str, token_id: str) -> None:
     """Revoke a token of USER at once, by its ID in `token list`."""
 
     async def work() -> int:
-        async with wiring.open_stores(settings, existing=True) as stores:
+        async with wiring.open_stores(settings) as stores:
             await wiring.require_user(settings, stores, user_name)
             return await stores.accounts.revoke(user_name, token_id)
 

@@ -31,7 +31,7 @@ def check(context: click.Context, settings: Settings, repair: bool, as_json: boo
     """
 
     async def work() -> CheckReport:
-        async with wiring.open_stores(settings, existing=True) as stores:
+        async with wiring.open_stores(settings) as stores:
             return await wiring.checking(stores).run(mend=repair)
 
     report = run(work())

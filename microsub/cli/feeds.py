@@ -250,7 +250,7 @@ def poll(context: click.Context, settings: Settings, urls: tuple[str, ...], as_j
     """
 
     async def work() -> list[PollReport]:
-        async with wiring.open_stores(settings, existing=True) as stores:
+        async with wiring.open_stores(settings) as stores:
             return await wiring.poll_now(settings, stores, urls)
 
     reports = run(work())
@@ -288,7 +288,7 @@ def cleanup(settings: Settings, dry_run: bool, as_json: bool) -> None:
     """
 
     async def work() -> tuple[RetentionReport, SweepReport]:
-        async with wiring.open_stores(settings, existing=True) as stores:
+        async with wiring.open_stores(settings) as stores:
             timelines = await wiring.retention(settings, stores).run(time.time(), dry_run=dry_run)
             return timelines, await wiring.sweeping(stores).run(time.time(), dry_run=dry_run)
 

@@ -10,12 +10,13 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
 import click
 
 from microsub.cli.terminal import say, say_json
-from microsub.config.settings import SETTINGS, Settings, misspelt_variables, read_settings
+from microsub.config.settings import ENV_FILE, SETTINGS, Settings, env_file, misspelt_variables, read_settings
 from microsub.errors import ConfigError, MicrosubError
 from microsub.logs import set_up_logs
 from microsub.model.plaintext import escaped
@@ -41,14 +42,18 @@ FAILED = 1
 """Exit code: the command ran and what it was asked to do failed. Wrong usage is 2, as click has it."""
 
 
-def settings_flags(*chosen: str) -> Callable[[Callable[..., T]], Callable[..., T]]:
-    """Give a command the flags of the chosen settings and of the log; it receives `settings`, a finished `Settings`."""
+def settings_flags(*chosen: str, serves: bool = False) -> Callable[[Callable[..., T]], Callable[..., T]]:
+    """Give a command the flags of the chosen settings and of the log; it receives `settings`, a finished `Settings`.
+
+    A command that works on a server's data, and isn't one that `serves`, finds the settings of the machine's service.
+    """
     names = (*chosen, *LOG_FLAGS)
 
     def decorate(command: Callable[..., T]) -> Callable[..., T]:
         @functools.wraps(command)
         def wrapper(*args: Any, **kwargs: Any) -> T:
             flags: dict[str, str | None] = {name: kwargs.pop(name) for name in names}
+            _load_env_file(None if serves or "data_dir" not in names else SERVICE)
             for sentence in misspelt_variables(os.environ):
                 say(f"warning: {sentence}", err=True)
             settings = read(flags)
@@ -66,6 +71,31 @@ def settings_flags(*chosen: str) -> Callable[[Callable[..., T]], Callable[..., T
         return decorated
 
     return decorate
+
+
+SERVICE = Path("/etc/microsub.env")
+"""Where the how-tos put the variables of a service: commands find the server's data by it."""
+
+
+def _load_env_file(otherwise: Path | None) -> None:
+    """Take over what the environment lacks from the file that `MICROSUB_ENV_FILE` names, or from `otherwise`."""
+    named = os.environ.get(ENV_FILE, "").strip()
+    path = Path(named).expanduser() if named else otherwise
+    if path is None:
+        return
+    try:
+        found = env_file(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "not UTF-8"
+        if named:
+            raise click.UsageError(f"{ENV_FILE}: can't read {path}: {why}") from None
+        if not isinstance(error, FileNotFoundError):
+            say(f"warning: can't read {path}: {why}. To use the service's data, run the command as its user", err=True)
+        return
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from None
+    for name, value in found.items():
+        os.environ.setdefault(name, value)
 
 
 def is_log_level_chosen(flags: Mapping[str, object]) -> bool:

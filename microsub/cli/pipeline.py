@@ -46,7 +46,7 @@ def rebuild(settings: Settings, user: str, channel: str | None) -> None:
     """
 
     async def work() -> None:
-        async with wiring.open_stores(settings, existing=True) as stores:
+        async with wiring.open_stores(settings) as stores:
             await wiring.require_user(settings, stores, user)
             found = await stores.accounts.user(user)
             if found is not None and found.disabled is not None:
@@ -86,7 +86,7 @@ def events(settings: Settings, follow: bool, since: str | None, as_json: bool) -
         )
 
     async def work() -> None:
-        async with wiring.open_stores(settings, existing=True) as stores:
+        async with wiring.open_stores(settings) as stores:
             async for event in _events(Events(stores.redis), since, follow):
                 say_json(asdict(event)) if as_json else say(_line(event))
 
@@ -141,7 +141,7 @@ def deadletter_list(settings: Settings, as_json: bool) -> None:
     """List dead letters with stage, time and reason, oldest first."""
 
     async def work() -> list[DeadLetter]:
-        async with wiring.open_stores(settings, existing=True) as stores:
+        async with wiring.open_stores(settings) as stores:
             return await _all(_dead_letters(stores))
 
     letters = run(work())
@@ -163,7 +163,7 @@ def deadletter_show(settings: Settings, letter_id: str, as_json: bool) -> None:
     _check_ids([letter_id])
 
     async def work() -> DeadLetter:
-        async with wiring.open_stores(settings, existing=True) as stores:
+        async with wiring.open_stores(settings) as stores:
             return (await _chosen(_dead_letters(stores), (letter_id,), False))[0]
 
     letter = run(work())
@@ -194,7 +194,7 @@ def deadletter_retry(settings: Settings, letter_ids: tuple[str, ...], everything
     _check_ids(letter_ids)
 
     async def work() -> tuple[int, list[str]]:
-        async with wiring.open_stores(settings, existing=True) as stores:
+        async with wiring.open_stores(settings) as stores:
             dead = _dead_letters(stores)
             letters = await _chosen(dead, letter_ids, everything)
             refused = [why for letter in letters if (why := unknown_stage(letter)) is not None]
@@ -222,7 +222,7 @@ def deadletter_drop(settings: Settings, letter_ids: tuple[str, ...], everything:
     _check_ids(letter_ids)
 
     async def work() -> int:
-        async with wiring.open_stores(settings, existing=True) as stores:
+        async with wiring.open_stores(settings) as stores:
             dead = _dead_letters(stores)
             letters = await _chosen(dead, letter_ids, everything)
             await dead.drop(letters)

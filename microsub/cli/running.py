@@ -123,7 +123,7 @@ async def _run(settings: Settings, parts: Parts) -> None:
     async with contextlib.AsyncExitStack() as stack:
         if parts.blogs is not None:
             await stack.enter_async_context(_serving(demo_publisher.app(), parts.blogs, stop))
-        stores = await stack.enter_async_context(wiring.open_stores(settings))
+        stores = await stack.enter_async_context(wiring.open_stores(settings, create=True))
         if parts.listener is None:
             give_way()  # after Redis was started, which would have it from us
         await wiring.warn_of_losses(settings, stores)

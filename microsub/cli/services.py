@@ -53,7 +53,7 @@ def service_list(settings: Settings, as_json: bool) -> None:
     """List the programs that have a token, with its dates."""
 
     async def work() -> list[ServiceToken]:
-        async with wiring.open_stores(settings, existing=True) as stores:
+        async with wiring.open_stores(settings) as stores:
             return await _tokens(stores).all()
 
     found = run(work())
@@ -73,7 +73,7 @@ def service_revoke(settings: Settings, name: str) -> None:
     """Revoke the token of the program NAME at once."""
 
     async def work() -> bool:
-        async with wiring.open_stores(settings, existing=True) as stores:
+        async with wiring.open_stores(settings) as stores:
             return await _tokens(stores).revoke(name)
 
     if not run(work()):

@@ -42,7 +42,7 @@ def start(settings: Settings, parts: Parts) -> None:
     is_flag=True,
     help="Show a token at the start, to try the server with, also where the output is no terminal.",
 )
-@settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS)
+@settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS, serves=True)
 def serve(settings: Settings, show_token: bool) -> None:
     """Run the whole server: web, worker and, if needed, Redis.
 
@@ -58,7 +58,7 @@ def serve(settings: Settings, show_token: bool) -> None:
 
 
 @click.command(cls=Command)
-@settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS)
+@settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WEB_FLAGS, *WORK_FLAGS, serves=True)
 def web(settings: Settings) -> None:
     """Run a process that answers reader apps; needs `work` beside it.
 
@@ -71,7 +71,7 @@ def web(settings: Settings) -> None:
 
 
 @click.command(cls=Command)
-@settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WORK_FLAGS)
+@settings_flags(*STORE_FLAGS, *FETCH_FLAGS, *WORK_FLAGS, serves=True)
 def work(settings: Settings) -> None:
     """Run a worker, which polls feeds and cleans up.
 

@@ -20,6 +20,9 @@ from microsub.errors import ConfigError
 
 PREFIX = "MICROSUB_"
 
+ENV_FILE = "MICROSUB_ENV_FILE"
+"""The variable that names a file with the server's other variables, for commands that are to find its data."""
+
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 METRICS_NETWORKS: tuple[Network, ...] = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
@@ -372,6 +375,24 @@ def read_settings(environ: Mapping[str, str], flags: Mapping[str, object] | None
     return Settings(**values)
 
 
+def env_file(text: str, name: str) -> dict[str, str]:
+    """The variables in the text of a file as systemd's `EnvironmentFile=` has it: `NAME=value`, perhaps quoted.
+
+    Empty lines and those that begin with `#` or `;` are comments. Raises ConfigError, which names the line.
+    """
+    found = {}
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        if not line or line[0] in "#;":
+            continue
+        variable, equals, value = line.partition("=")
+        if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
+            raise ConfigError(file=name, path=f"line {number}", found=f"'{line[:40]}'", expected="NAME=value")
+        value = value.strip()
+        quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+        found[variable] = value[1:-1] if quoted else value
+    return found
+
+
 def variables(settings: Settings) -> dict[str, str]:
     """The environment from which `read_settings` makes these very settings: for a process that shall have the same."""
     return {setting.variable: _as_text(getattr(settings, setting.name)) for setting in SETTINGS}
@@ -404,7 +425,7 @@ def mask_password(url: str) -> str:
 
 def misspelt_variables(environ: Mapping[str, str]) -> list[str]:
     """A sentence for each `MICROSUB_…` variable that is no setting, with the likely intention. For a warning."""
-    known = [setting.variable for setting in SETTINGS]
+    known = [*(setting.variable for setting in SETTINGS), ENV_FILE]
     sentences = []
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known:

@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
-from microsub.errors import ConfigError
+from microsub.errors import ConfigError, DataFolderUnusable, NotFound
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +89,9 @@ def prepared(data_dir: Path) -> Path:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError(
-            file="MICROSUB_DATA_DIR", path="", found=f"'{path}' ({error.strerror})", expected="a folder of ours"
-        ) from error
+        raise DataFolderUnusable("make", path, error) from error
     if not os.access(path, os.W_OK | os.X_OK):
-        raise ConfigError(file="MICROSUB_DATA_DIR", path="", found=f"'{path}'", expected="a folder we may write to")
+        raise DataFolderUnusable("write to", path, "permission denied")
     return path
 
 
@@ -107,5 +105,19 @@ def try_lock(file: IO[bytes]) -> bool:
 
 
 def has_data(data_dir: Path) -> bool:
-    """Whether a server has worked on that folder. Changes nothing."""
+    """Whether a server has worked on that folder. Changes nothing. Raises OSError where it can't be looked at."""
     return any((data_dir / name).exists() for name in ("redis.json", "appendonlydir", "appendonly.aof"))
+
+
+def require_data(data_dir: Path) -> None:
+    """Raises NotFound, or ConfigError for a folder that can't be looked at, unless a server has worked on it."""
+    path = data_dir.absolute()
+    try:
+        found = has_data(path)
+    except OSError as error:
+        raise DataFolderUnusable("read", path, error) from error
+    if not found:
+        raise NotFound(
+            f"there is no data of a server in {path}. Name the server's data folder with --data-dir or "
+            "MICROSUB_DATA_DIR, or its settings with MICROSUB_ENV_FILE; `microsub serve` makes a new one"
+        )

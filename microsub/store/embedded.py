@@ -23,7 +23,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import BusyLoadingError, RedisError
 from redis.retry import Retry
 
-from microsub.errors import ConfigError, StoreUnavailable
+from microsub.errors import DataFolderUnusable, StoreUnavailable
 from microsub.store.datafolder import Folder, Record, prepared, try_lock
 from microsub.store.program import choose, programs, text_of
 from microsub.store.unixsocket import remove_socket, socket_path, socket_url
@@ -98,12 +98,7 @@ def start_embedded(data_dir: Path) -> EmbeddedRedis:
     try:
         return _attached(folder)
     except OSError as error:
-        raise ConfigError(
-            file="MICROSUB_DATA_DIR",
-            path="",
-            found=f"'{error.filename or folder.path}' ({error.strerror or error})",
-            expected="a folder in which files of ours can be written",
-        ) from error
+        raise DataFolderUnusable("write to", error.filename or folder.path, error) from error
 
 
 def _attached(folder: Folder) -> EmbeddedRedis:

@@ -49,7 +49,7 @@ async def clashes(settings: Settings, document: Document) -> tuple[ConfigError, 
     """
     if settings.embedded and not _is_ours(settings.data_dir):
         return None
-    async with open_stores(settings, existing=True) as stores:
+    async with open_stores(settings) as stores:
         return await configuration(settings, stores).clashes(document)
 
 

@@ -24,7 +24,7 @@ async def examine(settings: Settings, address: str) -> Report:
 
 async def _here(settings: Settings) -> Here:
     try:
-        async with open_stores(settings, existing=True) as stores:
+        async with open_stores(settings) as stores:
             users = await stores.accounts.users()
     except NotFound:
         return Here(settings.base_url)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import structlog
 
 from microsub.config.settings import Settings, mask_password
-from microsub.errors import NotFound
 from microsub.pipeline.fan_out import FanOut, Patient, TimelineLimits
 from microsub.services.following import Following
 from microsub.services.in_force import SettingsInForce
@@ -20,7 +19,7 @@ from microsub.store.applied import Applied
 from microsub.store.behind import Behind
 from microsub.store.channels import Channels
 from microsub.store.connect import connect, doubts
-from microsub.store.datafolder import has_data
+from microsub.store.datafolder import require_data
 from microsub.store.embedded import start_embedded
 from microsub.store.feeds import Feeds
 from microsub.store.items import Items
@@ -59,16 +58,15 @@ class Stores:
 
 
 @contextlib.asynccontextmanager
-async def open_stores(settings: Settings, *, existing: bool = False) -> AsyncIterator[Stores]:
+async def open_stores(settings: Settings, *, create: bool = False) -> AsyncIterator[Stores]:
     """Connect to Redis, the embedded one when no other is given, and bring its data to the present layout.
 
-    `existing` is for commands that look at data or work on it: where the data folder holds none, nothing is made in it.
-    Raises ConfigError, StoreUnavailable or SchemaMismatch, and NotFound for `existing` without data.
+    With `create` a data folder is made where there is none: for the processes of a server, and what begins one. All
+    others work on data that is there. Raises ConfigError, StoreUnavailable or SchemaMismatch, and NotFound where there
+    is no data.
     """
-    if existing and settings.embedded and not has_data(settings.data_dir):
-        raise NotFound(
-            f"there is no data in {settings.data_dir.resolve()}; say where it is with --data-dir or MICROSUB_DATA_DIR"
-        )
+    if settings.embedded and not create:
+        require_data(settings.data_dir)
     async with contextlib.AsyncExitStack() as stack:
         url = settings.redis_url
         where = f"Redis at {mask_password(url)}" if url else ""

@@ -17,6 +17,7 @@ from microsub.cli.feeds import _shortened
 from microsub.config.settings import Settings
 from microsub.store import keys
 from microsub.store.deadletters import DeadLetters
+from microsub.store.embedded import start_embedded
 from microsub.store.streams import Message
 from tests.support.polling import dated, rss
 from tests.support.process import installation
@@ -41,6 +42,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("MICROSUB_ALLOW_PRIVATE_NETWORKS", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    start_embedded(tmp_path / "data").stop()  # as `microsub serve` has made it
 
     def command(*arguments: str) -> Result:
         result = CliRunner().invoke(main, arguments)
@@ -388,7 +390,7 @@ def test_a_site_with_which_nobody_could_sign_in_is_refused(run: Run, me: str) ->
 
 async def test_a_password_that_an_earlier_version_took_isnt_shown(run: Run, tmp_path: Path) -> None:
     """Stored values are masked in both forms of the list."""
-    async with wiring.open_stores(Settings(data_dir=tmp_path / "data")) as stores:
+    async with wiring.open_stores(Settings(data_dir=tmp_path / "data"), create=True) as stores:
         await stores.accounts.add_user("bob", "https://a:hunter2@b.example/", 1.0)
     for flags in ((), ("--json",)):
         shown = await asyncio.to_thread(run, "user", "list", *flags)
@@ -455,7 +457,7 @@ def test_a_client_is_one_line(run: Run, client: str) -> None:
 async def test_lists_keep_their_lines(run: Run, tmp_path: Path) -> None:
     """Whatever a hand or an earlier version has put into names: one line each, and nothing that controls a terminal."""
     odd = "x\ny\x1b[31m"
-    async with wiring.open_stores(Settings(data_dir=tmp_path / "data")) as stores:
+    async with wiring.open_stores(Settings(data_dir=tmp_path / "data"), create=True) as stores:
         await stores.accounts.add_user("bob", f"https://bob.example/{odd}", 1.0)
         token = stores.accounts.credential(await stores.accounts.create_token("bob", ["read"], "", time.time()))
         assert token

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +17,9 @@ from click.testing import CliRunner
 from microsub import wiring
 from microsub.cli import main, running, serving
 from microsub.config.settings import Settings
-from microsub.errors import Unauthorized
+from microsub.errors import NotFound, Unauthorized
+from microsub.posts import open_post_store
+from microsub.store.embedded import start_embedded
 from microsub.wiring.people import GREETING
 
 
@@ -121,7 +125,7 @@ async def test_a_greeting_takes_the_place_of_the_earlier_one(tmp_path: Path) -> 
     """However often the server starts, one token of a greeting counts; one by the same name, made by hand, stays."""
     settings = Settings(data_dir=tmp_path / "data", backend=tmp_path / "backend.json")
     settings.backend.write_text(DECLARES_ALICE)
-    async with wiring.open_stores(settings) as stores:
+    async with wiring.open_stores(settings, create=True) as stores:
         now = time.time()  # Redis forgets expired tokens by its own clock
         accounts = stores.accounts
         await wiring.configuration(settings, stores).look()
@@ -144,7 +148,7 @@ async def test_a_greeting_takes_the_place_of_the_earlier_one(tmp_path: Path) -> 
 async def test_a_greeting_has_a_token_of_nobody_but_declared_users(tmp_path: Path) -> None:
     """Who registered, or isn't in backend.json, is passed over, wherever their name sorts; so is who is disabled."""
     settings = Settings(data_dir=tmp_path / "data", backend=tmp_path / "backend.json")
-    async with wiring.open_stores(settings) as stores:
+    async with wiring.open_stores(settings, create=True) as stores:
         now = time.time()
         await stores.accounts.register("aaron", "https://aaron.example/", now)
         await stores.accounts.add_user("adam", "https://adam.example/", now)
@@ -171,20 +175,91 @@ async def test_a_greeting_has_a_token_of_nobody_but_declared_users(tmp_path: Pat
         ("poll", "https://blog.example/feed", "--json"),
         ("cleanup",),
         ("cleanup", "--dry-run", "--json"),
+        ("user", "add", "bob"),
+        ("user", "invite", "bob"),
+        ("user", "remove", "bob"),
+        ("token", "create", "bob"),
+        ("token", "service", "create", "planet"),
+        ("check", "--repair"),
+        ("events",),
+        ("backup", "b.tar.gz"),
     ],
 )
 def test_a_command_that_needs_data_makes_none(folder: Path, command: tuple[str, ...]) -> None:
     """Run in the wrong folder it says so in one line, names the folder and the flag, and leaves nothing behind."""
     result = CliRunner().invoke(main, command)
     assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (1, "", 1)
-    assert f"there is no data in {folder / 'data'}" in result.stderr
+    assert f"there is no data of a server in {folder / 'data'}" in result.stderr
     assert "--data-dir" in result.stderr
     assert list(folder.iterdir()) == []
 
 
+async def test_a_program_that_needs_data_makes_none(folder: Path) -> None:
+    """Nor does the post store as a library, unless it is asked to."""
+    with pytest.raises(NotFound, match="there is no data of a server"):
+        async with open_post_store():
+            pass
+    assert list(folder.iterdir()) == []
+    async with open_post_store(data_dir="mine", create=True) as posts:
+        assert (await posts.feeds()).feeds == ()
+    async with open_post_store(data_dir="mine"):
+        pass
+
+
+def test_a_data_folder_of_somebody_else_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where it can't be read, made or written to: what, where, why, and what to do."""
+    (folder / "file").write_text("")
+    for command, flags in ((("user", "list"), "file"), (("work",), "file/data")):
+        refused = CliRunner().invoke(main, [*command, "--data-dir", flags])
+        assert refused.exit_code == 1
+        assert str(folder / "file") in refused.stderr
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    refused = CliRunner().invoke(main, ["work", "--data-dir", "made"])
+    assert f"can't write to the data folder {folder / 'made'}: permission denied. Run" in refused.stderr
+
+
+def in_a_process(*arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line as people do: what it reads from a file goes into the environment of its process."""
+    command = [sys.executable, "-m", "microsub", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, env=os.environ | environ, check=False)
+
+
+def test_commands_find_the_settings_of_the_service(folder: Path) -> None:
+    """From any folder, by a file as systemd reads it; what the environment or a flag says comes first."""
+    start_embedded(folder / "srv" / "data").stop()
+    (folder / "srv" / "backend.json").write_text('{"users": {"alice": {"me": "https://${WHO}.example/"}}}')
+    (folder / "microsub.env").write_text(
+        f"# the service\nMICROSUB_DATA_DIR={folder}/srv/data\nMICROSUB_BACKEND='{folder}/srv/backend.json'\n\n"
+        'WHO=alice\nMICROSUB_BASE_URL="https://reader.example"\n'
+    )
+    (folder / "elsewhere").mkdir()
+    os.chdir(folder / "elsewhere")
+    named = {"MICROSUB_ENV_FILE": str(folder / "microsub.env")}
+    assert in_a_process("config", "check", **named).stdout.startswith(f"{folder}/srv/backend.json: good")
+    made = in_a_process("user", "invite", "alice", **named)
+    assert (made.returncode, made.stderr) == (0, "")
+    assert made.stdout.startswith("https://reader.example/")
+    other = in_a_process("user", "list", "--data-dir", "here", **named)
+    assert (other.returncode, f"{folder}/elsewhere/here" in other.stderr) == (1, True)
+    other = in_a_process("user", "list", MICROSUB_DATA_DIR="there", **named)
+    assert (other.returncode, f"{folder}/elsewhere/there" in other.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [(None, "can't read"), ("MICROSUB_PORT 80", "line 1"), ("A=b\nMICROSUB_PORT=x", "--port")]
+)
+def test_a_file_of_settings_that_cant_be_used_is_named(folder: Path, content: str | None, said: str) -> None:
+    """The file, and the line or the setting."""
+    if content is not None:
+        (folder / "my.env").write_text(content)
+    refused = in_a_process("user", "list", MICROSUB_ENV_FILE="my.env")
+    assert refused.returncode == 2
+    assert said.replace("--port", "MICROSUB_PORT") in refused.stderr
+
+
 async def greeted(settings: Settings, capsys: pytest.CaptureFixture[str], *users: str) -> dict[str, str]:
     """The lines of the greeting by their first word."""
-    async with wiring.open_stores(settings) as stores:
+    async with wiring.open_stores(settings, create=True) as stores:
         for user in users:
             await stores.accounts.add_user(user, "", time.time())
         await wiring.configuration(settings, stores).look()

@@ -35,7 +35,7 @@ async def test_a_server_says_so_once_at_start(tmp_path: Path) -> None:
     server = start_embedded(tmp_path)
     try:
         settings = Settings(redis_url=server.url)
-        async with wiring.open_stores(settings) as stores:
+        async with wiring.open_stores(settings, create=True) as stores:
             with capture_logs() as lines:
                 await wiring.warn_of_losses(settings, stores)
             assert lines == []

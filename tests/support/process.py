@@ -59,6 +59,7 @@ class Installation:
         return {
             **kept,
             "MICROSUB_ALLOW_PRIVATE_NETWORKS": "127.0.0.0/8",
+            "MICROSUB_ENV_FILE": os.devnull,
             "MICROSUB_BACKEND": str(self.backend),
             "MICROSUB_DATA_DIR": str(self.folder / "data"),
             "MICROSUB_PORT": "0",

@@ -1,0 +1,173 @@
+"""`microsub backup` and `microsub restore`, on a real Redis."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import redis as redis_py
+from click.testing import CliRunner, Result
+
+from microsub.cli import main
+from microsub.store import program
+from microsub.store.embedded import EmbeddedRedis, start_embedded
+from microsub.store.program import ServerProgram, programs
+
+Run = Callable[..., Result]
+
+BACKEND = '{"users": {"alice": {"me": "https://alice.example/"}}}'
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs the command line in a folder with backend.json and an older version of it."""
+    (tmp_path / "backend.json").write_text(BACKEND)
+    (tmp_path / "backend.json.versions").mkdir()
+    (tmp_path / "backend.json.versions" / "20260131T081500.000000Z-0a1b2c3d.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    for name in ("MICROSUB_REDIS_URL", "MICROSUB_DATA_DIR", "MICROSUB_BACKEND"):
+        monkeypatch.delenv(name, raising=False)
+
+    def command(*arguments: str) -> Result:
+        result = CliRunner().invoke(main, arguments)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result
+
+    return command
+
+
+def contents(server: EmbeddedRedis) -> dict[bytes, tuple[object, int]]:
+    """Every key with its value and the moment of its end (ms; negative: none)."""
+    with redis_py.Redis.from_url(server.url) as client:
+        found = {}
+        for key in client.scan_iter():
+            value = READ[client.type(key)](client, key)
+            found[key] = (value, client.execute_command("PEXPIRETIME", key))
+        return found
+
+
+READ: dict[bytes, Callable[[redis_py.Redis, bytes], object]] = {
+    b"string": lambda client, key: client.get(key),
+    b"hash": lambda client, key: client.hgetall(key),
+    b"set": lambda client, key: client.smembers(key),
+    b"list": lambda client, key: client.lrange(key, 0, -1),
+    b"zset": lambda client, key: client.zrange(key, 0, -1, withscores=True),
+}
+
+
+def test_a_backup_of_a_running_server_is_restored_whole(run: Run, tmp_path: Path) -> None:
+    """Every key with its time to live, backend.json and its versions; the server may write meanwhile, and goes on."""
+    server = start_embedded(tmp_path / "data")
+    try:
+        assert run("token", "create", "alice", "--days", "30").exit_code == 0
+        with redis_py.Redis.from_url(server.url) as client:
+            client.rpush("list", *range(10_000))
+            client.set("short", "x", ex=600)
+        before = contents(server)
+        saved = run("backup", "everything.tar.gz")
+        assert (saved.exit_code, "everything.tar.gz" in saved.stdout) == (0, True), saved.stderr
+        assert contents(server) == before
+        assert not (tmp_path / "data" / "dump.rdb").exists()
+    finally:
+        server.stop()
+    assert Path("everything.tar.gz").stat().st_mode & 0o077 == 0
+
+    done = run("restore", "everything.tar.gz", "--data-dir", "new/data", "--backend", "new/backend.json")
+    assert (done.exit_code, "microsub check" in done.stdout) == (0, True), done.stderr
+    assert Path("new/backend.json").read_text() == BACKEND
+    assert [path.read_text() for path in Path("new/backend.json.versions").iterdir()] == ["{}"]
+    assert Path("new/data").stat().st_mode & 0o077 == 0
+    again = start_embedded(tmp_path / "new" / "data")
+    try:
+        assert contents(again) == before
+    finally:
+        again.stop()
+    listed = run("token", "list", "alice", "--data-dir", "new/data", "--backend", "new/backend.json")
+    assert listed.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize("one", programs(), ids=lambda one: program.text_of(one.version))
+def test_every_redis_reads_its_own_backup(
+    run: Run, tmp_path: Path, one: ServerProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one on PATH and the one that comes along; a stopped server is backed up too."""
+    for module in ("embedded", "backup"):
+        monkeypatch.setattr(f"microsub.store.{module}.programs", lambda: [one])
+    server = start_embedded(tmp_path / "data")
+    with redis_py.Redis.from_url(server.url) as client:
+        client.set("schema", 1)
+        client.set("kept", "yes")
+    server.stop()
+    assert run("backup", "b.tar.gz").exit_code == 0
+    assert run("restore", "b.tar.gz", "--data-dir", "new", "--backend", "new.json").exit_code == 0
+    for _ in range(2):  # what it then writes itself is read again as well
+        again = start_embedded(tmp_path / "new")
+        with redis_py.Redis.from_url(again.url) as client:
+            assert client.get("kept") == b"yes"
+            client.incr("starts")
+        again.stop()
+
+
+def test_nothing_is_overwritten(run: Run, tmp_path: Path) -> None:
+    """Neither an archive by a backup nor data or a file by a restore; the message says what to move, and where."""
+    start_embedded(tmp_path / "data").stop()
+    assert run("backup", "b.tar.gz").exit_code == 0
+    taken = run("backup", "b.tar.gz")
+    assert (taken.exit_code, "b.tar.gz" in taken.stderr) == (1, True)
+    for flags, place in (((), "data"), (("--data-dir", "other"), "backend.json")):
+        refused = run("restore", "b.tar.gz", *flags)
+        assert (refused.exit_code, f"mv {place} {place}.before" in refused.stderr) == (1, True)
+    assert Path("backend.json").read_text() == BACKEND
+    assert not Path("other").exists()
+
+
+def archive(**changed: object) -> None:
+    facts = {"made": time.time(), "microsub": "9.9", "redis": "6.2.14", "layout": 1, **changed}
+    text = json.dumps(facts).encode()
+    with tarfile.open("b.tar.gz", "w:gz") as file:
+        for name, content in (("backup.json", text), ("redis.rdb", b"REDIS0009"), ("../evil.json", b"{}")):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            file.addfile(member, io.BytesIO(content))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [({"layout": 99}, "upgrade the software"), ({"redis": "99.0.0"}, "Redis 99.0"), ({"strange": 1}, "backup")],
+)
+def test_a_backup_of_another_version_is_refused(run: Run, changed: dict[str, object], said: str) -> None:
+    """One by a newer server or a newer Redis, before anything is written."""
+    archive(**changed)
+    refused = run("restore", "b.tar.gz", "--data-dir", "new", "--backend", "new.json")
+    assert (refused.exit_code, said in refused.stderr) == (1, True), refused.stderr
+    assert not Path("new").exists()
+
+
+def test_a_restore_writes_nowhere_else(run: Run, tmp_path: Path) -> None:
+    """Members of an archive that no backup has are left out, whatever path they name."""
+    archive()
+    assert run("restore", "b.tar.gz", "--data-dir", "in/data", "--backend", "in/new.json").exit_code == 0
+    assert not list(tmp_path.rglob("evil*"))
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", None])
+def test_what_is_no_backup_is_named(run: Run, content: bytes | None) -> None:
+    """An empty file, another one, none at all."""
+    if content is not None:
+        Path("b.tar.gz").write_bytes(content)
+    refused = run("restore", "b.tar.gz", "--data-dir", "new", "--backend", "new.json")
+    assert (refused.exit_code, "b.tar.gz" in refused.stderr, "Traceback" in refused.stderr) == (1, True, False)
+
+
+def test_without_an_embedded_redis_the_command_says_what_to_do(run: Run) -> None:
+    """It names that Redis without its password, and the tool that saves it."""
+    for command in ("backup", "restore"):
+        refused = run(command, "b.tar.gz", "--redis-url", "redis://:hunter2@127.0.0.1:9/0")
+        assert (refused.exit_code, "redis-cli --rdb" in refused.stderr) == (1, True)
+        assert "hunter2" not in refused.stderr
+        assert not Path("b.tar.gz").exists()
