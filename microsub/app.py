@@ -16,7 +16,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from microsub import metrics
 from microsub.api.microsub import MicrosubEndpoint
 from microsub.api.oauth import PATHS as OAUTH_PATHS
 from microsub.api.oauth import OAuthEndpoint
@@ -43,7 +42,7 @@ class Application(Starlette):
         oauth = OAuthEndpoint(services, site.address.base)
         routes = [
             Route("/health", _health(services, monitors)),
-            Route("/metrics", _metrics(monitors)),
+            Route("/metrics", _metrics(services, monitors)),
             Route(f"{POST_STORE}/{{path:path}}", PostStoreEndpoint(services)),
             *page_routes(site),
             *(Route(path, oauth) for path in OAUTH_PATHS),
@@ -80,11 +79,11 @@ def is_endpoint(path: str) -> bool:
 def _health(services: Services, monitors: Monitors) -> Page:
     async def health(request: Request) -> Response:
         report = await services.health.check(services.clock())
-        content: dict[str, str] = {"status": report.status}
+        content: dict[str, str | float] = {"status": report.status}
         if monitors.admits(request):
             content |= {"redis": report.redis, "worker": report.worker}
             if report.worker_age is not None:
-                content["worker_last_seen_seconds"] = str(report.worker_age)
+                content["worker_last_seen_seconds"] = report.worker_age
             if report.reason is not None:
                 content["reason"] = report.reason
         return _json(content, 200 if report.status == "ok" else 503)
@@ -92,12 +91,12 @@ def _health(services: Services, monitors: Monitors) -> Page:
     return health
 
 
-def _metrics(monitors: Monitors) -> Page:
+def _metrics(services: Services, monitors: Monitors) -> Page:
     async def exposition(request: Request) -> Response:
         if not monitors.admits(request):
             where = "metrics are shown to MICROSUB_METRICS_NETWORKS, and for MICROSUB_METRICS_TOKEN"
             return _json({"error": "forbidden", "error_description": where}, 403)
-        body, content_type = metrics.exposition()
+        body, content_type = await services.figures.exposition(services.clock())
         return Response(body, headers={"content-type": content_type})
 
     return exposition

@@ -7,8 +7,9 @@ They live in the client library's own registry, which knows how to add up severa
 from __future__ import annotations
 
 import contextlib
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from prometheus_client import (
@@ -63,7 +64,15 @@ POLL_DELAY = Histogram(
 HOSTS_IN_FLIGHT = Gauge(
     "microsub_hosts_in_flight", "Hosts that this process is asking right now", multiprocess_mode="livesum"
 )
-WORKERS = Gauge("microsub_workers", "Workers that run in this process", multiprocess_mode="livesum")
+WORKERS = Gauge("microsub_workers", "Workers that gave a sign of life lately", multiprocess_mode="mostrecent")
+FEEDS = Gauge(
+    "microsub_feeds",
+    "Feeds that somebody follows, by state: ok, failing (the last poll failed), gone (410), new (not polled yet)",
+    ["state"],
+    multiprocess_mode="mostrecent",
+)
+FOLLOWERS = Gauge("microsub_followers", "Followers of all feeds together", multiprocess_mode="mostrecent")
+USERS = Gauge("microsub_users", "Users who aren't disabled", multiprocess_mode="mostrecent")
 
 STAGE_MESSAGES = Counter("microsub_stage_messages", "Messages of the pipeline by stage and end", ["stage", "end"])
 """`end`: done, failed (it is tried again), store (Redis failed; it is tried again), or dead (to the dead letters)."""
@@ -117,16 +126,25 @@ REQUEST_SECONDS = Histogram(
 )
 
 
-def exposition() -> tuple[bytes, str]:
-    """All metrics in Prometheus' text format, added up over processes where there are several; and its Content-Type."""
-    registry = REGISTRY
-    if os.environ.get(FOLDER_VARIABLE):
-        registry = CollectorRegistry()
-        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
-    elif _others:
-        registry = CollectorRegistry()
-        registry.register(_Sums())
+def exposition(published: Mapping[str, float]) -> tuple[bytes, str]:
+    """All metrics in Prometheus' text format, added up over processes where there are several; and its Content-Type.
+
+    `published` is what processes elsewhere have counted: sums of their `counts`.
+    """
+    registry = CollectorRegistry()
+    registry.register(_Sums(published))
     return generate_latest(registry), CONTENT_TYPE_LATEST
+
+
+def counts() -> dict[str, float]:
+    """What this process has counted: each sample of a counter or histogram, named by JSON of its name and labels."""
+    return {
+        json.dumps([sample.name, sample.labels], sort_keys=True): sample.value
+        for family in REGISTRY.collect()
+        if family.name.startswith("microsub_") and family.type in {"counter", "histogram"}
+        for sample in family.samples
+        if not sample.name.endswith("_created")
+    }
 
 
 @contextlib.contextmanager
@@ -153,6 +171,9 @@ def forget(pid: int, folder: Path) -> None:
 class _Sums(Collector):
     """Our own metrics, and those of the others with the same name and labels added to them."""
 
+    def __init__(self, published: Mapping[str, float]) -> None:
+        self._published = published
+
     def collect(self) -> Iterator[Metric]:
         """See `Collector`."""
         found: dict[str, Metric] = {}
@@ -164,12 +185,21 @@ class _Sums(Collector):
                 key = sample.name, frozenset(sample.labels.items())
                 before = sums.get(key)
                 sums[key] = sample if before is None else before._replace(value=before.value + sample.value)
+        for text, value in self._published.items():
+            name, labels = json.loads(text)
+            for family in (one for one in found if name.startswith(f"{one}_")):
+                key = name, frozenset(labels.items())
+                before = values[family].get(key, Sample(name, labels, 0.0))
+                values[family][key] = before._replace(value=before.value + value)
         for name, metric in found.items():
             total = Metric(metric.name, metric.documentation, metric.type)
             total.samples = list(values[name].values())
             yield total
 
     def _all(self) -> Iterator[Metric]:
+        if common := os.environ.get(FOLDER_VARIABLE):
+            yield from MultiProcessCollector(None, common).collect()  # type: ignore[no-untyped-call]
+            return
         yield from REGISTRY.collect()
         for folder in _others:
             yield from MultiProcessCollector(None, str(folder)).collect()  # type: ignore[no-untyped-call]

@@ -138,10 +138,12 @@ def metrics_page() -> str:
         "# Metrics\n",
         "`GET /metrics` answers in the Prometheus text format, to requests from the machine itself alone unless",
         "[`MICROSUB_METRICS_NETWORKS` or `MICROSUB_METRICS_TOKEN`](settings.md) let others in; 403 for all others.",
-        "Through a web server in front, the client's address counts. Where several processes run on one machine, set",
-        "`PROMETHEUS_MULTIPROC_DIR` to the same empty folder for all of them: then each web process answers for all,",
-        "workers included. Empty the folder before a restart. `microsub serve` adds its worker's to its own without",
-        "that.\n",
+        "Through a web server in front, the client's address counts.\n",
+        "A web process shows what it has counted itself, what all workers have counted (they publish it in Redis every",
+        "ten seconds), and what is in Redis: feeds, followers, users, workers. So of several web processes each shows the",
+        "same of polls and feeds, and only its own requests. To have one web process answer for all processes of its",
+        "machine, requests included, set `PROMETHEUS_MULTIPROC_DIR` to the same empty folder for all of them; workers then",
+        "publish nothing in Redis. Empty the folder before a restart.\n",
     ]
     lines += ["| metric | kind | labels | what it counts |", "|---|---|---|---|"]
     for metric in vars(metrics).values():

@@ -22,6 +22,7 @@ _SECTIONS = {
         "import": "microsub.cli.importing:import_group",
     },
     "Feeds": {
+        "feed": "microsub.cli.feeds:feed",
         "parse": "microsub.cli.feeds:parse",
         "fetch": "microsub.cli.feeds:fetch",
         "poll": "microsub.cli.feeds:poll",

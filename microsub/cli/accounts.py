@@ -9,7 +9,17 @@ import click
 from microsub import wiring
 from microsub.cli.groups import Group
 from microsub.cli.local_sign_in import user_invite, user_password
-from microsub.cli.options import DAYS, STORE_FLAGS, counted, fail, print_json, restorable, run, settings_flags
+from microsub.cli.options import (
+    DAYS,
+    STORE_FLAGS,
+    as_instant,
+    counted,
+    fail,
+    print_json,
+    restorable,
+    run,
+    settings_flags,
+)
 from microsub.cli.services import service
 from microsub.cli.terminal import say
 from microsub.config.identifiers import PROFILE, unfit_profile
@@ -43,8 +53,8 @@ def user_list(settings: Settings, as_json: bool) -> None:
                 {
                     "name": found.name,
                     "me": mask_password(found.me),
-                    "disabled": found.disabled,
-                    "registered": found.created if found.registered else None,
+                    "disabled": as_instant(found.disabled),
+                    "registered": as_instant(found.created) if found.registered else None,
                     "channels": sum(each.uid != NOTIFICATIONS for each in await stores.channels.list(found.name)),
                 }
                 for found in await stores.accounts.users()
@@ -55,7 +65,7 @@ def user_list(settings: Settings, as_json: bool) -> None:
         print_json(rows)
         return
     for row in rows:
-        state = f"  (registered {_day(row['registered'])})" if row["registered"] else ""
+        state = f"  (registered {str(row['registered'])[:10]})" if row["registered"] else ""
         state += "  (disabled)" if row["disabled"] else ""
         channels = counted(int(str(row["channels"])), "channel")
         say(escaped(f"{row['name']}  {row['me'] or '-'}  {channels}{state}"))
@@ -150,10 +160,6 @@ def _require_profile(what: str, me: str) -> None:
         fail(f"{what}: found '{mask_password(me)}', {problem}; expected {PROFILE}")
 
 
-def _day(seconds: object) -> str:
-    return time.strftime("%Y-%m-%d", time.gmtime(float(str(seconds))))
-
-
 @click.group(cls=Group)
 def token() -> None:
     """Make, list and revoke tokens for reader apps."""
@@ -213,8 +219,8 @@ def token_list(settings: Settings, user_name: str, as_json: bool) -> None:
                     "id": found.digest[:12],
                     "client": found.client,
                     "scope": " ".join(sorted(found.scopes)),
-                    "created": found.created,
-                    "expires": found.expires,
+                    "created": as_instant(found.created),
+                    "expires": as_instant(found.expires),
                 }
                 for found in await stores.accounts.tokens(user_name)
             ]
@@ -224,8 +230,7 @@ def token_list(settings: Settings, user_name: str, as_json: bool) -> None:
         print_json(rows)
         return
     for row in rows:
-        made = _day(row["created"])
-        until = row["expires"] and _day(row["expires"])
+        made, until = (str(row[name] or "")[:10] for name in ("created", "expires"))
         say(escaped(f"{row['id']}  {made}  {until or 'never expires'}  {row['client']}  [{row['scope']}]"))
 
 

@@ -10,6 +10,7 @@ import click
 
 from microsub.cli.groups import Command
 from microsub.cli.options import STORE_FLAGS, fail, settings_flags
+from microsub.cli.terminal import say
 from microsub.config.settings import Settings, mask_password
 from microsub.errors import MicrosubError
 
@@ -35,7 +36,7 @@ def backup(settings: Settings, file: Path) -> None:
         facts = save(settings.data_dir, settings.backend, file)
     except MicrosubError as error:
         fail(str(error))
-    click.echo(f"saved {settings.data_dir.absolute()} and {settings.backend.absolute()} in {file} ({_said(facts)})")
+    say(f"saved {settings.data_dir.absolute()} and {settings.backend.absolute()} in {file} ({_said(facts)})")
 
 
 @click.command(cls=Command)
@@ -56,8 +57,8 @@ def restore(settings: Settings, file: Path) -> None:
         facts = restore_(file, settings.data_dir, settings.backend)
     except MicrosubError as error:
         fail(str(error))
-    click.echo(f"restored {settings.data_dir.absolute()} and {settings.backend.absolute()} ({_said(facts)})")
-    click.echo("now start the server; `microsub check` examines the data")
+    say(f"restored {settings.data_dir.absolute()} and {settings.backend.absolute()} ({_said(facts)})")
+    say("now start the server; `microsub check` examines the data")
 
 
 def _require_embedded(settings: Settings) -> None:

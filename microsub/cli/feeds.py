@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING
 import click
 
 from microsub import wiring
-from microsub.cli.groups import Command
+from microsub.cli.groups import Command, Group
 from microsub.cli.options import (
     FAILED,
     FETCH_FLAGS,
     STORE_FLAGS,
     WORK_FLAGS,
     FiniteRange,
+    as_instant,
+    counted,
     fail,
     print_json,
     run,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from microsub.formats.discovery import FeedLink
     from microsub.model.jf2 import Feed
     from microsub.pipeline.on_demand import PollReport
+    from microsub.services.figures import FollowedFeed
     from microsub.services.retention import RetentionReport
     from microsub.services.sweeping import SweepReport
 
@@ -234,6 +237,70 @@ async def _download(settings: Settings, url: str) -> Fetched:
     if isinstance(result, Fetched):
         return result
     raise MicrosubError(f"{url}: {result.detail}" if isinstance(result, FetchFailed) else f"{url}: not modified")
+
+
+@click.group(cls=Group)
+def feed() -> None:
+    """List the feeds that users follow, with their health."""
+
+
+@feed.command("list")
+@click.option("--failing", is_flag=True, help="Only feeds that can't be polled, or are gone.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@settings_flags(*STORE_FLAGS)
+def feed_list(settings: Settings, failing: bool, as_json: bool) -> None:
+    """List followed feeds: state, followers, next poll, last error.
+
+    States: ok; failing, since the last poll failed; gone, since the publisher answered 410 (it isn't polled any more);
+    new, not polled yet. Nobody is asked: this is what the polls have found.
+
+    Example: microsub feed list --failing
+    """
+
+    async def work() -> list[FollowedFeed]:
+        from microsub.services.figures import followed_feeds
+
+        async with wiring.open_stores(settings) as stores:
+            return [one async for one in followed_feeds(stores.feeds)]
+
+    found = [one for one in run(work()) if not failing or one.state in {"failing", "gone"}]
+    if as_json:
+        print_json([_feed_as_json(one) for one in found])
+        return
+    for one in found:
+        say(_feed_line(one, time.time()))
+    if not found:
+        say("no feed fails" if failing else "no feed is followed", err=True)
+
+
+def _feed_as_json(one: FollowedFeed) -> dict[str, object]:
+    from microsub.formats.identity import mask_credentials
+
+    record = one.record
+    return {
+        "id": record.id,
+        "url": mask_credentials(record.url),
+        "title": record.title,
+        "state": one.state,
+        "followers": one.followers,
+        "next_poll": as_instant(record.next_poll),
+        "last_success": as_instant(record.last_success),
+        "failures": record.failures,
+        "error": record.last_error if one.state in {"failing", "gone"} else None,
+        "error_at": as_instant(record.last_error_at) if one.state in {"failing", "gone"} else None,
+    }
+
+
+def _feed_line(one: FollowedFeed, now: float) -> str:
+    from microsub.formats.identity import mask_credentials
+
+    record = one.record
+    parts = [f"{one.state:<7}", f"{counted(one.followers, 'follower'):<12}", mask_credentials(record.url)]
+    if one.state == "failing":
+        parts.append(f"{record.last_error} ({counted(record.failures, 'time')} in a row)")
+    if record.next_poll is not None and one.state != "gone":
+        parts.append(f"next poll {'now' if record.next_poll <= now else f'in {_duration(record.next_poll - now)}'}")
+    return escaped("  ".join(parts))
 
 
 @click.command(cls=Command)

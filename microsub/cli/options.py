@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
@@ -94,6 +95,7 @@ def _load_env_file(otherwise: Path | None) -> None:
         return
     except ConfigError as error:
         raise click.UsageError(str(error)) from None
+    found.pop("PROMETHEUS_MULTIPROC_DIR", None)  # what a command counts isn't the service's
     for name, value in found.items():
         os.environ.setdefault(name, value)
 
@@ -162,6 +164,11 @@ def restorable(name: str) -> str:
 def counted(number: int, noun: str) -> str:
     """A number of things in words: `1 user`, `2 users`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def as_instant(at: float | None) -> str | None:
+    """A Unix time as JSON has it: ISO 8601 in UTC."""
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 
 def print_json(value: object) -> None:

@@ -7,14 +7,23 @@ import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from microsub import wiring
 from microsub.cli.groups import Command, Group
-from microsub.cli.options import FAILED, STORE_FLAGS, counted, fail, print_json, restorable, run, settings_flags
+from microsub.cli.options import (
+    FAILED,
+    STORE_FLAGS,
+    as_instant,
+    counted,
+    fail,
+    print_json,
+    restorable,
+    run,
+    settings_flags,
+)
 from microsub.cli.terminal import say, say_json
 from microsub.config.settings import Settings
 from microsub.errors import StoreUnavailable
@@ -123,7 +132,7 @@ def _line(event: Event) -> str:
     # As the feed wrote it, which a terminal must not take for commands.
     guid = f" {''.join(char if char.isprintable() else '�' for char in event.guid)}" if event.guid else ""
     changed = f" ({', '.join(event.changed)})" if event.changed else ""
-    return f"{event.id} {_moment(event.at)} {what}: feed {event.feed}{post}{guid}{changed}"
+    return f"{event.id} {as_instant(event.at)} {what}: feed {event.feed}{post}{guid}{changed}"
 
 
 @click.group(cls=Group)
@@ -149,7 +158,7 @@ def deadletter_list(settings: Settings, as_json: bool) -> None:
         print_json([_head(letter) for letter in letters])
         return
     for letter in letters:
-        say(escaped(f"{letter.id}  {letter.stage}  {_moment(letter.at)}  {letter.why}"))
+        say(escaped(f"{letter.id}  {letter.stage}  {as_instant(letter.at)}  {letter.why}"))
     if not letters:
         say("no dead letters")
 
@@ -275,7 +284,7 @@ def _head(letter: DeadLetter) -> dict[str, object]:
         "id": letter.id,
         "stage": letter.stage,
         "why": letter.why,
-        "at": _moment(letter.at),
+        "at": as_instant(letter.at),
         "message": letter.message,
         "deliveries": letter.deliveries,
     }
@@ -287,7 +296,3 @@ def _rebuilt(one: Rebuilt) -> str:
     how = ", which was empty" if one.lost else ""
     what = f"{counted(one.items, 'post')} of {counted(one.feeds, 'feed')}"
     return f"{one.user}/{one.uid}{how}: {what} on the way"
-
-
-def _moment(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")

@@ -9,7 +9,7 @@ import click
 
 from microsub import wiring
 from microsub.cli.groups import Group
-from microsub.cli.options import DAYS, STORE_FLAGS, fail, print_json, run, settings_flags
+from microsub.cli.options import DAYS, STORE_FLAGS, as_instant, fail, print_json, run, settings_flags
 from microsub.cli.terminal import say
 from microsub.config.settings import Settings
 
@@ -58,7 +58,12 @@ def service_list(settings: Settings, as_json: bool) -> None:
 
     found = run(work())
     if as_json:
-        print_json([{"name": one.name, "created": one.created, "expires": one.expires} for one in found])
+        print_json(
+            [
+                {"name": one.name, "created": as_instant(one.created), "expires": as_instant(one.expires)}
+                for one in found
+            ]
+        )
         return
     for one in found:
         say(f"{one.name}  {_day(one.created)}  {_until(one, time.time())}")

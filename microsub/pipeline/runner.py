@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 from microsub.errors import StoreError
-from microsub.metrics import HOSTS_IN_FLIGHT, WORKERS
+from microsub.metrics import HOSTS_IN_FLIGHT
 from microsub.pipeline.turn import HAND_BACK_SECONDS, LEASE_SECONDS
 
 if TYPE_CHECKING:
@@ -89,7 +89,6 @@ class Worker:
         beat = asyncio.create_task(self._beat())
         stages = asyncio.create_task(self._stages.run(STAGES_GRACE_SECONDS), name="stages")
         stages.add_done_callback(lambda _: self._wake.set())
-        WORKERS.inc()
         log.info("worker started", worker=self.name)
         try:
             while not self._stop.is_set() and not stages.done():
@@ -106,7 +105,6 @@ class Worker:
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(HAND_BACK_SECONDS / 3):
                     await self._presence.leave(self.name)
-            WORKERS.dec()
             log.info("worker stopped", worker=self.name)
 
     def stop(self) -> None:

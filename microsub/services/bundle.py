@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from microsub.services.curating import Curating
+from microsub.services.figures import Figures
 from microsub.services.following import Following
 from microsub.services.health import Health
 from microsub.services.identity.bundle import Identity
@@ -33,6 +34,7 @@ class Services:
     rules: RuleBook
     search: Search
     health: Health
+    figures: Figures
     posts: Posts
     service_tokens: ServiceTokens
     identity: Identity

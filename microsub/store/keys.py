@@ -110,6 +110,13 @@ def workers() -> str:
     return "workers"
 
 
+def process_counts() -> str:
+    """Hash: sample of a metric (JSON: name, labels) → what all workers have counted. Lifetime: a day after the last
+    count. `store.processcounts`; read by /metrics.
+    """
+    return "metrics"
+
+
 def aside(tag: str, key: str) -> str:
     """String, hash or any other type: what stood under `key` though its type was wrong there, put aside by
     `check --repair`; `tag` is the part of `key` that decides its slot. Lifetime: 30 days. `store.check`.

@@ -8,6 +8,9 @@ from microsub.store.port import Redis
 SIGN_SECONDS = 60
 """How long a sign of life counts. A worker gives one several times as often."""
 
+TO_COME = "-to-come"
+"""End of the name of a worker that is about to be started."""
+
 _FORGET_AFTER = 24 * 3600.0
 
 

@@ -17,6 +17,7 @@ from microsub.pipeline.importing import Importing, OldFile
 from microsub.services.announcing import Announcing
 from microsub.services.asking_again import AskingAgain
 from microsub.services.checking import Checking
+from microsub.services.figures import Figures
 from microsub.services.mending import Mending
 from microsub.services.rebuilding import Rebuilding
 from microsub.services.reminding import Reminding
@@ -29,6 +30,7 @@ from microsub.store.ekster import open_old
 from microsub.store.events import Events
 from microsub.store.imported import Imported
 from microsub.store.lease import leased, take_turn
+from microsub.store.processcounts import ProcessCounts
 from microsub.store.streams import STAGES, Stream
 from microsub.wiring.backend import applier
 from microsub.wiring.stores import Stores, TimelineLimitsInForce, following
@@ -49,8 +51,14 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
             stores.feeds, stores.items, Stream(stores.redis, "stored"), Announcing(Events(stores.redis))
         ).run_for_ever(),
         "asking_again": AskingAgain(stores.redis, stores.items, Stream(stores.redis, "incomplete")).run_for_ever(pace),
+        "figures": figures(stores).publish_for_ever(),
         "roll_call": RollCall([Stream(stores.redis, name) for name in STAGES]).run_for_ever(pace),
     }
+
+
+def figures(stores: Stores) -> Figures:
+    """The service that counts users and feeds, and what processes have counted."""
+    return Figures(stores.feeds, stores.accounts, stores.presence, ProcessCounts(stores.redis))
 
 
 def rebuilding(stores: Stores) -> Rebuilding:

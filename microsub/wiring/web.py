@@ -35,6 +35,7 @@ from microsub.web.monitoring import Monitors
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
 from microsub.wiring.identity import open_identity
 from microsub.wiring.stores import Stores, TimelineLimitsInForce, following
+from microsub.wiring.upkeep import figures
 
 
 @contextlib.asynccontextmanager
@@ -93,6 +94,7 @@ def _services(
         rules=RuleBook(stores.rules, stores.channels),
         search=Search(fetcher, directory, parser),
         health=Health(stores.presence, lambda: stores.watch.trouble),
+        figures=figures(stores),
         posts=Posts(stores.feeds, stores.items, Events(stores.redis)),
         service_tokens=ServiceTokens(stores.redis),
         identity=identity,

@@ -22,6 +22,7 @@ from microsub.pipeline.stages import Stages
 from microsub.pipeline.turn import Turn
 from microsub.services.announcing import Announcing
 from microsub.store.events import Events
+from microsub.store.presence import TO_COME
 from microsub.wiring.fetching import open_caching_fetcher, open_completing
 from microsub.wiring.stores import Stores, fan_out
 from microsub.wiring.tasks import tell_failure
@@ -107,7 +108,7 @@ async def worker_to_come(stores: Stores) -> AsyncIterator[None]:
 
     It counts for a minute, like any other, or to the end of the block. A Redis that can't be reached is left to others.
     """
-    name = f"{worker_name()}-to-come"
+    name = f"{worker_name()}{TO_COME}"
     with contextlib.suppress(StoreError):
         await stores.presence.beat(name, time.time())
     try:

@@ -93,7 +93,7 @@ async def test_health_tells_of_a_redis_that_takes_no_writes(server: Instance, mo
         "status": "degraded",
         "redis": "full",
         "worker": "ok",
-        "worker_last_seen_seconds": "0.0",
+        "worker_last_seen_seconds": 0.0,
         "reason": "Redis refuses writes: command not allowed when used memory > 'maxmemory'.",
     }
     assert (await server.client.get("/health", headers=LOCAL)).status_code == 503, (

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,8 @@ def test_a_token_is_printed_alone_and_can_be_revoked(run: Run) -> None:
     assert token.startswith("alice.")
     assert "\n" not in token
     listed = json.loads(run("token", "list", "alice", "--json").stdout)
-    assert [(row["client"], row["scope"]) for row in listed] == [("phone", "follow read")]
+    assert [(row["client"], row["scope"], row["expires"]) for row in listed] == [("phone", "follow read", None)]
+    assert abs(datetime.now(UTC) - datetime.fromisoformat(listed[0]["created"])) < timedelta(minutes=5)
     assert token not in run("token", "list", "alice").stdout
     assert run("token", "revoke", "alice", listed[0]["id"]).exit_code == 0
     assert json.loads(run("token", "list", "alice", "--json").stdout) == []
@@ -485,7 +487,8 @@ def test_a_programs_token_is_made_listed_and_revoked(run: Run) -> None:
     assert (created.exit_code, token.startswith("~planet."), "\n" in token) == (0, True, False)
     (listed,) = json.loads(run("token", "service", "list", "--json").stdout)
     assert listed["name"] == "planet"
-    assert 29.9 * 86400 < listed["expires"] - listed["created"] < 30.1 * 86400
+    made, ends = (datetime.fromisoformat(listed[name]) for name in ("created", "expires"))
+    assert timedelta(days=29.9) < ends - made < timedelta(days=30.1)
     assert run("token", "service", "create", "bridge").exit_code == 0
     shown = run("token", "service", "list").stdout
     assert [line.split()[0] for line in shown.splitlines()] == ["bridge", "planet"]

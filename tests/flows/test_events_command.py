@@ -112,7 +112,7 @@ async def test_the_last_to_follow_stops_redis_when_it_is_asked_to_end(tmp_path: 
     """A command that a signal ends leaves nothing running that nobody else uses."""
     data = tmp_path / "data"
     async with installation(tmp_path, {"users": {}}) as installed:
-        async with open_post_store(data_dir=data) as posts:
+        async with open_post_store(data_dir=data, create=True) as posts:
             await save(posts, "first")
             follower = await Follower.start(installed, "--follow", "--since", "0")
             await follower.has("first")

@@ -62,6 +62,7 @@ async def test_a_poll_says_what_happened(tmp_path: Path) -> None:
         left = site.serve_document("/left", rss(dated(1)))
         backend = {"users": {"alice": {"channels": [{"uid": "home", "feeds": [url, left]}]}}}
         async with installation(tmp_path, backend) as installed:
+            await installed.prepare()
             assert (await installed.run("token", "create", "alice"))[0] == 0
             code, out, _ = await installed.run("poll", url)
             assert (code, out.split()) == (0, ["polled", url, "3", "new"])

@@ -89,7 +89,7 @@ async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
             async with httpx.AsyncClient(timeout=60) as http:
                 metrics = (await http.get(f"{url}/metrics")).text
             assert 'microsub_polls_total{outcome="changed"} 2.0' in metrics
-            assert "microsub_workers 1.0" in metrics
+            assert "microsub_users 1.0" in metrics
             assert 'microsub_requests_total{action="timeline",status="200"}' in metrics
 
 

@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 
+from microsub.store.embedded import start_embedded
 from tests.support.waiting import wait_until
 
 _EACH = """
@@ -65,6 +66,10 @@ class Installation:
             "MICROSUB_PORT": "0",
             **self.environ,
         }
+
+    async def prepare(self) -> None:
+        """Make the data folder, as the first start of a server does."""
+        await asyncio.to_thread(lambda: start_embedded(self.folder / "data").stop())
 
     async def start(self, *arguments: str) -> asyncio.subprocess.Process:
         """Start `microsub …`; its output goes into log files in the folder."""

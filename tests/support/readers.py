@@ -20,6 +20,7 @@ from microsub.pipeline.fan_out import FanOut, default_limits
 from microsub.services.bundle import Services
 from microsub.services.curating import Curating
 from microsub.services.directory import Directory
+from microsub.services.figures import Figures
 from microsub.services.following import Following
 from microsub.services.health import Health
 from microsub.services.posts import Posts
@@ -35,6 +36,7 @@ from microsub.store.itemcache import ItemCache
 from microsub.store.items import Items
 from microsub.store.port import Redis
 from microsub.store.presence import Presence
+from microsub.store.processcounts import ProcessCounts
 from microsub.store.rules import Rules
 from microsub.store.schedule import Schedule
 from microsub.store.servicetokens import ServiceTokens
@@ -161,6 +163,7 @@ class Instance:
             rules=RuleBook(self.rules, self.channels),
             search=Search(self.web, directory, self.parser),
             health=Health(self.presence),
+            figures=Figures(self.feeds, self.accounts, self.presence, ProcessCounts(self.redis)),
             posts=Posts(self.feeds, self.items, Events(self.redis)),
             service_tokens=self.service_tokens,
             identity=self.identity,
