@@ -159,9 +159,8 @@ class Sentences:
 
 
 def _shown(value: object) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    plain = text.isprintable() and text and not set(text) & set(" \"'=")
-    return text if plain else repr(text)
+    text = str(value)
+    return f'"{text}"' if not text or " " in text else text
 
 
 def _in_order(_: Any, __: str, line: Mapping[str, Any]) -> dict[str, Any]:

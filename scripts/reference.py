@@ -140,10 +140,10 @@ def metrics_page() -> str:
         "[`MICROSUB_METRICS_NETWORKS` or `MICROSUB_METRICS_TOKEN`](settings.md) let others in; 403 for all others.",
         "Through a web server in front, the client's address counts.\n",
         "A web process shows what it has counted itself, what all workers have counted (they publish it in Redis every",
-        "ten seconds), and what is in Redis: feeds, followers, users, workers. So of several web processes each shows the",
-        "same of polls and feeds, and only its own requests. To have one web process answer for all processes of its",
-        "machine, requests included, set `PROMETHEUS_MULTIPROC_DIR` to the same empty folder for all of them; workers then",
-        "publish nothing in Redis. Empty the folder before a restart.\n",
+        "ten seconds), and what is in Redis: feeds, followers, users, workers. So of several web processes each shows",
+        "the same of polls and feeds, and only its own requests. To have one web process answer for all processes of",
+        "its machine, requests included, set `PROMETHEUS_MULTIPROC_DIR` to the same empty folder for all of them;",
+        "workers then publish nothing in Redis. Empty the folder before a restart.\n",
     ]
     lines += ["| metric | kind | labels | what it counts |", "|---|---|---|---|"]
     for metric in vars(metrics).values():

@@ -15,10 +15,8 @@ import orjson
 import structlog
 
 from microsub.errors import SchemaMismatch
-from microsub.formats.sanitise import clean_html
 from microsub.formats.wire import dump
 from microsub.store import keys
-from microsub.store.feedcopies import FeedCopies
 from microsub.store.port import Redis
 from microsub.store.scripts import load
 
@@ -44,6 +42,8 @@ async def clean_posts(redis: Redis) -> None:
 
     Copies of documents hold cleaned HTML too and are only there to spare requests: they go.
     """
+    from microsub.store.feedcopies import FeedCopies  # every command imports this module, and hardly one migrates
+
     last = int(await redis.command("GET", keys.item_ids()) or 0)
     changed = 0
     for first in range(1, last + 1, _BATCH):
@@ -74,6 +74,8 @@ def _cleaned(data: bytes) -> bytes | None:
 
 def _clean(wire: dict[str, Any]) -> bool:
     """Clean the HTML of a post and of those that it refers to, in place; whether anything changed."""
+    from microsub.formats.sanitise import clean_html
+
     changed = False
     content = wire.get("content")
     if isinstance(content, dict) and isinstance(html := content.get("html"), str):

@@ -34,7 +34,7 @@ def test_a_line_for_people_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> 
     polled, failed = capsys.readouterr().err.splitlines()
     moment = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
     assert re.fullmatch(rf"{moment} feed polled new=3 url=https://blog.example/feed", polled)
-    assert re.fullmatch(rf"{moment} warning: feed could not be polled detail='no answer\\n\\x1b\[31m'", failed)
+    assert re.fullmatch(rf'{moment} warning: feed could not be polled detail="no answer\\n\\x1b\[31m"', failed)
 
 
 def test_on_a_terminal_the_time_is_short(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
