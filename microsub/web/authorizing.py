@@ -15,6 +15,7 @@ from microsub.formats.indieauth.me import alike
 from microsub.formats.indieauth.requests import Asked, answer_url, read_asked, read_target
 from microsub.services.identity.clients import App
 from microsub.services.identity.granting import canonical
+from microsub.services.identity.own import is_own
 from microsub.web.address import origin
 from microsub.web.app_asking import PATH, as_asker, parameters
 from microsub.web.local_sign_in import PATH as LOCAL_PATH
@@ -58,8 +59,6 @@ async def _ask(visit: Visit) -> Response:
         asked = read_asked(query)
     except OAuthRefused as problem:
         return _told(visit, app, target, problem)
-    if not session.me:
-        raise InvalidRequest("Your account has no profile URL, so this server can't tell any app who you are.")
     granted = await visit.site.identity.granting.apps(session.user)
     return visit.page(
         "authorize.html",
@@ -107,7 +106,7 @@ async def _end(visit: Visit) -> Response:
 
 async def _posts_elsewhere(visit: Visit, asked: Asked, me: str) -> bool:
     """Whether the app wants to post, and the person's page names a place for that, which may trust our tokens."""
-    if not concerns_posting(asked.scopes):
+    if not concerns_posting(asked.scopes) or is_own(me, visit.base):
         return False
     try:
         profile = await visit.site.identity.profiles.discover(me)

@@ -10,6 +10,7 @@ from microsub.web import (
     credentials,
     enrolling,
     local_sign_in,
+    profile,
     signing_in,
     start,
     static_files,
@@ -22,6 +23,7 @@ def page_routes(site: Site) -> list[Route]:
     """Every route for people's browsers."""
     return [
         *start.routes(site),
+        *profile.routes(site),
         *static_files.routes(site),
         *signing_in.routes(site),
         *account.routes(site),

@@ -32,19 +32,19 @@ async def _start(visit: Visit) -> Response:
         own_line=microsub_line(base, visit.session.user if visit.session else _NAME).html,
         provider_lines=[line.html for line in provider_lines(base)],
         checks=_checks(visit),
-        address=await _me(visit),
+        address=_me(visit),
     )
 
 
 async def _ask(visit: Visit) -> Response:
-    return _checked(visit, await _me(visit))
+    return _checked(visit, _me(visit))
 
 
 async def _check(visit: Visit) -> Response:
     address = visit.form.text("address")
     user = visit.session.user if visit.session else None
     # Only to people themselves is said how their page compares with what is known of them here.
-    here = Here(_base(visit), {user: await _me(visit)} if user else {})
+    here = Here(_base(visit), {user: _me(visit)} if user else {})
     doctor = visit.site.identity.doctor
     try:
         report = await doctor.examine_for(network_of(visit.where.address), address, here, known=user is not None)
@@ -59,12 +59,9 @@ def _checked(visit: Visit, address: str, *, report: Report | None = None, proble
     return visit.page("check.html", status, address=address, report=report, problem=problem, checks=_checks(visit))
 
 
-async def _me(visit: Visit) -> str:
+def _me(visit: Visit) -> str:
     """The web address of who is signed in; empty for others."""
-    if visit.session is None:
-        return ""
-    user = await visit.site.services.accounts.user(visit.session.user)
-    return user.me if user is not None else ""
+    return visit.session.me if visit.session is not None else ""
 
 
 def _base(visit: Visit) -> str:

@@ -6,6 +6,7 @@ from microsub.config.settings import Settings
 from microsub.errors import NotFound
 from microsub.services.identity.doctor import Doctor
 from microsub.services.identity.findings import Report
+from microsub.services.identity.lines import profile_page
 from microsub.services.identity.server_findings import Here
 from microsub.wiring.fetching import open_fetcher
 from microsub.wiring.stores import open_stores
@@ -28,4 +29,6 @@ async def _here(settings: Settings) -> Here:
             users = await stores.accounts.users()
     except NotFound:
         return Here(settings.base_url)
-    return Here(settings.public_url, {user.name: user.me for user in users if user.disabled is None}, everybody=True)
+    base = settings.public_url
+    known = {user.name: user.me or profile_page(base, user.name) for user in users if user.disabled is None}
+    return Here(base, known, everybody=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 
 from microsub.config.backend import InstanceSettings
 from microsub.config.joining import Registration
@@ -16,6 +17,8 @@ from microsub.services.identity.clients import Clients
 from microsub.services.identity.doctor import Doctor
 from microsub.services.identity.granting import Granting
 from microsub.services.identity.limiting import Limiting
+from microsub.services.identity.lines import profile_page
+from microsub.services.identity.naming import Naming
 from microsub.services.identity.profiles import Profiles
 from microsub.services.identity.quotas import InForcePort, UserQuotas
 from microsub.services.identity.registration import OpenAdmission
@@ -71,12 +74,13 @@ def make_identity(
     accounts = Accounts(redis)
     quotas = UserQuotas(current, accounts, Limiting(Rates(redis)))
     admission = OpenAdmission(accounts, UsersOnly(accounts, profiles), _registration(current), private=private)
-    sessions = Sessions(SessionStore(redis))
+    lent = partial(profile_page, settings.public_url)
+    sessions = Sessions(SessionStore(redis), lent)
     return Identity(
         profiles=profiles,
-        granting=_granting(redis, fetcher, quotas),
+        granting=_granting(redis, fetcher, quotas, lent),
         sessions=sessions,
-        local=make_local(redis, sessions),
+        local=make_local(redis, sessions, Naming(accounts, lent)),
         signing_in=SigningIn(
             PendingStore(redis), profiles, fetcher, admission, Turnstile(KnownAddresses(accounts)), private=private
         ),
@@ -94,11 +98,11 @@ def _registration(current: InForcePort) -> Callable[[], Awaitable[Registration]]
     return registration
 
 
-def _granting(redis: Redis, fetcher: Fetcher, quotas: UserQuotas) -> Granting:
+def _granting(redis: Redis, fetcher: Fetcher, quotas: UserQuotas, lent: Callable[[str], str]) -> Granting:
     """Our own IndieAuth server."""
     clients, tokens = Clients(fetcher), OwnTokens(redis)
     return Granting(
-        Accounts(redis), Codes(redis), Grants(redis), tokens, ServiceTokens(redis), clients, most=quotas.tokens
+        Accounts(redis), Codes(redis), Grants(redis), tokens, ServiceTokens(redis), clients, quotas.tokens, lent
     )
 
 

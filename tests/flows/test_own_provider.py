@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,10 +15,21 @@ from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope, Send
 
 from microsub.services.identity.clients import Clients
+from microsub.services.identity.doctor import Doctor
+from microsub.services.identity.server_findings import Here
 from microsub.store.port import Redis
 from tests.support.apps import Apps
 from tests.support.reader_app import App, Person
-from tests.support.reader_apps import APPS, IndiePassDesktop, IndiePassIos, Monocle, Notifier, Together
+from tests.support.reader_apps import (
+    APPS,
+    AppBreaks,
+    IndiePassDesktop,
+    IndiePassIos,
+    Monocle,
+    MonocleOfOld,
+    Notifier,
+    Together,
+)
 from tests.support.readers import Instance, instance, posts
 from tests.support.visitor import Visitor
 
@@ -64,8 +76,15 @@ async def http(server: Instance) -> AsyncIterator[httpx.AsyncClient]:
 @pytest.fixture
 async def person(server: Instance) -> AsyncIterator[Person]:
     """Ann at her browser, signed in here: she allows what is asked for."""
+    async with at_the_browser(server, "ann", HOME) as allows:
+        yield allows
+
+
+@asynccontextmanager
+async def at_the_browser(server: Instance, user: str, me: str) -> AsyncIterator[Person]:
+    """Somebody who is signed in, and allows everything."""
     visitor = Visitor(server.app, ADDRESS)
-    cookie = await server.identity.sessions.begin("ann", HOME, "by password", "", server.now)
+    cookie = await server.identity.sessions.begin(user, me, "by password", "", server.now)
     visitor.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example", path="/")
 
     async def allows(url: str) -> str:
@@ -94,6 +113,41 @@ async def test_every_app_signs_in_and_reads(
         assert [item["name"] for item in await signed.read("home")] == ["one", "two", "three"]
     (listed,) = await server.identity.granting.apps("ann")
     assert listed.client == app.client_id
+
+
+@pytest.mark.parametrize("kind", [*APPS, MonocleOfOld], ids=lambda kind: kind.__name__)
+async def test_who_has_no_website_is_known_by_the_page_here(
+    server: Instance, http: httpx.AsyncClient, kind: type[App]
+) -> None:
+    """Every app finds all on it, but the two that want to post, and reads; also when the person has a site later."""
+    page = f"{ADDRESS}/u/carol"
+    await server.accounts.add_user("carol", "", server.now)
+    app = kind(http, "https://app.example/", **({"loopback": False} if issubclass(kind, Monocle) else {}))
+    async with at_the_browser(server, "carol", "") as carol:
+        if "micropub" in kind.wants:
+            with pytest.raises(AppBreaks, match="finds no micropub"):
+                await app.sign_in(page, carol)
+            return
+        signed = await app.sign_in(page, carol)
+    assert signed.me == page
+    assert signed.microsub == f"{ADDRESS}/microsub/carol"
+    assert await signed.read("notifications") == []
+    checked = await http.get(f"{ADDRESS}/token", headers={"Authorization": f"Bearer {signed.token}"})
+    assert checked.json()["me"] == page
+    await server.accounts.set_me("carol", "https://carol.example/")
+    assert await signed.read("notifications") == []
+
+
+async def test_the_doctor_finds_the_page_here_good(server: Instance, http: httpx.AsyncClient) -> None:
+    """Nothing is missing on it, and it is known whose it is."""
+    url = f"{ADDRESS}/u/carol"
+    apps = Apps()
+    reply = await http.get(url)
+    apps.say(url, reply.content)
+    report = await Doctor(apps).examine(url, Here(ADDRESS, {"carol": url}))
+    assert report.is_complete, report.as_text()
+    assert {one.about for one in report.findings if one.level == "advice"} <= {"micropub", "feeds"}
+    assert "account" in {one.about for one in report.findings}
 
 
 async def test_a_token_that_is_pasted_reads(server: Instance, http: httpx.AsyncClient) -> None:

@@ -312,16 +312,19 @@ class TestWhoIsThere:
             assert answer(await ann.submit(page, CONSENT, decision="allow", grant="read"))["me"] == said
         assert "me" not in answer(await ann.submit(page, CONSENT, decision="deny"))
 
-    async def test_an_account_without_a_profile_lets_nobody_in(
+    async def test_an_account_without_a_website_is_known_by_the_page_here(
         self, server: Instance, other: Visitor, apps: Apps
     ) -> None:
-        """There is nobody that an app could be told of."""
+        """Which is what the app is told, and what it may have asked for."""
         await server.accounts.add_user("bob", "", server.now)
         cookie = await server.identity.sessions.begin("bob", "", "by password", "", server.now)
         other.client.cookies.set("__Host-microsub-session", cookie, domain="reader.example", path="/")
-        page = await other.get(address())
-        assert page.status == 400
-        assert "no profile URL" in page.text
+        page = await other.get(address(me="https://reader.example/u/bob/"))
+        assert "It will know you as https://reader.example/u/bob" in page.text
+        assert "The app asked for" not in page.text
+        told = answer(await other.submit(page, CONSENT, decision="allow", grant="read"))
+        assert told["me"] == "https://reader.example/u/bob/"
+        assert (await redeem(server, told["code"]))["me"] == "https://reader.example/u/bob"
 
 
 class TestChoosing:

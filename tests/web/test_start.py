@@ -75,7 +75,7 @@ async def test_a_page_is_checked(ann: Visitor, site: Publisher) -> None:
     assert "Good: microsub – https://reader.example/microsub/ann, this server's endpoint for ann." in shown.text
     assert "Problem: provider" in shown.text
     assert '<link rel="token_endpoint" href="https://reader.example/token">' in shown.text
-    assert "Concerns IndiePass iOS." in shown.text
+    assert "Concerns IndiePass iOS, Ekstereye." in shown.text
     assert shown.form("/check", address=url)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import structlog
@@ -91,9 +91,13 @@ class Granting:
         service_tokens: ServiceTokens,
         clients: Clients,
         most: Callable[[str], Awaitable[int]] | None = None,
+        lent: Callable[[str], str] = lambda _: "",
     ) -> None:
-        """`most` tells how many tokens a user may have, 0 for any number."""
+        """`most` tells how many tokens a user may have, 0 for any number; `lent` the profile URL of a user who has none
+        of their own.
+        """
         self.clients = clients
+        self._lent = lent
         self._most = most
         self._accounts = accounts
         self._codes = codes
@@ -106,11 +110,10 @@ class Granting:
     async def agree(self, user: str, asked: Asked, app: App, chosen: Iterable[str], now: float) -> str:
         """The code for what the user has agreed to: `chosen`, as far as it was asked for, and what that means here.
 
-        Raises Forbidden where the account has no profile URL, or is disabled: there is nobody to vouch for; and
-        QuotaReached.
+        Raises Forbidden where the account is disabled or gone, and QuotaReached.
         """
         if await self._me(user) is None:
-            raise Forbidden("Your account has no profile URL, so this server can't tell any app who you are.")
+            raise Forbidden("Your account is disabled.")
         scopes = understood(frozenset(asked.scopes).intersection(chosen))
         most = await self._most_of(user)
         if scopes and most and (held := await self._grants.held(user)) >= most:
@@ -206,7 +209,7 @@ class Granting:
         return Given(person, issued)
 
     async def introspect(self, token: str, bearer: str | None, now: float) -> OwnToken | None:
-        """What a token of ours allows; None for any other, and where its user has no profile URL to vouch for.
+        """What a token of ours allows; None for any other.
 
         Raises Unauthorized unless `bearer` is the token itself, or that of a program which the admin has let in.
         """
@@ -217,13 +220,12 @@ class Granting:
             )
         if not hmac.compare_digest(bearer.encode("utf-8", "replace"), token.encode("utf-8", "replace")):
             await self._service_tokens.verify(bearer, now)
-        found = await self._tokens.find(token, now)
-        return found if found and found.me else None
+        return await self._found(token, now)
 
     async def verify(self, token: str, now: float) -> OwnToken:
         """The token of a request. Raises Unauthorized for one that isn't good, or isn't ours."""
-        found = await self._tokens.find(token, now)
-        if found is None or not found.me:
+        found = await self._found(token, now)
+        if found is None:
             raise Unauthorized("the token is unknown, expired or revoked")
         return found
 
@@ -250,9 +252,15 @@ class Granting:
     async def _most_of(self, user: str) -> int:
         return await self._most(user) if self._most is not None else 0
 
+    async def _found(self, token: str, now: float) -> OwnToken | None:
+        found = await self._tokens.find(token, now)
+        me = found and (found.me or self._lent(found.user))
+        return replace(found, me=me) if found and me else None
+
     async def _me(self, user: str) -> str | None:
         found = await self._accounts.user(user)
-        return canonical(found.me) if found and found.me and found.disabled is None else None
+        me = found and (found.me or self._lent(user))
+        return canonical(me) if found and me and found.disabled is None else None
 
     async def _person(self, user: str, scopes: frozenset[str]) -> Person:
         me = await self._me(user)

@@ -1,4 +1,6 @@
-"""The lines that belong on a user's page, so that apps find this server (https://indieauth.spec.indieweb.org/#discovery-by-clients)."""
+"""The lines that belong on a user's page, so that apps find this server, and where the page is of who has no other
+(https://indieauth.spec.indieweb.org/#discovery-by-clients). Pure.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,14 @@ class Line:
     def html(self) -> str:
         """As it stands in a page."""
         return f'<link rel="{self.rel}" href="{escape(self.href)}">'
+
+
+PROFILES = "/u"
+
+
+def profile_page(base: str, user: str) -> str:
+    """The address that the server at `base` lends to `user`, whose `me` it is where they have none of their own."""
+    return f"{base}{PROFILES}/{user}"
 
 
 def microsub_line(base: str, user: str) -> Line:

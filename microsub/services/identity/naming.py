@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from microsub.model.reader import NAME
@@ -27,8 +28,10 @@ class Meant:
 class Naming:
     """Finds users by what people type. It says nothing of whether they may come in."""
 
-    def __init__(self, accounts: Accounts) -> None:
+    def __init__(self, accounts: Accounts, lent: Callable[[str], str] = lambda _: "") -> None:
+        """`lent` tells the profile URL of a user who has none of their own."""
         self._accounts = accounts
+        self._lent = lent
         self._by_me: dict[str, str] = {}
         self._read_at = float("-inf")
 
@@ -50,7 +53,7 @@ class Naming:
         found: dict[str, str] = {}
         shared: set[str] = set()
         for user in await self._accounts.users():
-            me = canonical(user.me)
+            me = canonical(user.me or self._lent(user.name))
             if me is None or user.disabled is not None:
                 continue
             if _bare(me) in found:

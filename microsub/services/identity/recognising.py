@@ -55,14 +55,20 @@ class Recognising:
     """Recognises people by what only they know or have."""
 
     def __init__(
-        self, accounts: Accounts, store: Credentials, passwords: Passwords, passkeys: Passkeys, attempts: Attempts
+        self,
+        accounts: Accounts,
+        store: Credentials,
+        passwords: Passwords,
+        passkeys: Passkeys,
+        attempts: Attempts,
+        naming: Naming | None = None,
     ) -> None:
         self._accounts = accounts
         self._store = store
         self._passwords = passwords
         self._passkeys = passkeys
         self._attempts = attempts
-        self._naming = Naming(accounts)
+        self._naming = naming or Naming(accounts)
 
     async def by_password(self, who: str, password: str, where: Where, now: float) -> Recognised:
         """The user of that name or web address, with that password. Raises NotRecognised, TooManyRequests."""

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import secrets
 from base64 import urlsafe_b64encode
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from microsub.errors import Unauthorized
@@ -62,8 +63,10 @@ class Session:
 class Sessions:
     """Begins, finds, renews and ends sessions."""
 
-    def __init__(self, store: SessionStore) -> None:
+    def __init__(self, store: SessionStore, lent: Callable[[str], str] = lambda _: "") -> None:
+        """`lent` tells the profile URL of a user who has none of their own."""
         self._store = store
+        self._lent = lent
 
     async def begin(self, user: str, me: str, how: str, user_agent: str, now: float, *, instead_of: str = "") -> str:
         """Begin a session; returns the cookie's value, the only time that it is seen.
@@ -98,7 +101,7 @@ class Sessions:
             return None
         new = await self._kept(user, cookie, digest, found.record, now)
         record = found.record
-        return SignedIn(user, record.me, record.id, record.how, record.created, new)
+        return SignedIn(user, record.me or self._lent(user), record.id, record.how, record.created, new)
 
     async def all(self, user: str) -> list[Session]:
         """The user's sessions, the one that was used last first."""

@@ -75,7 +75,7 @@ async def test_shutting_out_one_app_or_all(granting: Granting) -> None:
 async def test_nobody_is_vouched_for_without_a_profile_url(granting: Granting, accounts: Accounts) -> None:
     """Not at the consent, and not where it was taken away since."""
     app = App(ClientInfo(ONE))
-    with pytest.raises(Forbidden, match="no profile URL"):
+    with pytest.raises(Forbidden, match="disabled"):
         await granting.agree("nobody", asked(), app, ["read"], NOW)
     with pytest.raises(Forbidden):
         await granting.agree("unknown", asked(), app, ["read"], NOW)
