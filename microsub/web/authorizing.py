@@ -18,7 +18,6 @@ from microsub.services.identity.granting import canonical
 from microsub.services.identity.own import is_own
 from microsub.web.address import origin
 from microsub.web.app_asking import PATH, as_asker, parameters
-from microsub.web.local_sign_in import PATH as LOCAL_PATH
 from microsub.web.routing import form, page
 from microsub.web.scopetexts import concerns_posting, offered
 from microsub.web.session import Visit
@@ -45,9 +44,8 @@ async def _ask(visit: Visit) -> Response:
         target = read_target(query)
     except InvalidRequest as problem:
         return _not_served(visit, problem.description)
-    # Whose page sends apps here has this server for a provider, so it is here that they sign in.
     hint = query.get("me", [""])[0]
-    session = visit.require_session(LOCAL_PATH, **({"me": hint} if hint else {}))
+    session = visit.require_session(**({"me": hint} if hint else {}))
     clients = visit.site.identity.granting.clients
     if clients.would_ask(target.client):
         await visit.site.identity.asking.app(session.user, visit.now)

@@ -1,4 +1,4 @@
-"""Signing in with a password or a passkey of this server."""
+"""The sign-in page, and signing in with a password or a passkey of this server; `signing_in` has other providers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import orjson
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import InvalidRequest, RequestError, TooManyRequests
+from microsub.errors import InvalidRequest, RequestError, SignInFailed, TooManyRequests
 from microsub.services.identity.passkeys import Answered, Asked
 from microsub.services.identity.recognising import NotRecognised, Recognised
 from microsub.services.identity.webauthn import relying_party
@@ -20,7 +20,8 @@ from microsub.web.routing import form, page
 from microsub.web.session import Visit
 from microsub.web.site import Site
 
-PATH = "/sign-in/local"
+PATH = "/sign-in"
+PASSWORD_PATH = "/sign-in/local"  # noqa: S105 - a path
 PASSKEY_PATH = "/sign-in/passkey"
 PASSKEY_BEGIN_PATH = "/sign-in/passkey/begin"
 
@@ -29,14 +30,20 @@ def routes(site: Site) -> list[Route]:
     """The routes of this module."""
     return [
         page(site, PATH, _ask),
-        form(site, PATH, _by_password),
+        page(site, PASSWORD_PATH, _former_address),
+        form(site, PASSWORD_PATH, _by_password),
         form(site, PASSKEY_BEGIN_PATH, _begin_passkey),
         form(site, PASSKEY_PATH, _by_passkey),
     ]
 
 
 async def _ask(visit: Visit) -> Response:
-    return await _page(visit, visit.query.get("me", ""), next_path(visit.query))
+    return await sign_in_page(visit, visit.query.get("me", ""), next_path(visit.query))
+
+
+async def _former_address(visit: Visit) -> Response:
+    """The form for passwords had a page of its own."""
+    return visit.go(PATH, **{name: visit.query[name] for name in ("me", "next") if name in visit.query})
 
 
 async def _by_password(visit: Visit) -> Response:
@@ -46,7 +53,7 @@ async def _by_password(visit: Visit) -> Response:
             who, visit.form.get("password", ""), visit.where, visit.now
         )
     except (NotRecognised, TooManyRequests) as problem:
-        return await _page(visit, who, next_, problem)
+        return await sign_in_page(visit, who, next_, problem)
     return await _let_in(visit, found, next_)
 
 
@@ -62,7 +69,7 @@ async def _by_passkey(visit: Visit) -> Response:
             visit.base, answered(visit.form), visit.where, visit.now
         )
     except (NotRecognised, TooManyRequests) as problem:
-        return await _page(visit, "", next_, problem)
+        return await sign_in_page(visit, "", next_, problem)
     return await _let_in(visit, found, next_)
 
 
@@ -72,9 +79,26 @@ async def _let_in(visit: Visit, found: Recognised, next_: str) -> Response:
     return visit.go(next_ or "/account")
 
 
-async def _page(visit: Visit, who: str, next_: str, problem: RequestError | None = None) -> Response:
+async def sign_in_page(visit: Visit, who: str, next_: str, problem: RequestError | None = None) -> Response:
+    """The page on which people sign in, whichever way. `who` is the name or address that they have entered."""
+    # One of the forms leads to whichever provider somebody's page names.
+    form_to = ["https:"] if visit.base.startswith("https:") else ["https:", "http:"]
     app = await app_behind(visit, next_)
-    return told(visit, "local-sign-in.html", problem, who=who, next=next_, passkeys=has_passkeys(visit), app=app)
+    return told(
+        visit,
+        "sign-in.html",
+        problem,
+        form_to=form_to,
+        who=who,
+        next=next_,
+        passkeys=has_passkeys(visit),
+        app=app,
+        failed=isinstance(problem, SignInFailed),
+    )
+
+
+_LATER = {429: 60, 503: 10}
+"""Seconds after which a sign-in by way of another provider that failed so may be tried again."""
 
 
 def told(visit: Visit, template: str, problem: RequestError | None, **values: Any) -> Response:
@@ -84,6 +108,8 @@ def told(visit: Visit, template: str, problem: RequestError | None, **values: An
     response = visit.page(template, status, problem=problem, **values)
     if isinstance(problem, TooManyRequests):
         response.headers["retry-after"] = str(problem.retry_after)
+    elif isinstance(problem, SignInFailed) and status in _LATER:
+        response.headers["retry-after"] = str(_LATER[status])
     return response
 
 

@@ -72,7 +72,7 @@ def _endpoint(site: Site, handler: Handler, *, is_form: bool) -> Callable[[Reque
                 response = await handler(visit)
         except SignInNeeded as error:
             response = (
-                error_page(visit, error) if is_form else visit.go(error.place, **error.about, next=_address(request))
+                error_page(visit, error) if is_form else visit.go("/sign-in", **error.about, next=_address(request))
             )
         except MicrosubError as error:
             response = error_page(visit, error)

@@ -24,12 +24,11 @@ from microsub.web.site import Site
 class SignInNeeded(Unauthorized):
     """A page for people who are signed in. A browser that GETs it is sent to the sign-in, and back afterwards.
 
-    `place` is the page to sign in on, `about` the parameters that it gets.
+    `about` are the parameters that the sign-in page gets.
     """
 
-    def __init__(self, place: str, about: Mapping[str, str]) -> None:
+    def __init__(self, about: Mapping[str, str]) -> None:
         super().__init__("You are not signed in, or not any more. Sign in and try again.")
-        self.place = place
         self.about = about
 
 
@@ -103,10 +102,10 @@ class Visit:
         browser = self._browser if self.had_browser else ""
         check_form(self.request, self.form, self.base, browser, self._session_id, self.request.url.path)
 
-    def require_session(self, place: str = "/sign-in", **about: str) -> SignedIn:
-        """Who is signed in; who isn't does it at `place`. Raises SignInNeeded."""
+    def require_session(self, **about: str) -> SignedIn:
+        """Who is signed in. Raises SignInNeeded."""
         if self.session is None:
-            raise SignInNeeded(place, about)
+            raise SignInNeeded(about)
         return self.session
 
     def token(self, path: str) -> str:

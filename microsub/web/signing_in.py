@@ -1,8 +1,6 @@
-"""The sign-in page, the way back from a provider, and what we say of ourselves as a client."""
+"""Signing in by way of another provider: the way there and back, and what we say of ourselves as a client."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import orjson
 from starlette.datastructures import QueryParams
@@ -10,9 +8,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.errors import SignInFailed
+from microsub.model.reader import NAME as ACCOUNT
 from microsub.services.identity.signing_in import CALLBACK_PATH, CLIENT_PATH, Local, client_document
-from microsub.web.address import own_path
-from microsub.web.local_sign_in import PATH as LOCAL_PATH
+from microsub.web.local_sign_in import PATH, next_path, sign_in_page
 from microsub.web.routing import form, page, public
 from microsub.web.session import Visit
 from microsub.web.site import Site
@@ -24,27 +22,24 @@ NAME = "Microsub server"
 def routes(site: Site) -> list[Route]:
     """The routes of this module."""
     return [
-        page(site, "/sign-in", _ask),
-        form(site, "/sign-in", _begin),
+        form(site, PATH, _begin),
         page(site, CALLBACK_PATH, _finish),
         public(site, CLIENT_PATH, _client),
     ]
 
 
-async def _ask(visit: Visit) -> Response:
-    return _page(visit, visit.query.get("me", ""), _next(visit.query))
-
-
 async def _begin(visit: Visit) -> Response:
-    entered, next_ = visit.form.text("me"), _next(visit.form)
+    entered, next_ = visit.form.text("me"), next_path(visit.form)
+    if ACCOUNT.match(entered):
+        return visit.go(PATH, me=entered, **({"next": next_} if next_ else {}))
     try:
         found = await visit.site.identity.signing_in.begin(
             entered, base=visit.base, browser=visit.browser, next_=next_, address=visit.where.address
         )
     except SignInFailed as problem:
-        return _page(visit, entered, next_, problem)
+        return await sign_in_page(visit, entered, next_, problem)
     if isinstance(found, Local):
-        return visit.go(LOCAL_PATH, me=found.me, **({"next": next_} if next_ else {}))
+        return visit.go(PATH, me=found.me, **({"next": next_} if next_ else {}))
     return visit.leave(found.url)
 
 
@@ -78,22 +73,3 @@ async def _client(visit: Visit) -> Response:
     response.headers["cache-control"] = "public, max-age=3600"
     response.headers["vary"] = "Accept"
     return response
-
-
-_LATER = {429: 60, 503: 10}
-"""Seconds after which a sign-in that failed so may be tried again."""
-
-
-def _page(visit: Visit, me: str, next_: str, problem: SignInFailed | None = None) -> Response:
-    base = visit.base
-    # The form leads to whichever provider somebody's page names.
-    form_to = ["https:"] if base.startswith("https:") else ["https:", "http:"]
-    status = problem.status if problem else 200
-    response = visit.page("sign-in.html", status, form_to=form_to, me=me, next=next_, problem=problem)
-    if status in _LATER:
-        response.headers["retry-after"] = str(_LATER[status])
-    return response
-
-
-def _next(values: Mapping[str, str]) -> str:
-    return own_path(values.get("next", "")) or ""

@@ -69,12 +69,12 @@ async def test_an_app_is_let_in(browser: Browser, world: World) -> None:
     async with tab(browser) as here:
         asks = world.asks(app, code_challenge=challenge(verifier), code_challenge_method="S256")
         await here.page.goto(asks)
-        assert (await here.title()).startswith("Sign in to let 127.0.0.1")
+        assert (await here.title()).startswith("Sign in to allow 127.0.0.1")
         await world.sign_in(here)
         await here.page.goto(asks)
-        assert (await here.title()).startswith("Let 127.0.0.1")
+        assert (await here.title()).startswith("Allow 127.0.0.1")
         text = await here.text()
-        for part in (app, world.me, "Follow feeds for you", "Whatever you decide"):
+        for part in (app, world.me, "Follow and unfollow feeds", "Your answer takes you back"):
             assert part in text
         await here.page.uncheck('[name="grant"][value="follow"]')
         await here.press("Allow")

@@ -47,7 +47,7 @@ class World:
 
     async def password(self, here: Tab) -> None:
         """Ann's password at home, from the page of the sign-in there on."""
-        assert here.page.url.startswith(f"{self.home}/sign-in/local")
+        assert here.page.url.startswith(f"{self.home}/sign-in")
         await here.fill(who=self.me, password=PASSWORD)
         await here.press("Sign in")
 

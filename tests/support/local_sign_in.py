@@ -11,14 +11,14 @@ from tests.support.readers import Instance
 from tests.support.visitor import Shown, Visitor
 
 ORIGIN = "https://reader.example"
-SIGN_IN = "/sign-in/local"
+SIGN_IN, BY_PASSWORD = "/sign-in", "/sign-in/local"
 PASSWORD = "correct horse battery"
 SESSION, DEVICES = "__Host-microsub-session", "__Host-microsub-devices"
 
 
 async def tried(visitor: Visitor, who: str = "ann", password: str = PASSWORD, path: str = SIGN_IN) -> Shown:
     """Send the form with name and password."""
-    return await visitor.submit(await visitor.get(path), SIGN_IN, who=who, password=password)
+    return await visitor.submit(await visitor.get(path), BY_PASSWORD, who=who, password=password)
 
 
 async def options_from(visitor: Visitor, page: Shown, begin: str, **fields: str) -> dict[str, Any]:

@@ -42,8 +42,6 @@ async def _use(url: str, link: str, password: str = PASSWORD) -> None:
 
 async def sign_in(surfer: Surfer, user: str, password: str = PASSWORD) -> Surfer:
     """From any page that asks for a sign-in, with the own web address or the link to it, to where one was going."""
-    if urlsplit(surfer.here).path.endswith("/sign-in"):
-        await surfer.goto(surfer.here.replace("/sign-in", "/sign-in/local", 1))
     return await surfer.submit("/sign-in/local", who=user, password=password)
 
 

@@ -258,7 +258,7 @@ class TestWhoIsThere:
         shown = await ann.get(address())
         assert shown.status == 303
         target = urlsplit(shown.location)
-        assert (target.path, parse_qs(target.query)) == ("/sign-in/local", {"next": [address()]})
+        assert (target.path, parse_qs(target.query)) == ("/sign-in", {"next": [address()]})
         hinted = address(me="https://ann.example/")
         target = urlsplit((await ann.get(hinted)).location)
         assert parse_qs(target.query) == {"me": ["https://ann.example/"], "next": [hinted]}

@@ -11,6 +11,7 @@ from microsub.services.identity.attempts import OF_ACCOUNT, OF_DEVICE, UNSUSPECT
 from microsub.services.identity.clients import Clients
 from tests.support.apps import Apps
 from tests.support.local_sign_in import (
+    BY_PASSWORD,
     DEVICES,
     PASSWORD,
     SESSION,
@@ -47,12 +48,8 @@ async def test_the_way_back_is_one_of_ours(enrolled: Instance, ann: Visitor, oth
     app = "https%3A%2F%2Fapp.example%2F"
     asked = f"/auth?response_type=code&client_id={app}&redirect_uri={app}back&state=a%2Bb"
     shown = await other.get(asked)
-    assert shown.location.startswith("/sign-in/local?next=")
-    link = shown.location
-    for way in ("/sign-in?", SIGN_IN):
-        links = [node.attributes["href"] or "" for node in (await other.get(link)).tree.css("main a")]
-        (link,) = [one for one in links if one.startswith(way)]
-    assert (await tried(other, path=link)).location == asked
+    assert shown.location.startswith("/sign-in?next=")
+    assert (await tried(other, path=shown.location)).location == asked
     for away in ("https://evil.example/", "//evil.example", "/\\evil.example"):
         assert (await tried(other, path=f"{SIGN_IN}?next={away}")).location == "/account"
 
@@ -69,7 +66,7 @@ async def test_what_is_wrong_isnt_said(enrolled: Instance, ann: Visitor, who: st
     assert "The name or the password is not right." in shown.text
     assert SESSION not in ann.cookies
     assert PASSWORD not in shown.response.text
-    assert fields_of(shown.form(SIGN_IN))["who"] == who
+    assert fields_of(shown.form(BY_PASSWORD))["who"] == who
 
 
 async def test_a_disabled_user_doesnt_get_in(enrolled: Instance, ann: Visitor) -> None:
@@ -100,7 +97,7 @@ async def test_guesses_are_slowed_with_a_word_on_when_to_come_back(enrolled: Ins
     assert shown.status == 429
     assert shown.response.headers["retry-after"] == "1"
     assert "Too many attempts to sign in; the next one may be made in 1 second." in shown.text
-    assert fields_of(shown.form(SIGN_IN))["who"] == "ann"
+    assert fields_of(shown.form(BY_PASSWORD))["who"] == "ann"
 
 
 async def test_a_known_browser_gets_in_during_an_attack(enrolled: Instance, ann: Visitor, other: Visitor) -> None:
@@ -243,9 +240,9 @@ class TestTheAppThatSentSomebodyHere:
         """By its host, which is where the answer goes, and by what it calls itself, after a wrong password too."""
         apps.say(APP, {"client_id": APP, "client_name": "Reads well"})
         page = await ann.get(self.address())
-        assert page.title == "Sign in to let app.example in"
+        assert page.title == "Sign in to allow app.example"
         assert "An app at app.example has sent you here; it calls itself Reads well ." in page.text
-        again = await ann.submit(page, SIGN_IN, who="ann", password="wrong")
+        again = await ann.submit(page, BY_PASSWORD, who="ann", password="wrong")
         assert (again.status, again.title) == (403, page.title)
         assert "it calls itself Reads well ." in again.text
         assert apps.asked == [APP]
@@ -254,12 +251,12 @@ class TestTheAppThatSentSomebodyHere:
         """Who isn't signed in yet learns at once who asks."""
         asked = urlencode({"response_type": "code", "client_id": APP, "redirect_uri": f"{APP}back"})
         sent = await ann.get(f"/auth?{asked}")
-        assert (await ann.get(sent.location)).title == "Sign in to let app.example in"
+        assert (await ann.get(sent.location)).title == "Sign in to allow app.example"
 
     async def test_without_an_answer_of_its_own_its_host_is_named(self, ann: Visitor, apps: Apps) -> None:
         """Also on another port, and under a path that others on the host may not have."""
         page = await ann.get(self.address("https://app.example:8443/u/evil/"))
-        assert page.title == "Sign in to let app.example:8443 in"
+        assert page.title == "Sign in to allow app.example:8443"
         assert "An app at app.example:8443 ( https://app.example:8443/u/evil/ ) has sent you here." in page.text
         near = await ann.get(self.address("http://localhost:3000/"))
         assert "at localhost:3000 , which is on the device that you use," in near.text
@@ -273,7 +270,7 @@ class TestTheAppThatSentSomebodyHere:
         assert quoted is not None
         assert quoted.text() == name
         assert page.tree.css_first("main b") is None
-        assert page.title == "Sign in to let app.example in"
+        assert page.title == "Sign in to allow app.example"
         for number, unfit in enumerate(("\u202emoc.elpmaxe", "a\u0000b", "")):
             client = f"https://app{number}.example/"
             apps.say(client, {"client_id": client, "client_name": unfit})
@@ -302,11 +299,35 @@ class TestTheAppThatSentSomebodyHere:
         """So no link can put a well-known app's name before an answer that goes elsewhere."""
         apps.say(APP, {"client_id": APP, "client_name": "Reads well"})
         page = await ann.get(f"{SIGN_IN}?{urlencode({'next': next_})}")
-        assert (page.status, page.title) == (200, "Sign in here")
+        assert (page.status, page.title) == (200, "Sign in")
         assert "Reads well" not in page.text
 
     async def test_a_crowd_of_them_costs_the_name_and_no_more(self, ann: Visitor, apps: Apps) -> None:
         """Who looks at the sign-in page for very many apps sees their hosts, and nobody is asked any more."""
         pages = [await ann.get(self.address(f"https://app{number}.example/")) for number in range(30)]
-        assert [page.title for page in pages[-2:]] == [f"Sign in to let app{n}.example in" for n in (28, 29)]
+        assert [page.title for page in pages[-2:]] == [f"Sign in to allow app{n}.example" for n in (28, 29)]
         assert len(apps.asked) == 20
+
+
+class TestOnePage:
+    """All ways to sign in stand on one page."""
+
+    async def test_the_former_page_of_passwords_leads_there(self, ann: Visitor) -> None:
+        """With where one was going, and nothing else."""
+        shown = await ann.get("/sign-in/local?next=%2Faccount&me=ann&path=%2F&x=1")
+        assert (shown.status, shown.location) == (303, "/sign-in?me=ann&next=%2Faccount")
+
+    async def test_a_name_in_place_of_an_address_is_one_of_this_server(self, ann: Visitor) -> None:
+        """No page is looked for under a name without a dot: the form for passwords has it filled in."""
+        shown = await ann.submit(await ann.get("/sign-in?next=/auth"), "/sign-in", me="ann")
+        assert shown.location == "/sign-in?me=ann&next=%2Fauth"
+        page = await ann.get(shown.location)
+        assert fields_of(page.form(BY_PASSWORD))["who"] == "ann"
+        assert "sign in with your passkey or password" in page.text
+
+    async def test_what_went_wrong_stands_beside_what_was_entered(self, ann: Visitor) -> None:
+        """In the form in which it was, and not in the other."""
+        shown = await ann.submit(await ann.get(SIGN_IN), SIGN_IN, me="x y")
+        assert fields_of(shown.form(SIGN_IN))["me"] == "x y"
+        shown = await tried(ann, "ann", "wrong")
+        assert fields_of(shown.form(SIGN_IN))["me"] == ""

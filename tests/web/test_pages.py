@@ -163,9 +163,7 @@ async def test_a_browser_gets_a_page_where_there_is_nothing(ann: Visitor, path: 
     assert (await ann.get(path)).response.json()["error"] in {"not_found", "invalid_request"}
 
 
-@pytest.mark.parametrize(
-    "path", ["/sign-in", "/account", "/client", "/sign-in/local", "/account/sign-in", "/auth", "/"]
-)
+@pytest.mark.parametrize("path", ["/sign-in", "/account", "/client", "/u/ann", "/account/sign-in", "/auth", "/"])
 async def test_pages_can_be_used_without_seeing_them(ann: Visitor, signed_in, path: str) -> None:
     """One heading of the first rank, a language, a label for every field, words on every button and link."""
     await signed_in(ann)

@@ -58,7 +58,7 @@ async def test_one_signs_in_by_it(server: Instance, ann: Visitor) -> None:
     await server.accounts.add_user("carol", "", server.now)
     await server.identity.local.enrolling.set_password("carol", PASSWORD, server.now)
     for who in ("https://reader.example/u/carol", "reader.example/u/carol", "carol"):
-        page = await ann.get("/sign-in/local")
+        page = await ann.get("/sign-in")
         shown = await ann.submit(page, "/sign-in/local", who=who, password=PASSWORD)
         assert shown.location == "/account", shown.text
     assert "https://reader.example/u/carol" in (await ann.get("/account")).text

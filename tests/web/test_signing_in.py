@@ -422,7 +422,7 @@ class TestOurOwnServer:
         """Without any request over HTTP."""
         shown = await ann.submit(await ann.get("/sign-in?next=/auth"), "/sign-in", me=ADDRESS)
         assert shown.status == 303
-        assert shown.location == "/sign-in/local?" + urlencode({"me": f"{ADDRESS}/", "next": "/auth"})
+        assert shown.location == "/sign-in?" + urlencode({"me": f"{ADDRESS}/", "next": "/auth"})
 
     async def test_a_page_that_names_our_metadata(self, ann: Visitor, running: Running) -> None:
         """Which isn't fetched: nothing answers at that address in this test."""
@@ -430,7 +430,7 @@ class TestOurOwnServer:
             link = f'<link rel="indieauth-metadata" href="{ADDRESS}/.well-known/oauth-authorization-server">'
             me = site.page("/static/", link)
             shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=me)
-            assert shown.location == "/sign-in/local?" + urlencode({"me": me})
+            assert shown.location == "/sign-in?" + urlencode({"me": me})
 
     async def test_a_page_that_names_us(self, ann: Visitor, running: Running) -> None:
         """By the older links too."""
@@ -438,7 +438,7 @@ class TestOurOwnServer:
             links = {"authorization_endpoint": f"{ADDRESS}/auth", "token_endpoint": f"{ADDRESS}/token"}
             me = site.page("/static/", "".join(f'<link rel="{rel}" href="{url}">' for rel, url in links.items()))
             shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=me)
-            assert shown.location == "/sign-in/local?" + urlencode({"me": me})
+            assert shown.location == "/sign-in?" + urlencode({"me": me})
 
 
 async def test_what_we_know_of_ourselves_is_what_we_tell(server: Instance, ann: Visitor) -> None:
