@@ -18,7 +18,7 @@ RuleKind = Literal["mute", "block"]
 
 @dataclass(frozen=True, slots=True)
 class UserAdded:
-    """A user that isn't there, or is disabled (`restored`) and comes back with all they had."""
+    """A user that isn't there, or is disabled and comes back by command (`restored`) with all they had."""
 
     user: str
     me: str = ""
@@ -26,6 +26,17 @@ class UserAdded:
 
     def __str__(self) -> str:
         return f"user {self.user} {'restored' if self.restored else 'added'}"
+
+
+@dataclass(frozen=True, slots=True)
+class UserReturned:
+    """A disabled user whom the file declares again is enabled, after what they have was made what the file says."""
+
+    user: str
+    me: str = ""
+
+    def __str__(self) -> str:
+        return f"user {self.user} is back, with what the file says"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +231,7 @@ class InstanceSettingsChanged:
 
 Change = (
     UserAdded
+    | UserReturned
     | UserChanged
     | TokenEndpointChanged
     | UserRemoved
@@ -257,15 +269,15 @@ class Conflict:
 class Current:
     """What the stores hold now.
 
-    `users` has every user that isn't disabled, with the channels that aren't removed, in order. `changed` gives, by
-    (user, uid), Unix time of the API's last change of a channel, and by (user, '') of their order, where it is known.
-    `disabled` users and `removed` channels can be restored. `settings` are the instance's. Users who `registered` made
-    their accounts themselves: the file may say something of them, but they don't depend on it.
+    `users` has every user that isn't disabled, with the channels that aren't removed, in order, and `disabled` the
+    others. `changed` gives, by (user, uid), Unix time of the API's last change of a channel, and by (user, '') of their
+    order, where it is known. `removed` channels can be restored. `settings` are the instance's. Users who `registered`
+    made their accounts themselves: the file may say something of them, but they don't depend on it.
     """
 
     users: Mapping[str, UserConfig] = field(default_factory=dict)
     settings: InstanceSettings = field(default_factory=InstanceSettings)
-    disabled: frozenset[str] = frozenset()
+    disabled: Mapping[str, UserConfig] = field(default_factory=dict)
     removed: frozenset[tuple[str, str]] = frozenset()
     changed: Mapping[tuple[str, str], float] = field(default_factory=dict)
     registered: frozenset[str] = frozenset()

@@ -40,6 +40,7 @@ from microsub.config.changes import (
     UserChanged,
     UserQuotasChanged,
     UserRemoved,
+    UserReturned,
     UserSettingsChanged,
 )
 from microsub.config.joining import Quotas
@@ -71,6 +72,7 @@ _RANKS: Mapping[type, int] = {
             RuleRemoved,
             ChannelsReordered,
             UserRemoved,
+            UserReturned,  # who comes back sees nothing of before; and until then the next try does it all
         )
     )
 }
@@ -92,19 +94,21 @@ def merge(
     edited_at: float,
     same_feed: Callable[[str], str] = comparable,
     same_profile: Callable[[str], str] = comparable_profile,
+    again: bool = False,
 ) -> Merge:
     """What makes `current` follow the edits from `base` to `file`, which was last written at `edited_at` (Unix time).
 
     `same_feed` and `same_profile` give the form in which two URLs of feeds, or of muted and blocked profiles, are
-    equal.
+    equal. With `again`, changes of several steps are named although they seem to be done already, because somebody may
+    have broken off in the middle of one.
     """
-    merger = _Merger(current, edited_at, same_feed, same_profile)
+    merger = _Merger(current, edited_at, same_feed, same_profile, again)
     if file.settings not in (base.settings, current.settings):
         merger.changes.append(InstanceSettingsChanged(file.settings))
     for name, user in file.users.items():
         merger.user(base.users.get(name), user)
     for name in base.users:
-        if name not in file.users and name in current.users:
+        if name not in file.users and (name in current.users or (again and name in current.disabled)):
             merger.removed_user(name)
     merger.changes.sort(key=lambda change: _RANKS[type(change)])
     return Merge(tuple(merger.changes), tuple(merger.conflicts))
@@ -116,6 +120,7 @@ class _Merger:
     edited_at: float
     same_feed: Callable[[str], str]
     same_profile: Callable[[str], str]
+    again: bool = False
     changes: list[Change] = field(default_factory=list)
     conflicts: list[Conflict] = field(default_factory=list)
 
@@ -124,8 +129,14 @@ class _Merger:
         if now is None:
             if file == base:
                 return  # somebody disabled the user, and the file says nothing new
-            self.changes.append(UserAdded(file.name, file.me, restored=file.name in self.current.disabled))
-            base, now = None, UserConfig(file.name, file.me)
+            former = self.current.disabled.get(file.name)
+            if former is None:
+                self.changes.append(UserAdded(file.name, file.me))
+                base, now = None, UserConfig(file.name, file.me)
+            else:
+                # What they had isn't restored by the file, which may mean somebody else: it is made what the file says.
+                self.changes.append(UserReturned(file.name, file.me))
+                base = now = replace(former, me=file.me)
         old = base or UserConfig(file.name)
         if file.me not in (old.me, now.me):
             if base is not None and now.me != old.me:
@@ -177,6 +188,8 @@ class _Merger:
             self.changes.append(ChannelAdded(user, file.uid, file.name, restored=removed))
             self.content(user, empty, file, empty)
             return True
+        if now is not None and base is None and self.again and file.uid != ALWAYS_THERE:
+            self.changes.append(ChannelAdded(user, file.uid, now.name, restored=True))
         now = now or empty
         if base is None:
             base = replace(empty, name="")
@@ -187,6 +200,8 @@ class _Merger:
     def removed(self, user: str, base: ChannelConfig, now: ChannelConfig | None) -> bool:
         """A channel that the file no longer has; True when it goes."""
         if now is None:
+            if self.again and (user, base.uid) in self.current.removed:
+                self.changes.append(ChannelRemoved(user, base.uid))
             return False
         if base.uid == ALWAYS_THERE:
             self.content(user, base, ChannelConfig(base.uid, base.name), now)
@@ -239,9 +254,9 @@ class _Merger:
         before, wanted, there = (self.by_url(channel) for channel in (base, file, now))
         for key, feed in wanted.items():
             self.feed(user, file.uid, before.get(key), feed, there.get(key))
-        for key in before:
-            if key not in wanted and key in there:
-                self.changes.append(FeedRemoved(user, file.uid, there[key].url))
+        for key, feed in before.items():
+            if key not in wanted and (key in there or self.again):
+                self.changes.append(FeedRemoved(user, file.uid, there.get(key, feed).url))
 
     def feed(self, user: str, uid: str, base: FeedConfig | None, file: FeedConfig, now: FeedConfig | None) -> None:
         old_name = base.name if base else None
@@ -251,6 +266,8 @@ class _Merger:
             if base is not None:
                 self.conflict(f"feed {mask_password(file.url)} in {user}/{uid}", "an edit", "removed it", None)
             self.changes.append(FeedAdded(user, uid, file.url, file.name))
+        elif base is None and self.again:
+            self.changes.append(FeedAdded(user, uid, now.url, now.name))
         elif file.name not in (old_name, now.name):
             what = f"name of {mask_password(file.url)} in {user}/{uid}"
             if now.name == old_name or self.conflict(what, f"'{file.name}'", f"'{now.name}'", (user, uid)):
@@ -273,10 +290,10 @@ class _Merger:
                 {self.same_profile(url): url for url in getattr(part, kind)} for part in (base, file, now)
             )
             for key, url in wanted.items():
-                if key not in before and key not in there:
+                if key not in before and (key not in there or self.again):
                     self.changes.append(RuleAdded(user, uid, kind, url))
             for key, url in before.items():
-                if key not in wanted and key in there:
+                if key not in wanted and (key in there or self.again):
                     self.changes.append(RuleRemoved(user, uid, kind, url))
 
     def order(self, base: UserConfig, file: UserConfig, there: list[str], added: list[str]) -> None:

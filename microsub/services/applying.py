@@ -6,6 +6,7 @@ The stores and services that are needed are named as protocols, with the methods
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -30,12 +31,13 @@ from microsub.config.changes import (
     UserChanged,
     UserQuotasChanged,
     UserRemoved,
+    UserReturned,
     UserSettingsChanged,
 )
 from microsub.config.identifiers import PROFILE, unfit_profile
 from microsub.config.joining import Quotas
 from microsub.config.settings import mask_password
-from microsub.errors import InvalidRequest, StoreDamaged
+from microsub.errors import InvalidRequest, NotFound, StoreDamaged
 from microsub.formats.identity import canonical_feed_url
 from microsub.formats.indieauth.me import same_me
 from microsub.model.reader import GLOBAL, Channel, ChannelSettings, Subscription
@@ -59,6 +61,7 @@ class AccountsPort(Protocol):
     async def set_token_endpoint(self, name: str, url: str | None) -> None: ...  # noqa: D102
     async def disable_user(self, name: str, now: float) -> None: ...  # noqa: D102
     async def restore_user(self, name: str) -> None: ...  # noqa: D102
+    async def user(self, name: str) -> User | None: ...  # noqa: D102
     async def end_access(self, name: str) -> None: ...  # noqa: D102
 
 
@@ -142,11 +145,10 @@ class Applier:
     # --- what is there
 
     async def current(self, only: Collection[str] | None = None, *, declared: Collection[str] | None = None) -> Current:
-        """What the stores hold; of users that aren't in `only` no more than that they exist, and the same of those who
-        registered themselves and aren't `declared`, of whom there may be many.
+        """What the stores hold; of users that aren't in `only` no more than that they exist, and where that isn't
+        given, of those who are disabled, or registered themselves and aren't `declared`, of whom there may be many.
         """
         users, in_force = await asyncio.gather(self._accounts.users(), self._settings.in_force())
-        active = [user for user in users if user.disabled is None]
         gate = asyncio.Semaphore(_AT_ONCE)
         removed: set[tuple[str, str]] = set()
         changed: dict[tuple[str, str], float] = {}
@@ -159,7 +161,7 @@ class Applier:
                 token_endpoint=user.token_endpoint,
                 quotas=in_force.quotas.get(user.name, Quotas()),
             )
-            if only is not None and user.name not in only:
+            if user.name not in only if only is not None else user.disabled is not None:
                 return bare
             if declared is not None and user.registered and user.name not in declared:
                 return bare
@@ -170,14 +172,14 @@ class Applier:
                 mute, block = (await self._rules.of_channels(user.name, [GLOBAL]))[GLOBAL]
             return replace(bare, channels=channels, mute=tuple(mute), block=tuple(block))
 
-        found = await asyncio.gather(*(look(user) for user in active))
+        found = {user.name: config for user, config in zip(users, await asyncio.gather(*map(look, users)), strict=True)}
         return Current(
-            users={user.name: user for user in found},
+            users={user.name: found[user.name] for user in users if user.disabled is None},
             settings=in_force.instance,
-            disabled=frozenset(user.name for user in users if user.disabled is not None),
+            disabled={user.name: found[user.name] for user in users if user.disabled is not None},
             removed=frozenset(removed),
             changed=changed,
-            registered=frozenset(user.name for user in active if user.registered),
+            registered=frozenset(user.name for user in users if user.registered and user.disabled is None),
         )
 
     async def _channels_of(self, user: str) -> tuple[tuple[ChannelConfig, ...], dict[tuple[str, str], float]]:
@@ -227,7 +229,7 @@ class Applier:
 
     async def clashes(self, changes: Sequence[Change], *, disabled_too: bool = False) -> list[Clash]:
         """Whom these changes, all of them carried out, would make the same person as somebody else."""
-        if not any(isinstance(change, UserAdded | UserChanged) and change.me for change in changes):
+        if not any(isinstance(change, UserAdded | UserReturned | UserChanged) and change.me for change in changes):
             return []
         return clashes(await self._accounts.users(), changes, disabled_too=disabled_too)
 
@@ -236,7 +238,7 @@ class Applier:
         address with which nobody can sign in.
         """
         coming_back = isinstance(change, UserAdded) and change.restored
-        given = change.me if isinstance(change, UserAdded | UserChanged) and not coming_back else ""
+        given = change.me if isinstance(change, UserAdded | UserReturned | UserChanged) and not coming_back else ""
         if given and (problem := unfit_profile(given)):
             raise InvalidRequest(f"'me' can't be used: found '{mask_password(given)}', {problem}; expected {PROFILE}")
         for clash in await self.clashes([change], disabled_too=not coming_back):
@@ -258,6 +260,8 @@ class Applier:
                 await self._settings.set_quotas(user, quotas)
             case UserAdded(user, me, restored):
                 await self._add_user(user, me, restored, now)
+            case UserReturned(user, me):
+                await self._bring_back(user, me, now)
             case UserChanged(user, me):
                 await self._accounts.set_me(user, me)
             case TokenEndpointChanged(user, url):
@@ -276,17 +280,22 @@ class Applier:
         if there.token_endpoint is not None:  # of a former life; a change of its own follows where the file has one
             await self._accounts.set_token_endpoint(user, None)
         if restored or there.disabled is not None:
-            for uid, subscriptions in (await self._channels.all_subscriptions(user)).items():
-                await self._follow_again(user, uid, subscriptions, now)
-            # While nobody gets in: who comes back by that name with another address isn't known to be the same person.
-            if there.me != me:
-                if not same_me(there.me, me):
-                    await self._accounts.end_access(user)
-                await self._accounts.set_me(user, me)
-            # Last: a user that a crash leaves disabled is restored by the next try, feeds and all.
-            await self._accounts.restore_user(user)
+            await self._bring_back(user, me, now)
         elif there.me != me:
             await self._accounts.set_me(user, me)
+
+    async def _bring_back(self, user: str, me: str, now: float) -> None:
+        """Enable a user, who follows again what their channels say."""
+        for uid, subscriptions in (await self._channels.all_subscriptions(user)).items():
+            await self._follow_again(user, uid, subscriptions, now)
+        there = await self._accounts.user(user)
+        # While nobody gets in: who comes back by that name with another address isn't known to be the same person.
+        if there is not None and there.me != me:
+            if not same_me(there.me, me):
+                await self._accounts.end_access(user)
+            await self._accounts.set_me(user, me)
+        # Last: a user that a crash leaves disabled is restored by the next try, feeds and all.
+        await self._accounts.restore_user(user)
 
     async def _remove_user(self, user: str, now: float) -> None:
         """Disable first, so that the tokens are dead before anything else; then nobody polls for this user."""
@@ -302,9 +311,10 @@ class Applier:
 
     async def _apply_channel(self, change: Change, now: float) -> None:
         match change:
-            case ChannelAdded(user, uid, name):
-                if uid in await self._channels.removed(user):
-                    await self._channels.restore(user, uid)
+            case ChannelAdded(user, uid, name, restored):
+                if restored:
+                    with contextlib.suppress(NotFound):  # it isn't removed any more
+                        await self._channels.restore(user, uid)
                     await self._follow_again(user, uid, await self._channels.subscriptions(user, uid), now)
                 channel = await self._channels.create(user, name, now, uid=uid)
                 if channel.name != name:

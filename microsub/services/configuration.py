@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import secrets
 import time
@@ -23,7 +22,6 @@ from typing import Literal, Protocol
 import structlog
 
 from microsub.config.backend import Backend
-from microsub.config.changes import ChannelAdded, FeedAdded, RuleAdded, UserAdded
 from microsub.config.document import Document, Report, check, examine, parse, unreadable
 from microsub.config.jsontext import rewrite
 from microsub.config.merge import Merge, merge
@@ -36,7 +34,7 @@ from microsub.services.applying import Applier
 from microsub.services.backend_file import BackendFile, FileState
 from microsub.services.in_step import InStep, Timing
 from microsub.services.notices import Notices, Status
-from microsub.store.applied import AppliedFile
+from microsub.store.applied import AppliedFile, Begun
 from microsub.store.keys import applied_config
 
 __all__ = ["Configuration", "Outcome", "Report", "Status", "Timing", "check"]
@@ -51,6 +49,9 @@ class AppliedPort(Protocol):
 
     async def last(self) -> AppliedFile | None: ...
     async def remember(self, file: AppliedFile, *, instead_of: str) -> bool: ...
+    async def begin(self, edit: Begun) -> None: ...
+    async def begun(self) -> Begun | None: ...
+    async def end(self) -> None: ...
     async def take(self, token: str, seconds: float) -> bool: ...
     async def keep(self, token: str, seconds: float) -> bool: ...
     async def give_back(self, token: str) -> None: ...
@@ -167,11 +168,17 @@ class Configuration:
         return state, report
 
     async def _apply(self, document: Document, state: FileState) -> Outcome:
+        try:
+            finished = await self._finish()
+        except _LeaseLostError:
+            return "busy"
         last = await self._applied.last()
         if last is not None and last.digest == state.digest and last.backend == document.backend:
             self._known = (state.digest, document.backend)
             self._notices.applied(last.at)
-            return "unchanged"
+            if finished:
+                await self._keep(document, state)
+            return "applied" if finished else "unchanged"
         if last is not None and state.edited_at < last.edited_at:
             log.warning(
                 "backend.json is older than the one that was applied last, so it is left alone; save it to apply it",
@@ -189,6 +196,8 @@ class Configuration:
             await self._notices.refused(*problems, key=f"clash in {state.digest}")
             return "invalid"
         self._refused = None
+        if merged.changes:
+            await self._applied.begin(Begun(base, document.backend, state.digest, state.edited_at))
         try:
             await self._carry_out(merged)
         except _LeaseLostError:
@@ -198,11 +207,26 @@ class Configuration:
         if not await self._applied.remember(record, instead_of=last.digest if last is not None else ""):
             return "busy"
         self._known = (state.digest, document.backend)
-        if self._writes_back and not document.legacy:
-            await asyncio.to_thread(self._keep, state)
+        await self._keep(document, state)
         self._notices.applied(now)
         log.info("backend.json applied", changes=len(merged.changes), conflicts=len(merged.conflicts))
         return "applied"
+
+    async def _finish(self) -> bool:
+        """Complete an edit in whose middle a process has ended, and remember it as applied; whether there was one.
+
+        A change may be half made, so that it looks done. Raises _LeaseLostError.
+        """
+        begun = await self._applied.begun()
+        if begun is None:
+            return False
+        log.info("backend.json: an edit that was applied in part is completed", file=str(self.path))
+        await self._carry_out(await self._merge(begun.base, begun.file, begun.edited_at, again=True))
+        last = await self._applied.last()
+        record = AppliedFile(begun.file, begun.digest, begun.edited_at, self._clock(), str(self.path.absolute()))
+        if not await self._applied.remember(record, instead_of=last.digest if last is not None else ""):
+            await self._applied.end()
+        return True
 
     async def clashes(self, document: Document) -> tuple[ConfigError, ...]:
         """What is wrong with a sound document beside the accounts that there are: who would be somebody else's person.
@@ -272,25 +296,34 @@ class Configuration:
         )
         return begun.backend
 
-    def _keep(self, state: FileState) -> None:
+    async def _keep(self, document: Document, state: FileState) -> None:
+        """Keep the version that was just applied, where apps may change what it says."""
+        if not self._writes_back or document.legacy:
+            return
         try:
-            self._file.keep(state, self._clock(), by_hand=True)
+            await asyncio.to_thread(self._file.keep, state, self._clock(), by_hand=True)
         except OSError as error:
             self._notices.once("versions", f"can't keep a version of backend.json: {error.strerror or error}")
 
-    async def _merge(self, base: Backend, file: Backend, edited_at: float) -> Merge:
+    async def _merge(self, base: Backend, file: Backend, edited_at: float, *, again: bool = False) -> Merge:
         names = {*base.users, *file.users}
         edits = {name for name in names if base.users.get(name) != file.users.get(name)}
         current = await self._applier.current(edits)
         same_feed = await self._applier.same_feed(base.users.values(), file.users.values(), current.users.values())
         return await asyncio.to_thread(
-            merge, base, file, current, edited_at=edited_at, same_feed=same_feed, same_profile=normalise_profile
+            merge,
+            base,
+            file,
+            current,
+            edited_at=edited_at,
+            same_feed=same_feed,
+            same_profile=normalise_profile,
+            again=again,
         )
 
     async def _carry_out(self, merged: Merge) -> None:
         for conflict in merged.conflicts:
             log.warning("backend.json and the API changed the same", conflict=str(conflict))
-        restored = {change.user for change in merged.changes if isinstance(change, UserAdded) and change.restored}
         renewed = time.monotonic()
         for change in merged.changes:
             if time.monotonic() - renewed > self._timing.lease / 3:
@@ -303,9 +336,7 @@ class Configuration:
                 # What the change is about has gone in the meantime, or the store refuses it: it would be so next time.
                 log.warning("a change of backend.json could not be applied", change=str(change), reason=str(error))
             else:
-                # A user who comes back has kept all this; telling it anew would look as if it had been lost.
-                kept = isinstance(change, ChannelAdded | FeedAdded | RuleAdded) and change.user in restored
-                log.log(logging.DEBUG if kept else logging.INFO, "backend.json", change=str(change))
+                log.info("backend.json", change=str(change))
         if merged.changes:
             self._on_applied()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from microsub.config.changes import Change, UserAdded, UserChanged, UserRemoved
+from microsub.config.changes import Change, UserAdded, UserChanged, UserRemoved, UserReturned
 from microsub.config.joining import comparable_person
 from microsub.config.settings import mask_password
 from microsub.store.accounts import User
@@ -42,7 +42,7 @@ def clashes(users: Iterable[User], changes: Iterable[Change], *, disabled_too: b
     given: dict[str, str] = {}
     for change in changes:
         match change:
-            case UserAdded(name, me) | UserChanged(name, me):
+            case UserAdded(name, me) | UserReturned(name, me) | UserChanged(name, me):
                 addresses[name] = given[name] = me
             case UserRemoved(name):
                 addresses.pop(name, None)

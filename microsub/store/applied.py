@@ -33,6 +33,7 @@ from microsub.store.scripts import load
 _END = 1e12
 """Unix seconds that no file's time reaches."""
 
+_BEGUN = "begun"
 _INSTANCE = "instance"
 _USER = "user:"
 _QUOTAS = "quotas:"
@@ -54,6 +55,18 @@ class AppliedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """An edit that a process has begun to apply: from `base` to `file`, whose SHA-256 (hex) is `digest` and which was
+    last modified at `edited_at` (Unix seconds).
+    """
+
+    base: Backend
+    file: Backend
+    digest: str
+    edited_at: float
+
+
+@dataclass(frozen=True, slots=True)
 class InForce:
     """Settings of the instance, and by user name the limits that hold for all channels of a user, and quotas."""
 
@@ -71,10 +84,32 @@ class Applied:
     async def last(self) -> AppliedFile | None:
         """What was last applied; None before the first time."""
         fields = _fields(await self._redis.command("HGETALL", keys.applied_config()))
-        return (read_file(fields) or unreadable(fields)) if fields else None
+        if not fields.keys() - {_BEGUN}:
+            return None
+        return read_file(fields) or unreadable(fields)
+
+    async def begin(self, edit: Begun) -> None:
+        """Note that the edit is being applied, until `remember` or `end`."""
+        base, file = to_document(edit.base), to_document(edit.file)
+        note = orjson.dumps({"base": base, "file": file, "hash": edit.digest, "mtime": edit.edited_at})
+        await self._redis.command("HSET", keys.applied_config(), _BEGUN, note)
+
+    async def begun(self) -> Begun | None:
+        """The edit that was begun and not ended; None where there is none, or where it can't be read."""
+        note = await self._redis.command("HGET", keys.applied_config(), _BEGUN)
+        try:
+            part = orjson.loads(note or b"null")
+            base, file = from_document(part["base"]), from_document(part["file"])
+            return Begun(base, file, str(part["hash"]), float(part["mtime"]))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    async def end(self) -> None:
+        """Forget what was begun."""
+        await self._redis.command("HDEL", keys.applied_config(), _BEGUN)
 
     async def remember(self, file: AppliedFile, *, instead_of: str) -> bool:
-        """Remember `file` in place of the one whose digest is `instead_of` ('' for none).
+        """Remember `file` in place of the one whose digest is `instead_of` ('' for none), and that its edit is complete.
 
         False, and nothing changes, when another one is remembered meanwhile or the remembered one was edited later.
         """

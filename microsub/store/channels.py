@@ -198,7 +198,8 @@ class Channels:
 
     async def disable(self, user: str, uid: str, now: float) -> builtins.list[str]:
         """Put a channel aside: it is neither listed nor read nor filled, and keeps everything for `restore`. Returns
-        the feeds that it follows, for the caller to unsubscribe. Raises InvalidRequest for `notifications`.
+        the feeds that it follows, for the caller to unsubscribe. One that is put aside stays as it is. Raises
+        InvalidRequest for `notifications`.
         """
         if uid == NOTIFICATIONS:
             raise InvalidRequest("the channel 'notifications' can't be removed")

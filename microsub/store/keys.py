@@ -51,8 +51,8 @@ def seen() -> str:
 
 
 def applied_config() -> str:
-    """Hash: what was last applied from backend.json (`document`, `hash`, `mtime`, `at`, `place`). Permanent.
-    `store.applied`.
+    """Hash: what was last applied from backend.json (`document`, `hash`, `mtime`, `at`, `place`), and the edit that is
+    being applied (`begun`). Permanent. `store.applied`.
     """
     return "config:applied"
 

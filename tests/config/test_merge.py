@@ -35,6 +35,7 @@ from microsub.config.changes import (
     UserChanged,
     UserQuotasChanged,
     UserRemoved,
+    UserReturned,
     UserSettingsChanged,
 )
 from microsub.config.document import parse
@@ -150,9 +151,20 @@ def test_settings_of_the_instance_are_one_change() -> None:
     assert run(file, NOTHING, file).changes == (InstanceSettingsChanged(InstanceSettings()),)
 
 
-def test_what_can_be_restored_is_restored() -> None:
-    """A user that is disabled and a channel that is removed come back instead of being made anew."""
-    assert run(NOTHING, HOME, NOTHING, disabled=frozenset({"al"})).changes[0] == UserAdded("al", "", restored=True)
+def test_a_user_who_is_written_again_has_what_the_file_says() -> None:
+    """What a disabled user of that name had is made that first, and then the user is enabled."""
+    [former] = al(ch("home", A), ch("old", B)).users.values()
+    changes = run(NOTHING, al(ch("home", B)), NOTHING, disabled={"al": former}).changes
+    assert changes == (
+        ChannelRemoved("al", "old"),
+        FeedAdded("al", "home", B),
+        FeedRemoved("al", "home", A),
+        UserReturned("al"),
+    )
+
+
+def test_a_removed_channel_comes_back() -> None:
+    """It isn't made again: it has its timeline."""
     [added, _] = run(al(), HOME, al(), removed=frozenset({("al", "home")})).changes
     assert added == ChannelAdded("al", "home", "home", restored=True)
 

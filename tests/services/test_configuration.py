@@ -264,7 +264,7 @@ async def test_a_first_file_that_cant_be_used_leaves_none(configured: Configured
 
 
 async def test_who_comes_back_is_one_line(configured: Configured) -> None:
-    """All was kept, so the log doesn't tell channels and feeds anew; a new user's are told."""
+    """All was kept, so the log doesn't name channels and feeds again; it names a new user's."""
     document = alice(channel("home", A), mute=[B])
     with structlog.testing.capture_logs() as lines:
         configured.save(document)
@@ -276,7 +276,26 @@ async def test_who_comes_back_is_one_line(configured: Configured) -> None:
         configured.save(document)
         assert await configured.configuration.look() == "applied"
     told = [line["change"] for line in lines if "change" in line and line["log_level"] == "info"]
-    assert told == ["user alice restored"]
+    assert told == ["user alice is back, with what the file says"]
+
+
+async def test_a_user_who_is_written_again_has_what_the_file_says(configured: Configured) -> None:
+    """Nothing else comes back of what a removed user of that name had; only a channel of the same uid keeps its
+    timeline. To bring back all is a command.
+    """
+    configured.save(alice(channel("home", A, B), channel("friends", C), mute=[C], settings={"max_items": 3}))
+    await configured.configuration.look()
+    await configured.following.follow("alice", "home", C, NOW)
+    configured.save({})
+    await configured.configuration.look()
+    configured.save(alice(channel("home", B), channel("mine", C)))
+    assert await configured.configuration.look() == "applied"
+    assert await configured.state() == {"alice": {"home": ("Home", [B]), "mine": ("Mine", [C])}}
+    assert await configured.rules.muted("alice", "global") == []
+    assert (await configured.applied.in_force()).users == {}
+    followers = {url: await configured.feeds.subscribers(await configured.feeds.find(url) or "") for url in (A, B, C)}
+    assert followers == {A: [], B: [("alice", "home")], C: [("alice", "mine")]}
+    assert not await configured.configuration.write_back()
 
 
 async def test_an_older_file_never_applies(configured: Configured, tmp_path: Path) -> None:

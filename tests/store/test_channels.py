@@ -112,6 +112,7 @@ async def test_a_removed_channel_comes_back_whole(world: OneReader) -> None:
     """A channel that was put aside is neither listed, read nor filled, and returns with place, items and feeds."""
     await world.add("home", item(1))
     assert await world.channels.disable(ANN, "home", NOW) == ["1"]
+    assert await world.channels.disable(ANN, "home", NOW + 1) == ["1"], "again, which changes nothing"
     assert await uids(world) == ["notifications", "work"]
     assert await world.channels.removed(ANN) == {"home": NOW}
     assert await world.add("home", item(2)) == Added(subscribed=False)
@@ -121,7 +122,6 @@ async def test_a_removed_channel_comes_back_whole(world: OneReader) -> None:
         world.timelines.page(ANN, "home", PageQuery(), NOW),
         world.timelines.mark_all_read(ANN, "home", NOW),
         world.channels.follow(ANN, "home", "2", "u", NOW),
-        world.channels.disable(ANN, "home", NOW),
     ):
         with pytest.raises(NotFound, match="no channel 'home'"):
             await call

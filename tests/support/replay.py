@@ -26,6 +26,7 @@ from microsub.config.changes import (
     UserChanged,
     UserQuotasChanged,
     UserRemoved,
+    UserReturned,
     UserSettingsChanged,
 )
 
@@ -45,21 +46,25 @@ def _one(current: Current, change: Change) -> Current:
     name = change.user
     users = dict(current.users)
     if isinstance(change, UserRemoved):
-        del users[name]
-        return replace(current, users=users, disabled=current.disabled | {name})
+        return replace(current, disabled={**current.disabled, name: users.pop(name)}, users=users)
     if isinstance(change, UserAdded):
         assert name not in users
-        assert change.restored == (name in current.disabled)
+        assert name not in current.disabled
         users[name] = UserConfig(name, change.me, (ChannelConfig("notifications", "notifications"),))
-        return replace(current, users=users, disabled=current.disabled - {name})
+        return replace(current, users=users)
+    disabled = dict(current.disabled)
+    if isinstance(change, UserReturned):
+        users[name] = replace(disabled.pop(name), me=change.me)
+        return replace(current, users=users, disabled=disabled)
     removed = current.removed
     if isinstance(change, ChannelRemoved):
         removed |= {(name, change.uid)}
     if isinstance(change, ChannelAdded):
         assert change.restored == ((name, change.uid) in removed)
         removed -= {(name, change.uid)}
-    users[name] = _user(users[name], change)
-    return replace(current, users=users, removed=removed)
+    place = disabled if name in disabled else users
+    place[name] = _user(place[name], change)
+    return replace(current, users=users, disabled=disabled, removed=removed)
 
 
 def _user(user: UserConfig, change: Change) -> UserConfig:
@@ -75,10 +80,10 @@ def _user(user: UserConfig, change: Change) -> UserConfig:
         case RuleAdded(uid="global") | RuleRemoved(uid="global"):
             return _rule(user, change)
         case ChannelAdded(uid=uid, name=name):
-            assert user.channel(uid) is None
+            assert user.by_uid().get(uid) is None
             return replace(user, channels=(*user.channels, ChannelConfig(uid, name)))
         case ChannelRemoved(uid=uid):
-            assert user.channel(uid) is not None
+            assert user.by_uid().get(uid) is not None
             return replace(user, channels=tuple(each for each in user.channels if each.uid != uid))
         case ChannelsReordered(uids=uids):
             there = {each.uid: each for each in user.channels}
@@ -87,7 +92,7 @@ def _user(user: UserConfig, change: Change) -> UserConfig:
             return replace(user, channels=(*fixed, *(there[uid] for uid in uids)))
         case _:
             uid = change.uid  # type: ignore[union-attr]
-            assert user.channel(uid) is not None
+            assert user.by_uid().get(uid) is not None
             return replace(
                 user, channels=tuple(_channel(each, change) if each.uid == uid else each for each in user.channels)
             )

@@ -7,10 +7,13 @@
 -- reply ids of the feeds that it follows, or 0: no such channel there
 if ARGV[2] == 'remove' then
   local position = redis.call('ZSCORE', KEYS[1], ARGV[1])
-  if not position then return 0 end
-  redis.call('ZREM', KEYS[1], ARGV[1])
-  redis.call('ZADD', KEYS[2], ARGV[3], ARGV[1])
-  redis.call('HSET', KEYS[3], 'removed', ARGV[3], 'position', position)
+  if position then
+    redis.call('ZREM', KEYS[1], ARGV[1])
+    redis.call('ZADD', KEYS[2], ARGV[3], ARGV[1])
+    redis.call('HSET', KEYS[3], 'removed', ARGV[3], 'position', position)
+  elseif not redis.call('ZSCORE', KEYS[2], ARGV[1]) then
+    return 0
+  end
 else
   if redis.call('ZREM', KEYS[2], ARGV[1]) == 0 then return 0 end
   redis.call('ZADD', KEYS[1], redis.call('HGET', KEYS[3], 'position'), ARGV[1])

@@ -14,4 +14,5 @@ if tonumber(ARGV[2]) < edited and edited < 1e12 then return -1 end
 for i = 3, #ARGV, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
+redis.call('HDEL', KEYS[1], 'begun')
 return 1

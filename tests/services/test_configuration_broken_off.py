@@ -1,0 +1,130 @@
+"""A process may die between any two round trips while it applies backend.json: the next one completes the edit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import fakeredis
+import pytest
+
+from microsub.errors import StoreUnavailable
+from microsub.store import keys
+from microsub.store.client import ClientRedis
+from microsub.store.port import Redis
+from tests.support.between import Between
+from tests.support.configured import NOW, Configured
+
+A, B, C, D = (f"https://{name}.example/feed" for name in "abcd")
+
+
+def document(**users: Any) -> dict[str, Any]:
+    return {
+        "users": {
+            name: {
+                "me": f"https://{name}.example/",
+                "channels": [{"uid": uid, "feeds": feeds} for uid, feeds in channels.items()],
+            }
+            for name, channels in users.items()
+        }
+    }
+
+
+BEFORE = document(ann={"home": [A, B], "news": [C]}, bob={"home": [C]})
+
+EDITS = {
+    "feeds come and go": document(ann={"home": [B, D], "news": [A, C]}, bob={"home": [C]}),
+    "a channel comes and one goes": document(ann={"home": [A, B], "more": [C, D]}, bob={"home": [C]}),
+    "a user comes and one goes": document(ann={"home": [A, B], "news": [C]}, eve={"home": [A, D]}),
+    "a user is somebody else": document(ann={"home": [A]}, bob={"else": [C, D]}),
+}
+
+
+class Killed(Exception):
+    """The process is gone."""
+
+
+async def outcome(configured: Configured) -> Any:
+    """Who follows what, as users, feeds and the schedule have it."""
+    feeds = {}
+    for url in (A, B, C, D):
+        feed = await configured.feeds.find(url)
+        if feed is not None:
+            due = await configured.redis.command("ZSCORE", keys.host_due(url.split("/")[2]), feed)
+            followers = await configured.feeds.subscribers(feed)
+            feeds[url] = followers, due is not None or not followers
+    users = {user.name: user.disabled is None for user in await configured.accounts.users()}
+    return await configured.state(), feeds, users, [key async for key in stray(configured.redis)]
+
+
+async def stray(redis: Redis) -> Any:
+    if await redis.command("HEXISTS", keys.applied_config(), "begun"):
+        yield "begun"
+
+
+async def prepared(tmp_path: Path, edit: str) -> tuple[Redis, Configured]:
+    redis = ClientRedis(fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer(version=(6, 2)), protocol=2))
+    configured = Configured(redis, tmp_path / "backend.json")
+    configured.save(BEFORE, at=NOW)
+    assert await configured.configuration.look() == "applied"
+    if edit == "a user is somebody else":
+        configured.save(document(ann={"home": [A]}), at=NOW + 1)
+        assert await configured.configuration.look() == "applied"
+    configured.save(EDITS[edit], at=NOW + 2)
+    return redis, configured
+
+
+@pytest.mark.parametrize("edit", EDITS)
+async def test_the_next_process_completes_what_was_applied_in_part(tmp_path: Path, edit: str) -> None:
+    """After a death before any of the round trips all is as if there had been none: followers and schedule too."""
+    redis, whole = await prepared(tmp_path, edit)
+    assert await whole.configuration.look() == "applied"
+    expected = await outcome(whole)
+    await redis.aclose()
+    trips = 0
+    while True:
+        left = trips
+
+        async def before(_name: str, _args: Any) -> None:
+            nonlocal left
+            if left == 0:
+                raise Killed
+            left -= 1
+
+        redis, _ = await prepared(tmp_path, edit)
+        try:
+            await Configured(Between(redis, before), tmp_path / "backend.json").configuration.look()
+        except Killed:
+            await redis.command("DEL", keys.config_lease())
+            after = Configured(redis, tmp_path / "backend.json")
+            assert await after.configuration.look() in {"applied", "unchanged"}
+            assert await outcome(after) == expected, f"after {trips} round trips"
+        else:
+            break
+        finally:
+            await redis.aclose()
+        trips += 1
+    assert trips > 10
+
+
+async def test_an_edit_that_is_taken_back_after_a_crash_leaves_nothing(tmp_path: Path) -> None:
+    """What was begun is completed first, so that the next edit is measured by it."""
+    redis, _ = await prepared(tmp_path, "feeds come and go")
+    follows = 0
+
+    async def before(name: str, _args: Any) -> None:
+        nonlocal follows
+        follows += name == "subscription_write"
+        if follows == 2:
+            raise StoreUnavailable("gone")
+
+    broken = Configured(Between(redis, before), tmp_path / "backend.json")
+    with pytest.raises(StoreUnavailable):
+        await broken.configuration.look()
+    await redis.command("DEL", keys.config_lease())
+    after = Configured(redis, tmp_path / "backend.json")
+    after.save(BEFORE, at=NOW + 3)
+    assert await after.configuration.look() == "applied"
+    state = (await after.state())["ann"]
+    assert {uid: set(feeds) for uid, (_, feeds) in state.items()} == {"home": {A, B}, "news": {C}}
+    await redis.aclose()
