@@ -109,7 +109,7 @@ class Applied:
         await self._redis.command("HDEL", keys.applied_config(), _BEGUN)
 
     async def remember(self, file: AppliedFile, *, instead_of: str) -> bool:
-        """Remember `file` in place of the one whose digest is `instead_of` ('' for none), and that its edit is complete.
+        """Remember `file` in place of the one whose digest is `instead_of` ('' for none), its edit being complete.
 
         False, and nothing changes, when another one is remembered meanwhile or the remembered one was edited later.
         """
