@@ -27,6 +27,26 @@ _REMEMBERED = 1000
 """Different lines of which it is known when they were written last."""
 
 
+class LibraryLogger:
+    """The logger of a module that other programs use as a library: silent until the program configures structlog.
+
+    structlog by itself prints to standard output, which belongs to the program.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._logger = structlog.get_logger(name)
+
+    def __getattr__(self, level: str) -> Callable[..., Any]:
+        if structlog.is_configured():
+            written: Callable[..., Any] = getattr(self._logger, level)
+            return written
+        return _discard
+
+
+def _discard(*_: object, **__: object) -> None:
+    """What is logged before anybody has said where to."""
+
+
 def set_up_logs(form: str, level: str) -> None:
     """Configure logging of this process, that of libraries included.
 

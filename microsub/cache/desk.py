@@ -10,8 +10,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-import structlog
-
 from microsub.cache import codec
 from microsub.cache.copy import (
     DEFAULT_TTL,
@@ -36,9 +34,10 @@ from microsub.cache.storage import Storage, UrlLock
 from microsub.errors import ParseError
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
 from microsub.formats.identity import canonical_feed_url, mask_credentials
+from microsub.logs import LibraryLogger
 from microsub.metrics import FEED_CACHE_ANSWERS
 
-log = structlog.get_logger(__name__)
+log = LibraryLogger(__name__)
 
 Source = Literal["network", "not_modified", "cache"]
 Answer = Literal["fresh", "paused", "coalesced", "revalidated", "fetched", "stale", "failed", "offline"]

@@ -16,8 +16,6 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from weakref import WeakKeyDictionary
 
-import structlog
-
 from microsub.fetch.addresses import (
     WEB_PORTS,
     Address,
@@ -29,6 +27,7 @@ from microsub.fetch.addresses import (
     port_problem,
 )
 from microsub.fetch.values import HopError, Network
+from microsub.logs import LibraryLogger
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Name and port to addresses as text, best first. Raises OSError when there are none. The seam for tests."""
@@ -37,7 +36,7 @@ _MOST_ATTEMPTS = 4
 _WAIT_FOR_NAMES = 10.0
 _NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE})
 
-log = structlog.get_logger(__name__)
+log = LibraryLogger(__name__)
 
 
 def out_of_descriptors(error: OSError) -> bool:
@@ -174,7 +173,11 @@ class Guard:
             bad = next(address for address in found if address not in good)
             # The reason is shown to whoever asked for the URL, who shall not learn where names inside lead to.
             log.info("a forbidden address was not connected to", host=host, address=str(bad))
-            raise HopError("blocked", f"{host} has no public address (see MICROSUB_ALLOW_PRIVATE_NETWORKS)")
+            raise HopError(
+                "blocked",
+                f"{host} has no public address (see MICROSUB_ALLOW_PRIVATE_NETWORKS, or, in a program, "
+                "FetchSettings.allow_private_networks)",
+            )
         if port in WEB_PORTS:
             return good[:_MOST_ATTEMPTS]
         strict = [address for address in good[:_MOST_ATTEMPTS] if not is_listed(address, self._allowed)]

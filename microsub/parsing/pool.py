@@ -13,8 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any, TypeVar
 
-import structlog
-
 from microsub.errors import ParsingStopped
 from microsub.fetch import Fetched
 from microsub.formats.crowding import is_crowded
@@ -22,11 +20,12 @@ from microsub.formats.feedlinks import FeedLink
 from microsub.formats.identity import mask_credentials
 from microsub.formats.parse import parse
 from microsub.formats.rereading import Reading
+from microsub.logs import LibraryLogger
 from microsub.metrics import PARSE_SECONDS
 from microsub.model.jf2 import Feed
 from microsub.parsing.process import MEMORY, TASKS, ParserProcess, ProcessEnded
 
-log = structlog.get_logger(__name__)
+log = LibraryLogger(__name__)
 
 Parse = Callable[[bytes, str, str | None], Feed]
 Then = Callable[[Any], Any]

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-import structlog
 from redis.exceptions import NoScriptError, ResponseError
 
 from microsub.errors import StoreUnavailable
+from microsub.logs import LibraryLogger
 from microsub.store.failures import all_good
 from microsub.store.multiplexer import Multiplexed
 from microsub.store.port import READS, Arg, Command, Script
 
-log = structlog.get_logger(__name__)
+log = LibraryLogger(__name__)
 
 WAIT_SECONDS = 1.0
 """How long replicas may take for what is written. They answer at once unless something is wrong."""

@@ -18,17 +18,17 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
 from redis.exceptions import AskError, MovedError
 
 from microsub.errors import ConfigError, StoreError, StoreUnavailable, StoreUnreached
+from microsub.logs import LibraryLogger
 from microsub.store.acknowledged import Acknowledged
 from microsub.store.failures import all_good, translate
 from microsub.store.layout import Address, Layout, look_up, split_url
 from microsub.store.port import READS, Arg, Command, Script
 from microsub.store.slots import SLOTS, key_of, slot_of
 
-log = structlog.get_logger(__name__)
+log = LibraryLogger(__name__)
 
 PATIENCE = 2.0
 """Seconds for which a call is tried again while the cluster is about to put itself in order."""

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import orjson
-import structlog
 
+from microsub.logs import LibraryLogger
 from microsub.model.filters import Filter, Searched
 from microsub.model.reader import TimelineItem
 from microsub.store.adding import item_args, newest_first
@@ -20,7 +20,7 @@ from microsub.store.lookup import ItemLookup
 from microsub.store.port import Arg
 from microsub.store.timelinekeys import batches
 
-log = structlog.get_logger(__name__)
+log = LibraryLogger(__name__)
 
 
 @lru_cache(maxsize=1024)

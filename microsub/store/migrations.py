@@ -12,15 +12,15 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import orjson
-import structlog
 
 from microsub.errors import SchemaMismatch
 from microsub.formats.wire import dump
+from microsub.logs import LibraryLogger
 from microsub.store import keys
 from microsub.store.port import Redis
 from microsub.store.scripts import load
 
-log = structlog.get_logger(__name__)
+log = LibraryLogger(__name__)
 
 VERSION = 2
 """The layout that this software reads and writes."""

@@ -8,14 +8,14 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable
 
-import structlog
 from redis.exceptions import RedisError
 
 from microsub.errors import MicrosubError, StoreUnavailable
+from microsub.logs import LibraryLogger
 from microsub.store.embedded import EmbeddedRedis
 from microsub.store.port import Redis
 
-log = structlog.get_logger(__name__)
+log = LibraryLogger(__name__)
 
 WATCH_SECONDS = 2.0
 """How often a process looks whether its embedded server is there."""
