@@ -1,16 +1,17 @@
 """Instants as publishers write them, as aware datetimes; None for what can't be true.
 
 RFC 3339 and RFC 822 (as RSS has it, with four digits for the year) cover nearly all of them. The rest is read by its
-parts: a time, a zone, the name of a month in one of twenty languages, or figures whose order their separators tell.
-A time without zone is taken for UTC.
+parts: a time, a zone or a place whose zone it is, the name of a month in one of twenty languages, or figures whose
+order their separators tell. A time without zone is taken for UTC.
 """
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
 
-from microsub.formats.months import MONTHS, ZONES, plain_word
+from microsub.formats.months import MONTHS, PLACES, ZONES, plain_word
 
 # Clocks that were never set write the epoch; nothing on the web is older than its first years.
 _EARLIEST = datetime(1970, 1, 3, tzinfo=UTC)
@@ -24,17 +25,31 @@ _ISO = re.compile(
 _COMPACT = re.compile(
     r"(\d{4})(\d\d)(\d\d)(?:T?(\d\d)(\d\d)(\d\d)?(?:[.,](\d+))?)?\s*(?:([Zz])|([+-]\d\d):?(\d\d)?)?\Z"
 )
-_ORDINAL = re.compile(r"(\d{4})-(\d{3})(?!\d)")
+_ORDINAL = re.compile(r"(\d{4})-(\d{3})(?![\d-])")
 _WEEK = re.compile(r"(\d{4})-?W(\d\d)(?:-?([1-7]))?(?!\d)")
 _MONTH = re.compile(r"(\d{4})(?:-(\d\d))?\Z")
 _SECONDS = re.compile(r"\d{9,10}\Z|\d{12,13}\Z")
 _COMMENT = re.compile(r"\([^()]*\)")
-_TIME = re.compile(r"(?i)(?<!\d)(\d{1,2}):(\d\d)(?::(\d\d)(?:[.,](\d{1,6})\d*)?)?(?!\d)(?:\s*([ap])\.?m\b\.?)?")
+_HALF = r"(?:\s*(?P<half>[ap])\.?m\b\.?)"
+# Morning and afternoon before the time in Chinese, Korean and Japanese.
+_BEFORE = r"(?:(?:上午|오전|午前|凌晨)|(?P<late>下午|오후|午後|晚上))?\s*"
+_TIMES = (
+    rf"(?i){_BEFORE}(?<!\d)(?P<h>\d{{1,2}}):(?P<m>\d{{1,2}})(?::(?P<s>\d{{1,2}})(?:[.,](?P<f>\d{{1,6}})\d*)?)?(?!\d){_HALF}?",
+    rf"{_BEFORE}(?<!\d)(?P<h>\d{{1,2}})\s?[時时点시](?:\s?(?P<m>\d{{1,2}})\s?[分분](?:\s?(?P<s>\d{{1,2}})\s?[秒초])?)?",
+    r"(?i)(?<!\d)(?P<h>\d{1,2})\s?h(?:\s?(?P<m>\d\d)(?!\d)|\b)",
+    rf"(?i)(?<![\d.])(?P<h>\d{{1,2}})(?:\.(?P<m>\d\d))?(?!\d){_HALF}",
+)
+"""A time of the day: with colons, signs, `14h30`, `9.55pm`."""
+
+_TIMES_OF_DAY = tuple(map(re.compile, _TIMES))
+_PLACE = re.compile(r"[\[(]?\b([A-Z][A-Za-z]{2,}(?:/[A-Z][A-Za-z_-]{1,30}){1,2})\b[\])]?")
 _OFFSET = re.compile(r"(?<![\d-])([+-])\s?(\d{1,2})(?::?(\d\d))?(?!\d)")
 _WORD = re.compile(r"[^\W\d_]{2,}|\bZ\b")
 _NUMBER = re.compile(r"\d+")
-_YEAR_FIRST = re.compile(r"(?<!\d)(\d{4})\s?[-/.년年]\s?(\d{1,2})\s?[-/.월月]\s?(\d{1,2})(?!\d)")
-_YEAR_LAST = re.compile(r"(?<!\d)(\d{1,2})([-/.])\s?(\d{1,2})\2\s?(\d{4})(?!\d)")
+_YEAR_FIRST = re.compile(r"(?<!\d)(\d{4})\s?[-/.년年]\s?0?(\d{1,2})\s?[-/.월月]\s?0?(\d{1,2})(?!\d)")
+_YEAR_LAST = re.compile(r"(?<!\d)(\d{1,2})([-/. ])\s?(\d{1,2})\2\s?(\d{4})(?!\d)")
+# Hyphens leave open which of the three is the year.
+_SHORT_YEAR_LAST = re.compile(r"(?<!\d)(\d{1,2})([/.])\s?(\d{1,2})\2\s?(\d\d)(?!\d)")
 
 
 def from_text(text: object) -> datetime | None:
@@ -120,38 +135,61 @@ def _in_figures(text: str) -> datetime | None:
 
 def _in_words(text: str) -> datetime | None:
     """Any order of day, month, year, time and zone, as long as it is clear which is which."""
+    place, text = _place(text)
     text = _COMMENT.sub(" ", text)
-    hour, minute, second, fraction, half, rest, behind = 0, None, None, None, None, text, text
-    if match := _TIME.search(text):
-        hour, minute, second, fraction, half = int(match[1]), match[2], match[3], match[4], match[5]
+    hour, minute, second, fraction, rest, behind = 0, None, None, None, text, text
+    if match := next((found for pattern in _TIMES_OF_DAY if (found := pattern.search(text))), None):
+        parts = match.groupdict()
+        hour, minute, second, fraction = int(parts["h"]), parts.get("m") or "00", parts.get("s"), parts.get("f")
         rest, behind = f"{text[: match.start()]} {text[match.end() :]}", text[match.end() :]
-        if half and hour <= 12:
-            hour = hour % 12 + (12 if half in "pP" else 0)
+        if (parts.get("half") or parts.get("late")) and hour <= 12:
+            hour = hour % 12 + (12 if parts.get("late") or (parts.get("half") or "") in "pP" else 0)
     zone: timezone = UTC
     words = [plain_word(word) for word in _WORD.findall(rest)]
     if minute and (offset := _OFFSET.search(behind)):
-        zone = _zone(offset[1], offset[2], offset[3])
+        zone, place = _zone(offset[1], offset[2], offset[3]), None
         rest = rest.replace(offset[0], " ", 1)
-    else:
-        zone = next((timezone(timedelta(minutes=ZONES[word])) for word in reversed(words) if word in ZONES), UTC)
+    elif minute and place is None:
+        place = next((PLACES[word] for word in _WORD.findall(behind) if word in PLACES), None)
+    if place is None and zone is UTC:
+        zone = next((timezone(timedelta(minutes=ZONES[word])) for word in reversed(words) if word in ZONES), zone)
     day = _day(rest, words, zone)
-    return day and _at(day, hour, minute, second, fraction)
+    moment = day and _at(day, hour, minute, second, fraction)
+    return _in_place(moment, place) if moment and place else moment
+
+
+def _place(text: str) -> tuple[str | None, str]:
+    """The place whose zone `text` names (`Europe/Berlin`), and the text without."""
+    match = _PLACE.search(text)
+    return (match[1], text.replace(match[0], " ", 1)) if match else (None, text)
+
+
+def _in_place(moment: datetime, place: str) -> datetime:
+    """The same time of the day in the zone of `place`; as it is where this machine knows no such place."""
+    try:
+        offset = moment.replace(tzinfo=ZoneInfo(place)).utcoffset()
+    except (LookupError, ValueError, OSError):
+        return moment
+    return moment.replace(tzinfo=timezone(offset)) if offset is not None else moment
 
 
 def _day(text: str, words: list[str], zone: timezone) -> datetime | None:
     if match := _YEAR_FIRST.search(text):
         return datetime(int(match[1]), int(match[2]), int(match[3]), tzinfo=zone)
-    if match := _YEAR_LAST.search(text):
+    if match := _YEAR_LAST.search(text) or _SHORT_YEAR_LAST.search(text):
         first, second = int(match[1]), int(match[3])
         # With slashes the month comes first, as in the United States, unless it can't.
         month, day = (first, second) if match[2] == "/" and first <= 12 else (second, first)
-        return datetime(int(match[4]), month, day, tzinfo=zone)
+        written = int(match[4])
+        return datetime(_century(written) if len(match[4]) == 2 else written, month, day, tzinfo=zone)
     # The last one: in Romance languages Tuesday begins like March, and comes before it.
     month = next((found for word in reversed(words) if (found := MONTHS.get(word[:4]) or MONTHS.get(word[:3]))), 0)
     numbers = _NUMBER.findall(text)
+    year = next((number for number in numbers if len(number) == 4), None)
+    if month and year and len(numbers) == 1:
+        return datetime(int(year), month, 1, tzinfo=zone)
     if not month or len(numbers) < 2:
         return None
-    year = next((number for number in numbers if len(number) == 4), None)
     if year:
         numbers.remove(year)
         return datetime(int(year), month, int(numbers[0]), tzinfo=zone)

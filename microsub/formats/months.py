@@ -31,6 +31,9 @@ _ZONES = {
 }  # fmt: skip
 ZONES = {name: minutes for names, minutes in _ZONES.items() for name in names.split()}
 
+# Between summer and winter time these differ: what is meant is the time of that place. In capitals only.
+PLACES = {"ET": "America/New_York", "CT": "America/Chicago", "MT": "America/Denver", "PT": "America/Los_Angeles"}
+
 
 def plain_word(word: str) -> str:
     """`word` in small letters without accents: `Décembre` and `decembre` are one."""
