@@ -11,6 +11,7 @@ import httpx
 import idna
 
 from microsub.fetch.values import HopError
+from microsub.formats.urls import trimmed
 
 MAX_URL = 8192
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -56,7 +57,7 @@ class Target:
 
 def target_of(url: str) -> Target:
     """Take an absolute http or https URL apart. Raises HopError (`bad_url`)."""
-    text = "".join(url.split()) if url.strip() != url or "\n" in url or "\t" in url else url
+    text = trimmed(url)
     if len(text) > MAX_URL:
         raise HopError("bad_url", f"the URL is longer than {MAX_URL} characters")
     try:

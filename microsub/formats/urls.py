@@ -98,10 +98,10 @@ def safe_url(value: str | None, base: str = "", schemes: frozenset[str] = WEB) -
         beside, root = _stems(base)
         if beside:
             return (root if value[0] == "/" else beside) + value
-    url = value.strip(_EDGES)
+    url = trimmed(value)
     if not url or len(url) > MAX_URL:
         return None
-    url = _TOO_MANY_SLASHES.sub(r"\1//", _IGNORED.sub("", url))
+    url = _TOO_MANY_SLASHES.sub(r"\1//", url)
     try:
         if "\\" in url:
             url = _BEFORE_QUERY.sub(lambda found: found[0].replace("\\", "/"), url)
@@ -120,6 +120,14 @@ def safe_url(value: str | None, base: str = "", schemes: frozenset[str] = WEB) -
     if _FORBIDDEN.search(url) or _SPACE.search(url):
         url = _FORBIDDEN.sub(_escape, _SPACE.sub("%20", url))
     return url
+
+
+def trimmed(url: str) -> str:
+    """`url` as browsers read it: without white space and controls around it, and without line breaks and tabs inside.
+
+    Blanks inside are part of it.
+    """
+    return _IGNORED.sub("", url.strip(_EDGES))
 
 
 @lru_cache(maxsize=256)
@@ -205,7 +213,7 @@ def canonical_feed_url(url: str) -> str:
 
     The scheme stays (http and https may serve different feeds); `feed:` becomes what it stands for.
     """
-    text = url.strip(_EDGES)
+    text = trimmed(url)
     if text[:5].lower() == "feed:":
         text = text[5:] if text[5:12].lower().startswith(("http:", "https:")) else "http://" + text[5:].lstrip("/")
     parts = _split(text)

@@ -6,6 +6,7 @@ import pytest
 
 from microsub.fetch.targets import follow, target_of
 from microsub.fetch.values import HopError
+from microsub.formats.identity import canonical_feed_url
 
 
 @pytest.mark.parametrize(
@@ -79,3 +80,21 @@ def test_redirects_to_nowhere(location: str) -> None:
     """A redirect is checked like any URL."""
     with pytest.raises(HopError):
         follow(target_of("http://a.test/"), location)
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "https://feeds.example/my feed.xml",
+        " https://feeds.example/my feed.xml\n",
+        "\u3000https://feeds.example/my feed.xml\u200b",
+        "https://feeds.example/my%20feed.xml",
+        "https://feeds.example/my\n feed\t.xml",
+        "feed:https://feeds.example/my feed.xml ",
+    ],
+)
+def test_one_address_is_one_feed_however_it_is_spelled(spelling: str) -> None:
+    """Blanks around an address mean nothing, those inside are part of it, whether or not there are some around it."""
+    key = canonical_feed_url(spelling)
+    assert key == "https://feeds.example/my%20feed.xml"
+    assert target_of(spelling.removeprefix("feed:")).url == key
