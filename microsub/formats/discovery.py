@@ -10,15 +10,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from urllib.parse import urljoin, urlsplit
 
-from selectolax.lexbor import LexborHTMLParser
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from microsub.errors import ParseError
 from microsub.formats import html
 from microsub.formats.depth import too_deep
 from microsub.formats.encoding import decode
-from microsub.formats.feedlinks import FeedLink, declared, from_header, mentioned
+from microsub.formats.feedlinks import FeedLink, declared, from_header, looks_like_feed, mentioned
 from microsub.formats.parse import parse, sniff
 from microsub.formats.sites import feeds_by_address, feeds_of_site, wordpress_feed
 from microsub.formats.trees import MAX_PAGE, base_of, tree_of
@@ -173,12 +174,21 @@ def _declared(tree: LexborHTMLParser, base: str) -> Iterator[FeedLink]:
 def _mentioned(tree: LexborHTMLParser, base: str) -> Iterator[FeedLink]:
     """Links to feeds that a page has for its readers only."""
     found = (
-        mentioned(node.attributes.get("href") or "", node.text(), base, node.attributes.get("type") or "")
+        mentioned(node.attributes.get("href") or "", _called(node), base, node.attributes.get("type") or "")
         for node in tree.css("a[href]")[:_MOST_ELEMENTS]
     )
-    for count, link in enumerate(link for link in found if link):
-        if count < _MOST_MENTIONED:
-            yield link
+    # What has the address of a feed comes before what is only called one.
+    links = islice((link for link in found if link), _MOST_MENTIONED)
+    yield from sorted(links, key=lambda link: not looks_like_feed(link.url))
+
+
+def _called(node: LexborNode) -> str:
+    """The words of a link, or, where it is a picture, what is said in their place."""
+    if words := node.text().strip():
+        return words
+    picture = node.css_first("img[alt]")
+    said = (node.attributes.get("title"), node.attributes.get("aria-label"), picture and picture.attributes.get("alt"))
+    return next((text for text in said if text), "")
 
 
 def _same_site(one: str, other: str) -> bool:

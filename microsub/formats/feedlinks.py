@@ -23,16 +23,23 @@ _VAGUE = {
     "": "rss",
 }  # fmt: skip
 _FEEDLIKE = re.compile(r"(?i)feed|\brss|atom(?:\b|\.xml)")
-_NO_FEED = re.compile(r"(?i)oembed|sitemap|opensearch|feedback|wp-json|activity[+]json")
+_NO_FEED = re.compile(r"(?i)oembed|sitemap|opensearch|feedback|wp-json|activity[+]json|/wiki/(?:rss|atom)\b")
 _FEED_RELS = frozenset({"alternate", "feed"})
 # Misspellings, what came before `alternate` (`service.feed`), and feeds that say `self` on the page.
 _ODD_RELS = frozenset(
     {"alternative", "alternates", "alternat", "service.feed", "rss", "atom", "self", "home", "syndication"}
 )
 _ADDRESS = re.compile(
-    r"(?i)(?:/(?:feeds?|rss|atom|rdf)/?|[./](?:rss|atom|rdf)|/(?:[\w-]*(?:feed|rss|atom)[\w-]*|index)\.(?:xml|rdf|json|rss|atom|php)"
-    r"|[?&](?:feed|format|type|alt)=(?:rss2?|atom|json))\Z"
+    r"(?i)(?:/(?:feeds?|rss|atom|rdf)/?|[./](?:rss|atom|rdf)|/[\w-]*(?:feed|rss|atom)[\w-]*\.(?:xml|rdf|json|rss|atom|php)"
+    r"|/index\.(?:xml|rdf|json|rss|atom)|[?&](?:feed|format|type|alt)=(?:rss2?|atom|json))\Z"
 )
+# What a link to a feed is called, alone or with a few words more, and addresses that belong to pages and pictures.
+_CALLED_FEED = re.compile(
+    r"(?i)\W*(?:(?:[^\W\d]+\W+){0,3}(?:rss|atom)(?:\W*\d(?:\.\d)?)?(?:\W+feeds?)?(?:\W+[^\W\d]+){0,2}"
+    r"|(?:xml|web|news|json|blog)?\W*feeds?)\W*"
+)
+_NO_DOCUMENT = re.compile(r"(?i)\.(?:html?|jpe?g|png|gif|svg|webp|pdf|zip|mp3|mp4|apk|exe)\Z|/(?:wiki|help|faq|about)/")
+_LONGEST_NAME = 40
 _ADDRESS_FORMATS = (
     (re.compile(r"(?i)atom"), "atom"),
     (re.compile(r"(?i)rdf"), "rdf"),
@@ -121,8 +128,8 @@ def looks_like_feed(url: str) -> bool:
 
 
 def mentioned(target: str, text: str, base: str, kind: str = "") -> FeedLink | None:
-    """The feed that an ordinary link leads to, going by its type, its scheme (`feed:`, `itpc:` …), its address, or that
-    of a subscribing service which has the feed's in it; None for all other links.
+    """The feed that an ordinary link leads to, going by its type, its scheme (`feed:`, `itpc:` …), its address, that of
+    a subscribing service which has the feed's in it, or by what the link is called; None for all other links.
     """
     name = " ".join(text.split())[:200] or None
     address = from_subscribe_scheme(target)
@@ -134,9 +141,15 @@ def mentioned(target: str, text: str, base: str, kind: str = "") -> FeedLink | N
         return FeedLink(url, _format_of(match), name)
     if address != target or service:
         return FeedLink(url, _by_address(url), name)
-    if not _ADDRESS.search(url.partition("#")[0]) or _NO_FEED.search(url):
+    if _NO_FEED.search(url) or not (looks_like_feed(url) or _is_called_feed(name or "", url)):
         return None
     return FeedLink(url, _by_address(url), name)
+
+
+def _is_called_feed(name: str, url: str) -> bool:
+    """Whether a link on a page says that it leads to a feed, and its address doesn't say that it leads to a page."""
+    path = url.partition("#")[0].partition("?")[0]
+    return len(name) <= _LONGEST_NAME and bool(_CALLED_FEED.fullmatch(name)) and not _NO_DOCUMENT.search(path)
 
 
 def _format_of(match: re.Match[str]) -> str:
@@ -148,7 +161,7 @@ def _says_feed(target: str, kind: str, title: str | None) -> bool:
     if _NO_FEED.search(target) or (title and _NO_FEED.search(title)):
         return False
     if kind in {"", "text/html", "text/plain"}:
-        return bool(_ADDRESS.search(target.partition("#")[0]))
+        return looks_like_feed(target)
     return bool(_FEEDLIKE.search(f"{target} {title or ''}"))
 
 

@@ -17,10 +17,6 @@ from microsub.formats.urls import safe_url
 _MOST_ELEMENTS = 50
 _LONGEST_ATTRIBUTE = 2000
 _API = "https://api.w.org/"
-_COMPILED = [
-    (site, re.compile(site.host), re.compile(site.path), [(mark, re.compile(mark.pattern)) for mark in site.page])
-    for site in SITES
-]
 
 
 def feeds_by_address(url: str) -> list[FeedLink]:
@@ -54,13 +50,13 @@ def matching(url: str, text: str = "", tree: LexborHTMLParser | None = None) -> 
     if parts is None:
         return
     host, place = ascii_host(parts.hostname or ""), (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    for site, host_pattern, path_pattern, marks in _COMPILED:
-        at_host, at_path = host_pattern.fullmatch(host), path_pattern.fullmatch(place)
+    for site in SITES:
+        at_host, at_path = site.host.fullmatch(host), site.path.fullmatch(place)
         if at_host is None or at_path is None:
             continue
         values = {"origin": f"{parts.scheme}://{parts.netloc}", **at_host.groupdict(""), **at_path.groupdict("")}
-        if marks:
-            on_page = next((m for mark, pattern in marks if (m := _look(mark, pattern, text, tree))), None)
+        if site.page:
+            on_page = next((found for mark in site.page if (found := _look(mark, text, tree))), None)
             if on_page is None:
                 continue
             values |= {name: _plain(value) for name, value in on_page.groupdict("").items()}
@@ -69,12 +65,12 @@ def matching(url: str, text: str = "", tree: LexborHTMLParser | None = None) -> 
                 yield site, FeedLink(address, feed.format, feed.title.format_map(values) if feed.title else None)
 
 
-def _look(mark: Mark, pattern: re.Pattern[str], text: str, tree: LexborHTMLParser | None) -> re.Match[str] | None:
+def _look(mark: Mark, text: str, tree: LexborHTMLParser | None) -> re.Match[str] | None:
     if not mark.selector:
-        return pattern.search(text)
+        return mark.pattern.search(text)
     nodes = tree.css(mark.selector)[:_MOST_ELEMENTS] if tree is not None else []
     values = ((node.attributes.get(mark.attribute) or "")[:_LONGEST_ATTRIBUTE] for node in nodes)
-    return next((match for value in values if (match := pattern.search(value))), None)
+    return next((match for value in values if (match := mark.pattern.search(value))), None)
 
 
 def _plain(text: str) -> str:

@@ -1,12 +1,25 @@
-"""Where well-known sites and programs keep the feeds of a page that doesn't name them, or not all of them: data.
+"""Where well-known sites and programs keep the feeds of a page that doesn't name them: `sites.toml`, read and checked.
 
-A row holds host and path of the page, what must stand on the page, and the addresses that follow from both. Each has
-its document in `tests/data/discovery`; `formats.sites` reads the table.
+`formats.sites` puts the table to use.
 """
 
 from __future__ import annotations
 
+import re
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.resources import files
+from string import Formatter
+from typing import Any
+
+_FORMATS = frozenset({"rss", "atom", "rdf", "jsonfeed", "h-feed"})
+_KEYS = {
+    "site": frozenset({"name", "host", "path", "feeds", "page"}),
+    "feed": frozenset({"url", "format", "title"}),
+    "mark": frozenset({"pattern", "selector", "attribute", "generator"}),
+}
+_WORD = re.compile(r"%([A-Z_]+)%")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +38,7 @@ class Mark:
     Elements rather than one pattern over tags: that would take time with the square of a hostile page's length.
     """
 
-    pattern: str
+    pattern: re.Pattern[str]
     selector: str = ""
     attribute: str = "content"
 
@@ -39,327 +52,80 @@ class Site:
     """
 
     name: str
-    host: str
-    path: str
+    host: re.Pattern[str]
+    path: re.Pattern[str]
     feeds: tuple[Feed, ...]
     page: tuple[Mark, ...] = ()
 
 
-_ANY = r".+"
-_END = r"/?(?:\?.*)?"
-_GITHUB_USER = (
-    r"(?!(?:about|collections|explore|features|login|marketplace|orgs|pricing|search|settings|sponsors|topics"
-    r"|trending)\b)"
-)
-_GITHUB_REPO = r"(?P<repo>[\w-]+/[\w.-]+?)"
-_REDDIT = r"(?:(?:www|old|new|np|m)\.)?reddit\.com"
-_YOUTUBE = r"(?:(?:www|m)\.)?youtube\.com"
-_CHANNEL_FEED = Feed("https://www.youtube.com/feeds/videos.xml?channel_id={channel}", "atom")
+def sites_of(text: str) -> tuple[Site, ...]:
+    """The rows of a table in TOML. Raises ValueError, which names the row and what was expected of it."""
+    document = tomllib.loads(text)
+    words: dict[str, str] = document.get("words", {})
+    found: dict[str, Site] = {}
+    for number, row in enumerate(document.get("site", []), 1):
+        name = row.get("name") or f"number {number}"
+        try:
+            site = _site(row, words)
+        except (ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"site {name!r}: {error}") from error
+        if site.name in found:
+            raise ValueError(f"site {name!r}: another row has that name")
+        found[site.name] = site
+    return tuple(found.values())
 
 
-def _generator(name: str) -> Mark:
-    """The program that calls itself so."""
-    return Mark(rf"(?i)\A{name}\b", "meta[name=generator]")
+def _site(row: Mapping[str, Any], words: Mapping[str, str]) -> Site:
+    _check_keys(row, "site", ("name", "host", "path", "feeds"))
+    site = Site(
+        row["name"],
+        _pattern(row["host"], words),
+        _pattern(row["path"], words),
+        tuple(_feed(feed) for feed in row["feeds"]),
+        tuple(_mark(mark, words) for mark in row.get("page", ())),
+    )
+    if not site.feeds:
+        raise ValueError("'feeds' is empty, expected one address or more")
+    groups = {"origin", *site.host.groupindex, *site.path.groupindex}
+    for known in [groups | set(mark.pattern.groupindex) for mark in site.page] or [groups]:
+        for feed in site.feeds:
+            if missing := _names(feed.url + (feed.title or "")) - known:
+                raise ValueError(f"{feed.url} has names that no pattern finds: {sorted(missing)}")
+    return site
 
 
-def _github(what: str) -> Feed:
-    """One of a repository's feeds."""
-    return Feed(f"https://github.com/{{repo}}/{what}.atom", "atom", f"{{repo}}: {what}")
+def _check_keys(row: Mapping[str, Any], kind: str, wanted: tuple[str, ...]) -> None:
+    if missing := [name for name in wanted if name not in row]:
+        raise ValueError(f"'{missing[0]}' of the {kind} is missing")
+    if unknown := row.keys() - _KEYS[kind]:
+        raise ValueError(f"'{min(unknown)}' is unknown, expected one of {', '.join(sorted(_KEYS[kind]))}")
 
 
-_FORGEJO = (Mark(r"(?i)(?:\A|,)(?:forgejo|gitea)(?:,|\Z)", "meta[name=keywords]"),)
-_MASTODON = (Mark("", "#mastodon", "id"), Mark("", "script#initial-state", "id"), _generator("Mastodon"))
-_DISCOURSE = _generator("Discourse")
+def _feed(row: Mapping[str, Any]) -> Feed:
+    _check_keys(row, "feed", ("url",))
+    feed = Feed(**row)
+    if feed.format not in _FORMATS:
+        raise ValueError(f"format '{feed.format}' is unknown, expected one of {', '.join(sorted(_FORMATS))}")
+    return feed
 
-SITES = (
-    Site(
-        "youtube playlist",
-        _YOUTUBE,
-        r"/(?:playlist|watch)\?(?:.*&)?list=(?P<list>(?:PL|UU|FL|OL)[\w-]+).*",
-        (Feed("https://www.youtube.com/feeds/videos.xml?playlist_id={list}", "atom"),),
-    ),
-    Site("youtube channel", _YOUTUBE, r"/channel/(?P<channel>UC[\w-]{22})(?:[/?].*)?", (_CHANNEL_FEED,)),
-    # Of the many channels that a page may mention its own is the canonical link's, or the first.
-    Site(
-        "youtube handle",
-        _YOUTUBE,
-        r"/(?:@|c/|user/|watch\?|shorts/|live/|[\w.-]+/?\Z).*",
-        (_CHANNEL_FEED,),
-        (
-            Mark(r"/channel/(?P<channel>UC[\w-]{22})", "link[rel=canonical]", "href"),
-            Mark(r"(?P<channel>UC[\w-]{22})", "meta[itemprop=identifier], meta[itemprop=channelId]"),
-            Mark(r"\"externalId\"\s*:\s*\"(?P<channel>UC[\w-]{22})\""),
-            Mark(r"\"channelId\"\s*:\s*\"(?P<channel>UC[\w-]{22})\""),
-        ),
-    ),
-    Site(
-        "bluesky",
-        r"bsky\.app",
-        rf"/profile/(?P<who>[\w.:%-]+)(?:/post/\w+)?{_END}",
-        (Feed("https://bsky.app/profile/{who}/rss"),),
-    ),
-    Site(
-        "reddit listing",
-        _REDDIT,
-        r"(?P<path>/r/[\w+]+(?:/(?:hot|new|top|rising|controversial))?)/?(?P<query>\?[^#]*)?",
-        (Feed("https://www.reddit.com{path}/.rss{query}", "atom"),),
-    ),
-    Site(
-        "reddit multireddit",
-        _REDDIT,
-        rf"/user/(?P<who>[\w-]+)/m/(?P<multi>\w+){_END}",
-        (Feed("https://www.reddit.com/user/{who}/m/{multi}/.rss", "atom"),),
-    ),
-    Site("reddit", _REDDIT, rf"{_END}", (Feed("https://www.reddit.com/.rss", "atom"),)),
-    Site(
-        "reddit user",
-        _REDDIT,
-        rf"/u(?:ser)?/(?P<who>[\w-]+)(?P<part>/submitted|/comments)?{_END}",
-        (Feed("https://www.reddit.com/user/{who}{part}/.rss", "atom"),),
-    ),
-    Site(
-        "reddit post",
-        _REDDIT,
-        rf"(?P<path>/r/\w+/comments/\w+(?:/[^/?#]+)?){_END}",
-        (Feed("https://www.reddit.com{path}/.rss", "atom"),),
-    ),
-    # What the page is about first; the repository's row adds the others.
-    Site("github tags", r"github\.com", rf"/{_GITHUB_USER}{_GITHUB_REPO}/tags{_END}", (_github("tags"),)),
-    Site(
-        "github branch",
-        r"github\.com",
-        rf"/{_GITHUB_USER}{_GITHUB_REPO}/commits/(?P<branch>[^?#]+?){_END}",
-        (Feed("https://github.com/{repo}/commits/{branch}.atom", "atom", "{repo}: commits of {branch}"),),
-    ),
-    Site("github commits", r"github\.com", rf"/{_GITHUB_USER}{_GITHUB_REPO}/commits{_END}", (_github("commits"),)),
-    Site("github wiki", r"github\.com", rf"/{_GITHUB_USER}{_GITHUB_REPO}/wiki(?:/.*)?{_END}", (_github("wiki"),)),
-    Site(
-        "github discussions",
-        r"github\.com",
-        rf"/{_GITHUB_USER}{_GITHUB_REPO}/discussions(?:/.*)?{_END}",
-        (_github("discussions"),),
-    ),
-    Site(
-        "github repository",
-        r"github\.com",
-        rf"/{_GITHUB_USER}{_GITHUB_REPO}(?:\.git)?"
-        rf"(?:/(?:releases|tags|commits|tree|blob|wiki|discussions|issues|pulls)\b.*)?{_END}",
-        (_github("releases"), _github("commits"), _github("tags")),
-    ),
-    Site(
-        "github user",
-        r"github\.com",
-        rf"/{_GITHUB_USER}(?P<who>[\w-]+){_END}",
-        (Feed("https://github.com/{who}.atom", "atom", "{who} on GitHub"),),
-    ),
-    Site(
-        "gitlab project",
-        r"gitlab\.com",
-        rf"/(?!(?:explore|users|help|search)\b)(?P<repo>[\w.-]+/[\w./-]+?)(?:/-/.*)?{_END}",
-        (
-            Feed("https://gitlab.com/{repo}/-/tags?format=atom", "atom", "{repo}: tags"),
-            Feed("https://gitlab.com/{repo}.atom", "atom", "{repo}: activity"),
-        ),
-    ),
-    Site(
-        "gitlab user or group",
-        r"gitlab\.com",
-        rf"/(?!(?:explore|users|help|search|dashboard|projects|groups)\b)(?P<who>[\w.-]+){_END}",
-        (Feed("https://gitlab.com/{who}.atom", "atom", "{who} on GitLab"),),
-    ),
-    Site(
-        "gist",
-        r"gist\.github\.com",
-        rf"/(?P<who>[\w-]+)(?:/.*)?{_END}",
-        (Feed("https://gist.github.com/{who}.atom", "atom"),),
-    ),
-    Site(
-        "apple podcasts",
-        r"(?:podcasts|itunes)\.apple\.com",
-        r".*/id\d+.*",
-        (Feed("{address}"),),
-        (
-            Mark(r"\"feedUrl\"\s*:\s*\"(?P<address>https?:[^\"\s<]{1,2000})\""),
-            Mark(r"&quot;feedUrl&quot;\s*:\s*&quot;(?P<address>https?:[^\"\s<]{1,2000}?)&quot;"),
-        ),
-    ),
-    Site(
-        "soundcloud",
-        r"(?:(?:www|m)\.)?soundcloud\.com",
-        rf"/[\w-]+(?:/tracks)?{_END}",
-        (Feed("https://feeds.soundcloud.com/users/soundcloud:users:{who}/sounds.rss"),),
-        (Mark(r"soundcloud://users:(?P<who>\d+)"),),
-    ),
-    Site(
-        "vimeo",
-        r"(?:www\.)?vimeo\.com",
-        rf"/(?!\d+\b)(?P<who>[\w-]+)(?:/videos)?{_END}",
-        (Feed("https://vimeo.com/{who}/videos/rss"),),
-    ),
-    Site(
-        "tumblr tag",
-        r"(?!www\.)(?P<blog>[\w-]+)\.tumblr\.com",
-        rf"/tagged/(?P<tag>[^/?#]+){_END}",
-        (Feed("https://{blog}.tumblr.com/tagged/{tag}/rss"),),
-    ),
-    Site(
-        "tumblr blog", r"(?!www\.)(?P<blog>[\w-]+)\.tumblr\.com", rf"{_END}", (Feed("https://{blog}.tumblr.com/rss"),)
-    ),
-    Site(
-        "tumblr",
-        r"(?:www\.)?tumblr\.com",
-        rf"/(?!(?:tagged|dashboard|explore|search|login)\b)(?:blog/(?:view/)?)?"
-        rf"(?P<blog>[\w-]+)(?:/.*)?{_END}",
-        (Feed("https://{blog}.tumblr.com/rss"),),
-    ),
-    Site(
-        "medium tag",
-        r"(?:www\.)?medium\.com",
-        rf"/tag/(?P<tag>[\w-]+)(?:/.*)?{_END}",
-        (Feed("https://medium.com/feed/tag/{tag}"),),
-    ),
-    Site(
-        "medium",
-        r"(?:www\.)?medium\.com",
-        rf"/(?!(?:feed|m|me|search|plans|about|tag)(?:/|\Z))(?P<who>@?[\w.-]+)(?:/.*)?{_END}",
-        (Feed("https://medium.com/feed/{who}"),),
-    ),
-    Site(
-        "medium blog",
-        r"(?!www\.|help\.|policy\.)(?P<who>[\w-]+)\.medium\.com",
-        r".*",
-        (Feed("https://{who}.medium.com/feed"),),
-    ),
-    Site(
-        "substack",
-        r"(?!www\.|open\.|support\.)(?P<who>[\w-]+)\.substack\.com",
-        r".*",
-        (Feed("https://{who}.substack.com/feed"),),
-    ),
-    Site(
-        "substack handle",
-        r"(?:www\.)?substack\.com",
-        rf"/@(?P<who>[\w-]+)(?:/.*)?{_END}",
-        (Feed("https://{blog}.substack.com/feed"),),
-        (Mark(r"\\?\"subdomain\\?\"\s*:\s*\\?\"(?P<blog>[\w-]+)"),),
-    ),
-    Site("wordpress.com", r"(?P<blog>[\w-]+)\.wordpress\.com", r".*", (Feed("https://{blog}.wordpress.com/feed/"),)),
-    Site(
-        "blogger", r"(?P<host>[\w-]+\.blogspot\.[a-z.]+)", r".*", (Feed("https://{host}/feeds/posts/default", "atom"),)
-    ),
-    Site(
-        "dev.to", r"dev\.to", rf"/(?!(?:t|tags|search|about)\b)(?P<who>\w+){_END}", (Feed("https://dev.to/feed/{who}"),)
-    ),
-    Site(
-        "letterboxd",
-        r"(?:www\.)?letterboxd\.com",
-        rf"/(?!(?:film|films|lists|members|journal)\b)(?P<who>\w+){_END}",
-        (Feed("https://letterboxd.com/{who}/rss/"),),
-    ),
-    # Programs that run on hosts of any name.
-    Site(
-        "mastodon",
-        _ANY,
-        rf"/(?:@|users/)(?P<who>\w+)(?:/with_replies|/media|/(?:statuses/)?\d+)?{_END}",
-        (Feed("{origin}/@{who}.rss"),),
-        _MASTODON,
-    ),
-    Site(
-        "mastodon, tag of a profile",
-        _ANY,
-        rf"/@(?P<who>\w+)/tagged/(?P<tag>[^/?#]+){_END}",
-        (Feed("{origin}/@{who}/tagged/{tag}.rss"),),
-        _MASTODON,
-    ),
-    # Somebody of another server, whose feed is there.
-    Site(
-        "mastodon, a remote profile",
-        _ANY,
-        rf"/@(?P<who>\w+)@(?P<home>[\w-]+(?:\.[\w-]+)+)(?:/.*)?{_END}",
-        (Feed("https://{home}/@{who}.rss"),),
-        _MASTODON,
-    ),
-    Site("mastodon tag", _ANY, rf"/tags/(?P<tag>[^/?#]+){_END}", (Feed("{origin}/tags/{tag}.rss"),), _MASTODON),
-    Site(
-        "pleroma",
-        _ANY,
-        rf"/(?:@|users/)?(?P<who>[\w.-]+){_END}",
-        (Feed("{origin}/users/{who}/feed.atom", "atom"),),
-        (Mark("", "script#initial-results", "id"), _generator("(?:Pleroma|Akkoma)")),
-    ),
-    Site(
-        "gotosocial", _ANY, rf"/@(?P<who>\w+){_END}", (Feed("{origin}/@{who}/feed.rss"),), (_generator("gotosocial"),)
-    ),
-    Site(
-        "misskey",
-        _ANY,
-        rf"/@(?P<who>\w+){_END}",
-        (Feed("{origin}/@{who}.atom", "atom"),),
-        (Mark(r"(?i)misskey|sharkey|firefish", "meta[name=application-name]"), Mark("", "#misskey_app", "id")),
-    ),
-    Site(
-        "lemmy",
-        _ANY,
-        rf"/(?P<kind>[cu])/(?P<who>\w+){_END}",
-        (Feed("{origin}/feeds/{kind}/{who}.xml"),),
-        (Mark(r"window\.isoData\b"),),
-    ),
-    Site(
-        "discourse topic",
-        _ANY,
-        rf"/t/(?P<topic>[^/?#]+/\d+)(?:/.*)?{_END}",
-        (Feed("{origin}/t/{topic}.rss"),),
-        (_DISCOURSE,),
-    ),
-    Site(
-        "discourse category",
-        _ANY,
-        rf"/c/(?P<category>[^?#]+?/\d+){_END}",
-        (Feed("{origin}/c/{category}.rss"),),
-        (_DISCOURSE,),
-    ),
-    Site("discourse", _ANY, r".*", (Feed("{origin}/latest.rss"),), (_DISCOURSE,)),
-    Site(
-        "gitlab, on its own host",
-        _ANY,
-        rf"/(?!(?:explore|users|help|search|-)\b)(?P<repo>[\w.-]+/[\w./-]+?)(?:/-/.*)?{_END}",
-        (
-            Feed("{origin}/{repo}/-/tags?format=atom", "atom", "{repo}: tags"),
-            Feed("{origin}/{repo}.atom", "atom", "{repo}: activity"),
-        ),
-        (Mark(r"\AGitLab\Z", "meta[property='og:site_name']"),),
-    ),
-    Site(
-        "forgejo repository",
-        _ANY,
-        rf"/(?!(?:explore|user|org|api)/){_GITHUB_REPO}(?:/(?:releases|tags|commits|src|issues|pulls|wiki)\b.*)?{_END}",
-        (
-            Feed("{origin}/{repo}/releases.rss", title="{repo}: releases"),
-            Feed("{origin}/{repo}.rss", title="{repo}: activity"),
-        ),
-        _FORGEJO,
-    ),
-    Site(
-        "forgejo user",
-        _ANY,
-        rf"/(?!(?:explore|user|org|api)\b)(?P<who>[\w.-]+){_END}",
-        (Feed("{origin}/{who}.rss"),),
-        _FORGEJO,
-    ),
-    Site(
-        "wordpress",
-        _ANY,
-        r".*",
-        (Feed("{site}feed/"),),
-        (Mark(r"\A(?P<site>https?://.*/)xmlrpc\.php", "link[rel=pingback]", "href"),),
-    ),
-    Site(
-        "wordpress theme",
-        _ANY,
-        r".*",
-        (Feed("{origin}/feed/"),),
-        (Mark(r"/wp-(?:content/themes|includes/css)/", "link[rel=stylesheet]", "href"), _generator("WordPress")),
-    ),
-    Site("ghost", _ANY, r".*", (Feed("{origin}/rss/"),), (_generator("Ghost"),)),
-)
+
+def _mark(row: Mapping[str, Any], words: Mapping[str, str]) -> Mark:
+    _check_keys(row, "mark", () if "generator" in row else ("pattern",))
+    if "generator" in row:
+        return Mark(_pattern(rf"(?i)\A{row['generator']}\b", words), "meta[name=generator]")
+    return Mark(_pattern(row["pattern"], words), row.get("selector", ""), row.get("attribute", "content"))
+
+
+def _pattern(text: str, words: Mapping[str, str]) -> re.Pattern[str]:
+    try:
+        return re.compile(_WORD.sub(lambda match: words[match[1]], text))
+    except re.error as error:
+        raise ValueError(f"the pattern {text!r} can't be read: {error}") from error
+
+
+def _names(template: str) -> set[str]:
+    return {name for _, name, _, _ in Formatter().parse(template) if name}
+
+
+SITES = sites_of((files("microsub.formats") / "sites.toml").read_text("utf-8"))
 """Best first; of the rows that fit all are used, so the special stand before the general."""
