@@ -43,6 +43,8 @@ _TOKEN = re.compile(
     re.S | re.X,
 )
 _LANGUAGE = re.compile(r"(?:\A|\s)(?:lang(?:uage)?-|brush:\s*|sourceCode\s+)([\w+#.-]{1,30})(?![^\s;])")
+# No other attribute can hold this: in its value the quote would be a reference, and behind its end stands no letter.
+_SOURCE = ' src="http'
 # All images but these stay as they are: lazy, hidden or tiny ones, and those without a source.
 _DOUBTFUL = re.compile(r' (?:style|data-[a-z-]+)=| (?:width|height)="[^"\d]*[01](?:\D|\Z)|^(?!.* src="http)', re.S)
 _CANDIDATE = re.compile(r"\s*,*\s*(\S+)((?:\s+[\d.]+[wxh])*)\s*(?:,|\Z)")
@@ -239,7 +241,7 @@ def _image(tag: str, attributes: str) -> str:
 def _frame(attributes: str) -> str:
     """A frame keeps its place only with a source; what stood between its tags never does."""
     lazy = "" if ' loading="' in attributes else ' loading="lazy"'
-    return f"<iframe{attributes}{lazy}></iframe>" if ' src="' in attributes else ""
+    return f"<iframe{attributes}{lazy}></iframe>" if _SOURCE in attributes else ""
 
 
 def _silent(tokens: list[re.Match[str]], start: int) -> set[int]:
@@ -252,7 +254,7 @@ def _silent(tokens: list[re.Match[str]], start: int) -> set[int]:
     for place in range(start, len(tokens)):
         token = tokens[place]
         if token["name"] in {name, "source", "track"}:
-            if ' src="' in token["attributes"]:
+            if _SOURCE in token["attributes"]:
                 return set()
             tags.add(place)
         if token["name"] == name and token["closing"]:
