@@ -35,9 +35,11 @@ class BlockingFeedCache:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def fetch(self, url: str, force: bool = False, offline: bool = False, ttl: float | None = None) -> CachedFeed:
+    def fetch(
+        self, url: str, force: bool = False, offline: bool = False, ttl: float | None = None, follow: bool = True
+    ) -> CachedFeed:
         """See `FeedCache.fetch`."""
-        return self._run(self.cache.fetch(url, force, offline, ttl))
+        return self._run(self.cache.fetch(url, force, offline, ttl, follow))
 
     def fetch_many(
         self,
@@ -46,13 +48,14 @@ class BlockingFeedCache:
         offline: bool = False,
         ttl: float | None = None,
         at_once: int = 20,
+        follow: bool = True,
     ) -> Iterator[tuple[str, CachedFeed | FetchError | ParseError]]:
         """See `FeedCache.fetch_many`; the requests go on while the caller works on what has come."""
         came: SimpleQueue[tuple[str, CachedFeed | FetchError | ParseError] | BaseException | None] = SimpleQueue()
 
         async def work() -> None:
             try:
-                async for pair in self.cache.fetch_many(urls, force, offline, ttl, at_once):
+                async for pair in self.cache.fetch_many(urls, force, offline, ttl, at_once, follow):
                     came.put(pair)
                 came.put(None)
             except BaseException as error:

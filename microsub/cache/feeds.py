@@ -6,10 +6,11 @@ Everything that a program needs is here and in `microsub.cache.blocking`, its fa
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from microsub.cache import feedjson
 from microsub.cache.copy import DEFAULT_TTL, PARSE, Document, Failure, age_of
@@ -25,6 +26,9 @@ from microsub.parsing.bounded import BoundedParser
 OFFLINE = "offline"
 """The reason of the FetchError for a URL that there is no copy of, when nobody may be asked."""
 
+MOST_NAMED = 3
+"""Feeds of a page that are tried."""
+
 Parse = Callable[[bytes, str, str | None], Feed]
 
 
@@ -35,7 +39,8 @@ class CachedFeed:
     `age` is how many seconds ago the publisher last said that it holds. `source` is `network` for a document that
     came with this call, `not_modified` where the publisher was asked and the stored one holds, and `cache` where
     nobody was asked, or in vain: then `error` says why. `final_url` is where the document was found, behind
-    redirects; `fetched_at` the Unix time when these bytes came.
+    redirects; `fetched_at` the Unix time when these bytes came. `page` is the page that names this feed, where `url`
+    led to one; else None.
     """
 
     url: str
@@ -47,6 +52,7 @@ class CachedFeed:
     fetched_at: float
     etag: str | None = None
     last_modified: str | None = None
+    page: str | None = None
 
 
 class FeedCache:
@@ -91,8 +97,13 @@ class FeedCache:
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def fetch(self, url: str, force: bool = False, offline: bool = False, ttl: float | None = None) -> CachedFeed:
+    async def fetch(
+        self, url: str, force: bool = False, offline: bool = False, ttl: float | None = None, follow: bool = True
+    ) -> CachedFeed:
         """The feed at `url`, an http(s) URL, international ones included.
+
+        Where a page is found that names feeds, it is the first of them that can be had, as when somebody follows the
+        page on the server; without `follow` it is what the page itself holds.
 
         A copy younger than its time to live is the answer; else the publisher is asked, with the validators of the
         copy. `force` asks even so, with the same validators; `offline` asks nobody; `ttl` (seconds) stands in for
@@ -106,6 +117,10 @@ class FeedCache:
         error = None if found.failure is None else _error(url, found.failure)
         if found.document is None:
             raise error or FetchError(mask_credentials(url), OFFLINE, "there is no stored copy")
+        for link in await self._named(found.document) if follow else ():
+            with contextlib.suppress(FetchError, ParseError):
+                named = await self.fetch(link, force, offline, ttl, follow=False)
+                return replace(named, url=url, page=found.document.final_url)
         return self._result(url, found, await self._feed(url, found.document), error)
 
     async def fetch_many(
@@ -115,6 +130,7 @@ class FeedCache:
         offline: bool = False,
         ttl: float | None = None,
         at_once: int = 20,
+        follow: bool = True,
     ) -> AsyncIterator[tuple[str, CachedFeed | FetchError | ParseError]]:
         """All of `urls`, as they come: each with its feed, or the error that `fetch` raises.
 
@@ -127,7 +143,7 @@ class FeedCache:
             # Those who queue for a busy host must not take the places of others.
             async with hosts.setdefault(host_of(url), asyncio.Semaphore(1)), turn:
                 try:
-                    return url, await self.fetch(url, force, offline, ttl)
+                    return url, await self.fetch(url, force, offline, ttl, follow)
                 except (FetchError, ParseError) as error:
                     return url, error
 
@@ -157,7 +173,25 @@ class FeedCache:
             await self._storage.aclose()
 
     async def _judge(self, reply: Fetched, _old: Document | None) -> bytes | None:
-        return feedjson.pack(await asyncio.to_thread(self._parse, reply.body, reply.final_url, reply.content_type))
+        document = reply.body, reply.final_url, reply.content_type
+        try:
+            return feedjson.pack(await asyncio.to_thread(self._parse, *document))
+        except ParseError:
+            if await asyncio.to_thread(self._bounded.better_feeds, *document):
+                return None  # a page without posts, which leads to feeds: a copy spares the next request for it
+            raise
+
+    async def _named(self, document: Document) -> list[str]:
+        """The URLs of the feeds to take instead of a page, best first; none for a feed."""
+        kept = None if document.packed_feed is None else feedjson.unpack(document.packed_feed)
+        if kept is not None and kept.format != "h-feed":
+            return []
+        body = await body_of(document)
+        try:
+            links = await asyncio.to_thread(self._bounded.better_feeds, body, document.final_url, document.content_type)
+        except ParseError:
+            return []
+        return [link.url for link in links[:MOST_NAMED]]
 
     async def _feed(self, url: str, document: Document) -> Feed:
         """The parsed form of a stored document: as it was kept, or parsed now where another version kept it."""

@@ -34,7 +34,6 @@ from microsub.model.plaintext import escaped, on_one_line
 if TYPE_CHECKING:
     from microsub.cache import CachedFeed
     from microsub.fetch import Fetched
-    from microsub.formats.discovery import FeedLink
     from microsub.model.jf2 import Feed
     from microsub.pipeline.on_demand import PollReport
     from microsub.services.figures import FollowedFeed
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 
 _TITLE = 90
 _COMPLETED = 20
+_TRIED = 3
 
 
 @click.command(cls=Command)
@@ -124,6 +124,7 @@ def _show_fetched(url: str, outcome: CachedFeed | FetchError | ParseError, title
         if problem is not None:
             found["error"] = problem
         if isinstance(outcome, CachedFeed):
+            found |= {"final_url": outcome.final_url, "page": outcome.page}
             found |= {"source": outcome.source, "age": round(outcome.age, 3), "feed": feed_to_wire(outcome.feed)}
         say_json(found)
         return
@@ -140,6 +141,8 @@ def _show_titles(found: CachedFeed, titles: int) -> None:
     origin = {"network": "new", "not_modified": "not modified", "cache": f"copy, {_duration(found.age)} old"}
     name = on_one_line(feed.name or mask_credentials(found.url))
     say(f"\n{name}  ({feed.format}, {len(feed.entries)} entries, {origin[found.source]})")
+    if found.page is not None:
+        say(f"  {escaped(mask_credentials(found.final_url))}, the feed that the page names")
     for entry in feed.entries[: titles or None]:
         text = entry.name or entry.summary or (entry.content.text if entry.content else None) or entry.url or ""
         day = entry.published.date().isoformat() if entry.published else "-" * 10
@@ -175,8 +178,11 @@ def _duration(seconds: float) -> str:
     help=f"Look up the authors, and what replies, likes, reposts and bookmarks are about, of the first {_COMPLETED} "
     "entries.",
 )
+@click.option("--as-is", is_flag=True, help="Read the page itself, and not the feed that it names.")
 @settings_flags(*FETCH_FLAGS)
-def parse(settings: Settings, source: str, url: str | None, content_type: str | None, complete: bool) -> None:
+def parse(
+    settings: Settings, source: str, url: str | None, content_type: str | None, complete: bool, as_is: bool
+) -> None:
     """Print what the server reads from a feed or page, as JSON.
 
     The format is jf2 (https://jf2.spec.indieweb.org/). For a page that names a feed, that feed is printed, as when
@@ -188,45 +194,75 @@ def parse(settings: Settings, source: str, url: str | None, content_type: str | 
 
               microsub parse saved.html --url https://alice.example/ --content-type text/html
     """
-    from microsub.formats.discovery import better_feeds
-    from microsub.formats.parse import parse as parse_feed
     from microsub.formats.wire import feed_to_wire
 
-    if source.startswith(("http://", "https://")):
-        found = run(_download(settings, source))
-        body, where, kind = found.body, found.final_url, content_type or found.content_type
-        link = found.headers.get("link")
+    is_remote = source.startswith(("http://", "https://"))
+    if is_remote:
+        document = run(_download(settings, source))
+        if content_type:
+            document = replace(document, content_type=content_type)
     else:
-        try:
-            body = Path(source).read_bytes()
-        except OSError as error:
-            fail(f"{source}: {error.strerror}; expected a URL (http, https) or a readable file")
-        where, kind, link = url or Path(source).resolve().as_uri(), content_type, None
+        document = _saved(source, url, content_type)
+    feed: Feed | ParseError
     try:
-        feed = parse_feed(body, url or where, kind)
+        feed = _parsed(document)
     except ParseError as error:
-        _show_named(better_feeds(body, url or where, kind, link))
-        fail(str(error))
+        feed = error
+    named = [] if as_is or (not isinstance(feed, ParseError) and feed.format != "h-feed") else _named(document)
+    if named and is_remote:
+        feed = run(_first_of(settings, named)) or feed
+    elif named:
+        say(f"following this page takes the feed that it names: {escaped(named[0])}", err=True)
+    if isinstance(feed, ParseError):
+        fail(str(feed))
     if complete:
         feed = run(_completed(settings, feed))
     print_json(feed_to_wire(feed))
-    if feed.format == "h-feed":
-        _show_named(better_feeds(body, url or where, kind, link))
+
+
+def _saved(file: str, url: str | None, content_type: str | None) -> Fetched:
+    """A document on this machine, as if it came from `url`."""
+    from microsub.fetch import Fetched
+
+    try:
+        body = Path(file).read_bytes()
+    except OSError as error:
+        fail(f"{file}: {error.strerror}; expected a URL (http, https) or a readable file")
+    where = url or Path(file).resolve().as_uri()
+    return Fetched(where, where, 200, {}, body, content_type, None, None, None)
+
+
+def _parsed(document: Fetched) -> Feed:
+    from microsub.formats.parse import parse
+
+    return parse(document.body, document.final_url, document.content_type)
+
+
+def _named(document: Fetched) -> list[str]:
+    """The URLs of the feeds to follow instead of a page, best first."""
+    from microsub.formats.discovery import better_feeds
+
+    links = better_feeds(document.body, document.final_url, document.content_type, document.headers.get("link"))
+    return [link.url for link in links]
+
+
+async def _first_of(settings: Settings, named: list[str]) -> Feed | None:
+    """The first of the feeds that a page names which can be had; says which one it is, and why not those before."""
+    for url in named[:_TRIED]:
+        try:
+            feed = _parsed(await _download(settings, url))
+        except MicrosubError as error:
+            say(f"the page names a feed that can't be used: {escaped(str(error))}", err=True)
+        else:
+            say(f"the page names a feed, which is what following it takes: {escaped(url)}", err=True)
+            return feed
+    return None
 
 
 async def _completed(settings: Settings, feed: Feed) -> Feed:
     async with wiring.open_completing(settings) as completing:
         entries = await completing.complete_all(feed.entries[:_COMPLETED], feed.url)
     return replace(feed, entries=(*entries, *feed.entries[_COMPLETED:]))
-
-
-def _show_named(links: list[FeedLink]) -> None:
-    """What following a page would come to."""
-    from microsub.formats.identity import mask_credentials
-
-    if links:
-        named = ", ".join(mask_credentials(one.url) for one in links[:5])
-        say(f"who follows this page follows the first of the feeds that it names: {escaped(named)}", err=True)
 
 
 async def _download(settings: Settings, url: str) -> Fetched:

@@ -9,13 +9,14 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from microsub.errors import ParsingStopped
+from microsub.formats.discovery import FeedLink
 from microsub.formats.identity import mask_credentials
-from microsub.formats.parse import parse
 from microsub.model.jf2 import Feed
 from microsub.parsing.pool import IDLE_SECONDS, RETIRE, SECONDS, is_heavy
-from microsub.parsing.process import MEMORY, ParserProcess, ProcessEnded
+from microsub.parsing.process import MEMORY, TASKS, ParserProcess, ProcessEnded
 
 
 class BoundedParser:
@@ -40,13 +41,22 @@ class BoundedParser:
 
     def __call__(self, body: bytes, url: str, content_type: str | None) -> Feed:
         """The feed in a document. Raises ParseError, and ParsingStopped when it takes too much time or memory."""
+        feed: Feed = self._run("parse", body, url, content_type)
+        return feed
+
+    def better_feeds(self, body: bytes, url: str, content_type: str | None) -> list[FeedLink]:
+        """The feeds to follow instead of a page (`formats.discovery`). Raises ParsingStopped."""
+        links: list[FeedLink] = self._run("better_feeds", body, url, content_type, None)
+        return links
+
+    def _run(self, task: str, body: bytes, url: str, *others: str | None) -> Any:
         if not is_heavy(body):
-            return parse(body, url, content_type)
+            return TASKS[task](body, url, *others)
         if self._owner != os.getpid():
             self._begin()  # after a fork: the processes are the parent's, and so may be who holds the lock
         closings = self._closings
         with self._turn:
-            return self._in_process(closings, body, url, content_type)
+            return self._in_process(closings, task, body, url, *others)
 
     def close(self) -> None:
         """End the processes, and with them the documents that are being read. Later calls begin anew."""
@@ -61,7 +71,7 @@ class BoundedParser:
         for process in idle:
             process.close()
 
-    def _in_process(self, closings: int, body: bytes, url: str, content_type: str | None) -> Feed:
+    def _in_process(self, closings: int, task: str, body: bytes, url: str, *others: str | None) -> Any:
         late = threading.Event()
         while self._closings == closings:
             with self._guard:
@@ -69,8 +79,7 @@ class BoundedParser:
             try:
                 process = known if known is not None else ParserProcess(self._memory)
                 with self._held(process, closings, late):
-                    feed: Feed = process.run("parse", body, url, content_type)
-                    return feed
+                    return process.run(task, body, url, *others)
             except ProcessEnded:
                 # An idle one may have died before, by other hands. A fresh one tells whether the document ends it.
                 if known is None or late.is_set():

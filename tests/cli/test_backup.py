@@ -80,7 +80,7 @@ def test_a_backup_of_a_running_server_is_restored_whole(run: Run, tmp_path: Path
     done = run("restore", "everything.tar.gz", "--data-dir", "new/data", "--backend", "new/backend.json")
     assert (done.exit_code, "microsub check" in done.stdout) == (0, True), done.stderr
     assert Path("new/backend.json").read_text() == BACKEND
-    assert [path.read_text() for path in Path("new/backend.json.versions").iterdir()] == ["{}"]
+    assert "{}" in [path.read_text() for path in Path("new/backend.json.versions").iterdir()]
     assert Path("new/data").stat().st_mode & 0o077 == 0
     again = start_embedded(tmp_path / "new" / "data")
     try:

@@ -228,6 +228,32 @@ def test_parse_says_what_following_a_page_comes_to(run: Run) -> None:
     assert "feed.xml" not in run("parse", "page.html", "--url", "https://blog.example/").stderr
 
 
+async def test_a_page_is_read_by_the_feed_that_it_names(tmp_path: Path) -> None:
+    """By `parse` and `fetch` alike, as following does; both say which feed that is, and `--as-is` reads the page."""
+    async with publisher() as site, installation(tmp_path, BACKEND, XDG_DATA_HOME=str(tmp_path)) as installed:
+        head = "<title>Anna</title>" + "".join(
+            f"<link rel=alternate type=application/rss+xml href=/{name}>" for name in ("gone", "feed")
+        )
+        page = site.serve_document("/anna/", f"<!doctype html>{head}<p>Hello".encode(), "text/html")
+        site.serve("/gone", Answer(status=410))
+        feed = site.serve_document("/feed", rss(dated(2), title="Harbour"))
+        code, out, err = await installed.run("parse", page)
+        assert (code, json.loads(out)["name"]) == (0, "Harbour")
+        assert "gone" in err.splitlines()[0]
+        assert err.splitlines()[1].endswith(feed)
+        code, out, err = await installed.run("parse", "--as-is", page)
+        assert (code, out) == (1, "")
+        asked = len(site.asked)
+        for times in (1, 2):
+            code, out, err = await installed.run("fetch", page)
+            assert (code, "Harbour" in out, f"{feed}, the feed that the page names" in out) == (0, True, True), err
+            # The second time copies do for the page and for its feed; what is gone isn't asked again either.
+            assert len(site.asked) == asked + 3, times
+        code, out, _ = await installed.run("fetch", "--json", page)
+        found = json.loads(out)
+        assert (found["url"], found["final_url"], found["page"]) == (page, feed, page)
+
+
 async def test_parse_completes_entries(tmp_path: Path) -> None:
     """With `--complete` the author's page and what is liked are asked for, each once, and refused where it must be."""
     async with publisher() as site, installation(tmp_path, BACKEND) as installed:
