@@ -162,6 +162,8 @@ class Sentences:
     def __call__(self, _: Any, __: str, line: EventDict) -> str:
         """A structlog processor, the last one."""
         at, level, event = line.pop("time"), line.pop("level"), line.pop("event")
+        if "change" in line:
+            event = f"{event}: {line.pop('change')}"
         traceback = line.pop("exception", None)
         count = line.pop("repeated", None)
         colour = {"debug": 2, "warning": 33, "error": 31, "critical": 31}.get(level)

@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Literal, Protocol
 from urllib.parse import urlsplit
 
+import structlog
 import uvicorn
 
 from microsub import wiring
 from microsub.cli.beside import worker_beside
-from microsub.cli.options import fail
+from microsub.cli.options import counted, fail
 from microsub.cli.terminal import say
 from microsub.cli.webport import bounded, look_at_all
 from microsub.config.settings import Network, Settings
@@ -29,6 +30,8 @@ from microsub.demo import publisher as demo_publisher
 from microsub.errors import MicrosubError
 from microsub.logs import set_up_logs
 from microsub.services.waits import first
+
+log = structlog.get_logger(__name__)
 
 SWITCH_SECONDS = 0.0005
 """How long a thread that reads documents may keep the others waiting: requests wait several times for their turn, and
@@ -82,6 +85,8 @@ def start(settings: Settings, parts: Parts) -> None:
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
             runner.run(_run(settings, parts))
+        if parts.parent is None:
+            log.info("stopped")
     except MicrosubError as error:
         fail(str(error))
 
@@ -141,6 +146,7 @@ async def _run(settings: Settings, parts: Parts) -> None:
             proxies, most = settings.trusted_proxies, settings.connections_per_address
             await stack.enter_async_context(_serving(app, parts.listener, stop, proxies, most))
         if parts.parent is None:
+            await _log_start(settings, stores, parts)
             await _greet(settings, stores, web=parts.listener is not None, show_token=parts.show_token)
         await first(stop, stores.watch.lost)
         if worker is not None:
@@ -148,11 +154,25 @@ async def _run(settings: Settings, parts: Parts) -> None:
         stores.watch.raise_if_lost()
 
 
-async def _greet(settings: Settings, stores: wiring.Stores, *, web: bool, show_token: bool) -> None:
-    """Tell the person at the terminal where everything is.
+async def _log_start(settings: Settings, stores: wiring.Stores, parts: Parts) -> None:
+    """One line for the log, in which nobody sees the greeting."""
+    users, feeds = await _sizes(stores)
+    what = "server" if parts.worker == "beside" else "web process" if parts.listener is not None else "worker"
+    where = {} if parts.listener is None else {"at": settings.public_url}
+    log.info(f"{what} started: {counted(feeds, 'feed')}, {counted(users, 'user')}", **where)
 
-    A token is shown to who sits there or has asked for it, and only by a server that this machine alone can reach:
-    what is printed elsewhere ends in a log.
+
+async def _sizes(stores: wiring.Stores) -> tuple[int, int]:
+    """How many users and feeds there are."""
+    users = sum(user.disabled is None for user in await stores.accounts.users())
+    return users, len(await stores.feeds.all_ids())
+
+
+async def _greet(settings: Settings, stores: wiring.Stores, *, web: bool, show_token: bool) -> None:
+    """Say on standard output where everything is.
+
+    A token is shown on a terminal or where it was asked for, and only by a server that nobody but this machine can
+    reach: output that goes elsewhere ends in a log.
     """
     lines = [f"data       {stores.where}"]
     backend = settings.backend.resolve()
@@ -162,6 +182,8 @@ async def _greet(settings: Settings, stores: wiring.Stores, *, web: bool, show_t
         lines.append(f"config     none: {backend} is no file; name one with --backend")
     else:
         lines.append(f"config     none: {backend} doesn't exist; see backend.json.example")
+    users, feeds = await _sizes(stores)
+    lines.append(f"now        {counted(feeds, 'feed')}, {counted(users, 'user')}")
     if web:
         endpoint = f"{settings.public_url}/microsub"
         lines = [f"Microsub server on {settings.public_url}", f"endpoint   {endpoint}", *lines]

@@ -89,7 +89,7 @@ class Worker:
         beat = asyncio.create_task(self._beat())
         stages = asyncio.create_task(self._stages.run(STAGES_GRACE_SECONDS), name="stages")
         stages.add_done_callback(lambda _: self._wake.set())
-        log.info("worker started", worker=self.name)
+        log.debug("worker started", worker=self.name)
         try:
             while not self._stop.is_set() and not stages.done():
                 await self._wait(self._tick if await self._take() else _TROUBLE_SECONDS)
@@ -105,7 +105,7 @@ class Worker:
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(HAND_BACK_SECONDS / 3):
                     await self._presence.leave(self.name)
-            log.info("worker stopped", worker=self.name)
+            log.debug("worker stopped", worker=self.name)
 
     def stop(self) -> None:
         """Take nothing new; `run` returns soon."""

@@ -106,11 +106,11 @@ class Stage:
                 try:
                     await self._fill()
                 except StoreError as error:
-                    log.warning("a stage can't read its stream", stage=self.name, error=str(error))
+                    log.warning("worker paused: Redis doesn't serve it", stage=self.name, error=str(error))
                     pause = self._patience.trouble
                 except Exception:
                     # A bug, or a hand in Redis: the others that this worker runs go on, and so do we when it is mended.
-                    log.exception("a stage can't read its stream", stage=self.name)
+                    log.exception("a stage failed and is tried again", stage=self.name)
                     pause = self._patience.trouble
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):

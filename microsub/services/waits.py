@@ -21,13 +21,13 @@ class Waits:
     def failed(self, step: str, error: StoreError) -> None:
         """Redis could not serve the step; said for the first one alone."""
         if not self._waiting:
-            log.warning("the configuration waits for Redis", reason=str(error))
+            log.warning("changes of the configuration wait for Redis", reason=str(error))
         self._waiting.add(step)
 
     def went_well(self, step: str) -> None:
         """The step was served; said when it was the last one to wait."""
         if self._waiting == {step}:
-            log.info("the configuration has Redis again")
+            log.info("the configuration goes on: Redis answers again")
         self._waiting.discard(step)
 
 

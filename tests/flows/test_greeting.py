@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import pty
 import sys
@@ -42,6 +43,18 @@ async def test_a_token_is_shown_to_who_asks_for_it(tmp_path: Path) -> None:
         assert "Bearer alice." in await greeting(installed, "serve", "--show-token")
     makefile = (Path(__file__).parents[2] / "Makefile").read_text()
     assert "microsub serve --show-token $(ARGS)" in makefile
+
+
+async def test_the_first_start_is_quiet(tmp_path: Path) -> None:
+    """With the example file nothing is warned of, also without internet; the log ends with a line that says so."""
+    example = (Path(__file__).parents[2] / "backend.json.example").read_text()
+    async with installation(tmp_path, json.loads(example), MICROSUB_LOG_FORMAT="text") as installed:
+        shown = await greeting(installed, "serve")
+        assert "now        0 feeds, 1 user" in shown
+        assert "server started: 0 feeds, 1 user" in installed.log
+        assert installed.log.endswith(" stopped\n")
+        assert "warning" not in installed.log
+        assert "error" not in installed.log
 
 
 async def test_a_public_server_shows_none(tmp_path: Path) -> None:

@@ -123,10 +123,10 @@ async def test_waiting_for_redis_is_said_once_and_its_end_too(
         configured.save(named("One"))
         async with running(configured):
             await wait_until(has(configured, "One"))
-            await wait_until(lambda: any(line["event"].endswith("has Redis again") for line in lines))
+            await wait_until(lambda: any(line["event"].endswith("Redis answers again") for line in lines))
     assert tries > 5
     events = [line["event"] for line in lines if "Redis" in line["event"]]
-    assert events == ["the configuration waits for Redis", "the configuration has Redis again"]
+    assert events == ["changes of the configuration wait for Redis", "the configuration goes on: Redis answers again"]
 
 
 async def test_an_edit_behind_a_symbolic_link_is_seen(configured: Configured, tmp_path: Path) -> None:
