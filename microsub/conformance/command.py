@@ -20,7 +20,9 @@ Examples:
   microsub conformance --list
 
 \b
-Exit codes: 0 nothing failed, 1 a requirement is not met or can't be judged, 2 the suite could not run.
+Exit codes: 0 the specification is met, 1 a requirement of it is not met or can't
+be judged, 2 the suite could not run. What apps and the design of microsub-server
+ask for counts too with --strict, or where --only or --source chooses requirements.
 """
 
 
@@ -68,6 +70,7 @@ def _finite(context: click.Context, option: click.Parameter, value: float) -> fl
 @click.option(
     "--source", metavar="SOURCE", multiple=True, help="Only those from 'spec', 'client', 'client:NAME' or 'design'."
 )
+@click.option("--strict", is_flag=True, help="Exit with 1 also where only clients or the design aren't served.")
 @click.option("--must", "must_only", is_flag=True, help="Leave out what a server only should do.")
 @click.option("--format", "form", type=click.Choice(["text", "json", "junit"]), default="text", show_default=True)
 @click.option(
@@ -88,6 +91,7 @@ def conformance(
     patience: float,
     only: tuple[str, ...],
     source: tuple[str, ...],
+    strict: bool,
     must_only: bool,
     form: str,
     output: Path | None,
@@ -134,7 +138,7 @@ def conformance(
         _say(", ".join(f"{count} {verdict}" for verdict, count in report.counts(results).items() if count))
     else:
         _say(text, nl=False)
-    sys.exit(report.exit_code(results))
+    sys.exit(report.exit_code(results, spec_only=not (strict or only or source)))
 
 
 def _listen(feed_listen: str | None, feed_host: str, feed_port: int) -> tuple[str, int]:

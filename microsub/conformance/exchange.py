@@ -32,9 +32,16 @@ class Exchange:
         return (self.method, self.url, self.request_body) == (other.method, other.url, other.request_body)
 
 
+_SHORTEST = 8
+"""Characters of a token that is masked wherever it stands as a word; a shorter one is an ordinary word of replies."""
+
+
 def mask(text: str, token: str = "") -> str:
-    """`text` without `token`, and without whatever stands where a token stands."""
-    return _TOKEN.sub(r"\1…", text.replace(token, "…") if token else text)
+    """`text` without whatever stands where a token stands, and without the word `token` elsewhere."""
+    masked = _TOKEN.sub(r"\1…", text)
+    if len(token) < _SHORTEST:
+        return masked
+    return re.sub(rf"(?<![\w.~-]){re.escape(token)}(?![\w~-])", "…", masked)
 
 
 def shown_request_headers(headers: Mapping[str, str], token: str) -> dict[str, str]:

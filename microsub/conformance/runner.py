@@ -152,3 +152,10 @@ def _preflight(client: Client) -> None:
         raise CouldNotRun(f"{client.endpoint} is no URL: {problem}") from None
     if reply.status in {401, 403}:
         raise CouldNotRun(f"{client.endpoint} refuses the token: {reply.text}")
+    kind = reply.headers.get("content-type", "").partition(";")[0].strip()
+    if kind == "text/html" or 300 <= reply.status < 400 or reply.status in {404, 405, 410}:
+        raise CouldNotRun(
+            f"{client.endpoint} is no Microsub endpoint: it answers GET ?action=channels with {reply.status} "
+            f'{kind or "without a type"}. The endpoint is what <link rel="microsub"> of a home page names, such as '
+            "https://reader.example/microsub"
+        )

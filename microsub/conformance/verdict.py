@@ -20,8 +20,11 @@ class Failure(Exception):
 
     def __init__(self, expected: str, found: object) -> None:
         self.expected = expected
-        self.found = shorten(found)
+        self.found = "nothing" if found is None or found == "" else shorten(found)
         super().__init__(f"expected {expected}; found {self.found}")
+
+
+NO_HEADER = "no such header"
 
 
 class Skip(Exception):

@@ -13,12 +13,15 @@ from xml.etree import ElementTree
 
 import httpx
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
+from click.testing import Result as Invoked
 
 from microsub.conformance.catalogue import REQUIREMENTS, pick
 from microsub.conformance.command import conformance
+from microsub.conformance.exchange import mask
 from microsub.conformance.report import exit_code
 from microsub.conformance.runner import CouldNotRun, Target, run
+from microsub.conformance.verdict import Failure, Result
 from tests.conformance.reference_server import Server, serving
 from tests.conformance.variants import CharsetAdded
 
@@ -34,7 +37,7 @@ def target(server: Server) -> Iterator[Target]:
         yield target
 
 
-def _invoke(target: Target, *more: str) -> Result:
+def _invoke(target: Target, *more: str) -> Invoked:
     return CliRunner().invoke(conformance, ["--endpoint", target.endpoint, "--token", target.token, *more])
 
 
@@ -192,6 +195,41 @@ def test_no_server_or_no_valid_token_exits_with_2(target: Target) -> None:
             run(hopeless, REQUIREMENTS)
     shown = _invoke(unreachable)
     assert (shown.exit_code, "can't be reached" in shown.output) == (2, True)
+
+
+@pytest.mark.parametrize("path", ["/", "/other"])
+def test_a_wrong_endpoint_is_noticed_at_once(target: Target, path: str) -> None:
+    """An address that answers, and not as an endpoint, is not judged; the message says where endpoints are named."""
+    with pytest.raises(CouldNotRun, match="is no Microsub endpoint"):
+        run(replace(target, endpoint=target.endpoint.replace("/microsub", path)), REQUIREMENTS)
+
+
+def test_the_exit_code_is_that_of_the_specification(target: Target) -> None:
+    """What apps and our design ask for is reported, and counts when it was chosen or with `--strict`."""
+    failing = [
+        Result(requirement, "pass" if requirement.group == "spec" else "fail", 0.0) for requirement in REQUIREMENTS
+    ]
+    assert (exit_code(failing, spec_only=True), exit_code(failing)) == (0, 1)
+
+
+def test_a_header_that_is_missing_is_said_to_be() -> None:
+    """Nothing stands for nothing."""
+    assert Failure("a header", "").found == "nothing"
+    assert Failure("no items", 0).found == "0"
+
+
+@pytest.mark.parametrize("token", ["t", "home", "action"])
+def test_a_short_token_is_masked_where_tokens_stand(token: str) -> None:
+    """Not inside of other words: a report stays readable."""
+    text = f'GET http://127.0.0.1/?action=channels&access_token={token} {{"uid": "home"}} Bearer {token}'
+    assert mask(text, token) == 'GET http://127.0.0.1/?action=channels&access_token=… {"uid": "home"} Bearer …'
+
+
+def test_a_long_token_is_masked_wherever_it_is_echoed() -> None:
+    """As a word of its own."""
+    assert mask('{"error": "alice.secret is invalid", "x": "malice.secrets"}', "alice.secret") == (
+        '{"error": "… is invalid", "x": "malice.secrets"}'
+    )
 
 
 def test_the_suite_imports_nothing_of_the_server() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from microsub.conformance.client import Reply
 from microsub.conformance.requirement import DESIGN, Chapter, client
 from microsub.conformance.timeline import ids
-from microsub.conformance.verdict import Failure, expect, same
+from microsub.conformance.verdict import NO_HEADER, Failure, expect, same
 from microsub.conformance.world import World
 
 replies = Chapter("replies", section="Transport")
@@ -83,7 +83,7 @@ def no_store(w: World) -> None:
     """Replies carry Cache-Control: no-store."""
     for what, reply in _successes(w).items():
         found = reply.headers.get("cache-control", "")
-        expect("no-store" in found, f"Cache-Control: no-store for {what}", found)
+        expect("no-store" in found, f"Cache-Control: no-store for {what}", found or NO_HEADER)
 
 
 @replies.requirement("no-null", source=client("IndiePass desktop"))
