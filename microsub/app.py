@@ -81,7 +81,7 @@ def _health(services: Services, monitors: Monitors) -> Page:
         report = await services.health.check(services.clock())
         content: dict[str, str | float] = {"status": report.status}
         if monitors.admits(request):
-            content |= {"redis": report.redis, "worker": report.worker}
+            content |= {"redis": report.redis, "worker": report.worker, "backend": report.backend}
             if report.worker_age is not None:
                 content["worker_last_seen_seconds"] = report.worker_age
             if report.reason is not None:

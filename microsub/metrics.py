@@ -74,6 +74,12 @@ FEEDS = Gauge(
 FOLLOWERS = Gauge("microsub_followers", "Followers of all feeds together", multiprocess_mode="mostrecent")
 USERS = Gauge("microsub_users", "Users who aren't disabled", multiprocess_mode="mostrecent")
 
+BACKEND_REFUSED = Gauge(
+    "microsub_backend_refused",
+    "1 while backend.json can't be used and the configuration before it stays active, else 0",
+    multiprocess_mode="max",
+)
+
 STAGE_MESSAGES = Counter("microsub_stage_messages", "Messages of the pipeline by stage and end", ["stage", "end"])
 """`end`: done, failed (it is tried again), store (Redis failed; it is tried again), or dead (to the dead letters)."""
 STAGE_SECONDS = Histogram(

@@ -15,7 +15,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Literal, Protocol
 
@@ -49,6 +49,8 @@ class AppliedPort(Protocol):
 
     async def last(self) -> AppliedFile | None: ...
     async def remember(self, file: AppliedFile, *, instead_of: str) -> bool: ...
+    async def instance(self) -> str | None: ...
+    async def name_instance(self) -> str: ...
     async def begin(self, edit: Begun) -> None: ...
     async def begun(self) -> Begun | None: ...
     async def end(self) -> None: ...
@@ -75,6 +77,7 @@ class Configuration:
         clock: Callable[[], float] = time.time,
         timing: Timing | None = None,
         on_applied: Callable[[], object] = lambda: None,
+        on_lost: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self._file = BackendFile(path)
         self._applied = applied
@@ -84,6 +87,8 @@ class Configuration:
         self._clock = clock
         self._timing = timing or Timing()
         self._on_applied = on_applied
+        self._on_lost = on_lost
+        self._instance: str | None = None
         self._token = secrets.token_hex(8)
         self._step = asyncio.Lock()
         self._in_step = InStep(self, self._file, self._timing, write_back=write_back)
@@ -110,6 +115,24 @@ class Configuration:
     async def run(self, stop: asyncio.Event) -> None:
         """Keep both in step until `stop` is set, as `InStep.run` says."""
         await self._in_step.run(stop)
+
+    async def watch_data(self) -> None:
+        """See whether Redis still holds the data that it held, and apply the file again where it doesn't.
+
+        The first call remembers which data that is. Raises StoreError; then it is to be called again.
+        """
+        if self._instance is None:
+            self._instance = await self._applied.name_instance()
+        if await self._applied.instance() == self._instance:
+            return
+        self._notices.lost()
+        if self._on_lost is not None:
+            await self._on_lost()
+        self._done = None
+        self._on_applied()
+        if await self.look() != "busy":
+            self._instance = await self._applied.name_instance()
+            self._notices.found()
 
     # --- from the file to the stores ---------------------------------------------------------------------------------
 

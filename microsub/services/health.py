@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from microsub.errors import StoreError, StoreFull
+from microsub.services.notices import Status
 
 WORKER_SILENCE = 60.0
 """Seconds without a sign of life after which a worker counts as gone."""
@@ -16,6 +17,7 @@ PROBE_SECONDS = 5.0
 
 RedisState = Literal["ok", "full", "unreachable"]
 WorkerState = Literal["ok", "silent", "unknown"]
+BackendState = Literal["ok", "refused", "lost"]
 Trouble = Callable[[], str | None]
 
 
@@ -35,18 +37,21 @@ class Signs(Protocol):
 class HealthReport:
     """What works; `worker_age` is seconds since the last sign of life of any worker, or None without one.
 
-    `reason` says what is known of Redis' trouble, in a sentence that strangers may read.
+    `reason` says what is known of Redis' trouble, in a sentence that strangers may read. `backend` is about
+    backend.json: `refused` while it can't be used and the configuration before it stays active, `lost` while Redis has
+    lost its data and the file isn't applied again yet.
     """
 
     redis: RedisState
     worker: WorkerState
     worker_age: float | None = None
     reason: str | None = None
+    backend: BackendState = "ok"
 
     @property
     def status(self) -> Literal["ok", "degraded", "failing"]:
         """`degraded`: what is there can be read, but nothing is changed and nothing comes in."""
-        if self.redis == "full":
+        if self.redis == "full" or (self.backend == "lost" and self.redis == "ok"):
             return "degraded"
         return "ok" if self.redis == self.worker == "ok" else "failing"
 
@@ -54,17 +59,23 @@ class HealthReport:
 class Health:
     """Asks for the newest sign of life, which also shows that Redis answers, and now and then writes a little.
 
-    `trouble` says what is wrong with a Redis of ours that has ended.
+    `trouble` says what is wrong with a Redis of ours that has ended, `status` what is known of backend.json.
     """
 
-    def __init__(self, signs: Signs, trouble: Trouble = lambda: None) -> None:
+    def __init__(self, signs: Signs, trouble: Trouble = lambda: None, status: Callable[[], Status] = Status) -> None:
         self._signs = signs
+        self._status = status
         self._trouble = trouble
         self._probed = float("-inf")
         self._refusal: str | None = None
 
     async def check(self, now: float) -> HealthReport:
         """Look now. Never raises for a store that can't be reached: that is the answer."""
+        status = self._status()
+        backend: BackendState = "lost" if status.lost else "refused" if status.problems else "ok"
+        return replace(await self._check(now), backend=backend)
+
+    async def _check(self, now: float) -> HealthReport:
         try:
             last = await self._signs.last_sign()
             await self._probe(now)

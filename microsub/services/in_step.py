@@ -39,6 +39,7 @@ class Steps(Protocol):
 
     async def look(self) -> str: ...  # noqa: D102
     async def write_back(self) -> bool: ...  # noqa: D102
+    async def watch_data(self) -> None: ...  # noqa: D102
 
 
 class InStep:
@@ -60,7 +61,7 @@ class InStep:
         """Keep both in step until `stop` is set. Redis being away is logged and waited for; after a bug, which is
         logged as one, the next edit of the file or the next change through the API is tried again.
         """
-        tasks = [asyncio.create_task(self._follow_file(stop))]
+        tasks = [asyncio.create_task(self._follow_file(stop)), asyncio.create_task(self._follow_data(stop))]
         if self._writes_back:
             tasks.append(asyncio.create_task(self._follow_api(stop)))
         try:
@@ -90,6 +91,17 @@ class InStep:
                     "backend.json was not applied, because of a bug; its next edit will be", file=str(self._file.path)
                 )
                 return
+
+    async def _follow_data(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            try:
+                await self._steps.watch_data()
+                self._waits.went_well("watch")
+            except StoreError as error:
+                self._waits.failed("watch", error)
+            except Exception:
+                log.exception("whether Redis still has its data isn't known, because of a bug")
+            await pause(stop, self._timing.compare)
 
     async def _follow_api(self, stop: asyncio.Event) -> None:
         while not stop.is_set():

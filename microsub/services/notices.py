@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
 
+from microsub import metrics
 from microsub.config.document import Report
 from microsub.errors import ConfigError, StoreError
 
@@ -16,11 +17,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """For `/health` and the admin page: when something was last applied (Unix seconds), and what is wrong now."""
+    """For `/health` and the admin page: when something was last applied (Unix seconds), and what is wrong now; `lost`
+    while Redis has lost its data and the file isn't applied again yet.
+    """
 
     applied_at: float | None = None
     problems: tuple[ConfigError, ...] = ()
     warnings: tuple[str, ...] = ()
+    lost: bool = False
 
 
 class Notices:
@@ -39,7 +43,23 @@ class Notices:
 
     def applied(self, at: float) -> None:
         """The file was applied at that Unix time."""
-        self.status = Status(at, (), self.status.warnings)
+        self.status = replace(self.status, applied_at=at, problems=())
+        metrics.BACKEND_REFUSED.set(0)
+
+    def lost(self) -> None:
+        """Redis has no longer the data that it had."""
+        if not self.status.lost:
+            log.error(
+                "Redis has lost its data: posts, what was read, tokens and passwords are gone; "
+                "users and what they follow are made again as backend.json has them",
+                file=str(self._path),
+            )
+        self.status = replace(self.status, lost=True)
+
+    def found(self) -> None:
+        """The file was applied to what Redis holds now."""
+        self.status = replace(self.status, lost=False)
+        log.info("the server goes on with new data", file=str(self._path))
 
     async def missing(self) -> None:
         """There is no file."""
@@ -55,14 +75,15 @@ class Notices:
 
     async def refused(self, *problems: ConfigError, key: str) -> None:
         """The file can't be used. `key` stands for its content, or for what is wrong with it."""
-        self.status = Status(self.status.applied_at, problems)
+        self.status = replace(self.status, problems=problems, warnings=())
+        metrics.BACKEND_REFUSED.set(1)
         if self._reported == key:
             return
         self._reported = key
         more = len(problems) - 1
         stays = "the last good configuration stays active"
         log.error(
-            f"backend.json refused; {stays if await self._was_applied() else 'none is active until it is mended'}",
+            f"backend.json refused; {stays if await self._was_applied() else 'none is active until it is repaired'}",
             problem=str(problems[0]),
             **({"more": f"{more} more, see 'microsub config check {self._path}'"} if more else {}),
         )
@@ -76,7 +97,10 @@ class Notices:
 
     def accepted(self, report: Report, key: str) -> None:
         """The file can be used, though perhaps with warnings."""
-        self.status = Status(self.status.applied_at, (), report.warnings)
+        if self.status.problems:
+            log.info("backend.json can be used again", file=str(self._path))
+        self.status = replace(self.status, problems=(), warnings=report.warnings)
+        metrics.BACKEND_REFUSED.set(0)
         if self._reported == key:
             return
         self._reported = key

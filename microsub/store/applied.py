@@ -6,6 +6,7 @@ Processes on other machines have no backend.json: they read the settings from he
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -128,6 +129,18 @@ class Applied:
             ],
         )
         return bool(reply == 1)
+
+    # --- which data this is
+
+    async def instance(self) -> str | None:
+        """The random name of the data in Redis; None where it has none (any more)."""
+        name = await self._redis.command("GET", keys.instance())
+        return None if name is None else name.decode("utf-8", "replace")
+
+    async def name_instance(self) -> str:
+        """The same; data without a name is given one."""
+        await self._redis.command("SET", keys.instance(), secrets.token_hex(8), "NX")
+        return await self.instance() or ""
 
     # --- the lease
 

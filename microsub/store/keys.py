@@ -23,6 +23,11 @@ def schema() -> str:
     return "meta:schema"
 
 
+def instance() -> str:
+    """String: a random name of this data, by which processes see that it was lost. Permanent. `store.applied`."""
+    return "meta:instance"
+
+
 def migration_lease() -> str:
     """String: token of the process that migrates. Lifetime: the lease. `store.migrations`."""
     return "meta:migrating"

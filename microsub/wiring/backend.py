@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from microsub.errors import ConfigError
 from microsub.services.applying import Applier
 from microsub.services.configuration import Configuration
 from microsub.store.datafolder import has_data
+from microsub.store.migrations import migrate
 from microsub.wiring.stores import Stores, following, open_stores
 from microsub.wiring.tasks import tell_failure
 
@@ -31,6 +33,7 @@ def configuration(settings: Settings, stores: Stores) -> Configuration:
         applier(stores),
         write_back=settings.writes_back,
         on_applied=stores.in_force.forget,
+        on_lost=functools.partial(migrate, stores.redis),
     )
 
 
@@ -59,6 +62,7 @@ async def open_configuration(settings: Settings, stores: Stores) -> AsyncIterato
     stop = asyncio.Event()
     service = configuration(settings, stores)
     await service.look()
+    await service.watch_data()
     task = asyncio.create_task(service.run(stop), name="configuration")
     task.add_done_callback(tell_failure)
     try:

@@ -93,7 +93,7 @@ def _services(
         following=following(stores),
         rules=RuleBook(stores.rules, stores.channels),
         search=Search(fetcher, directory, parser),
-        health=Health(stores.presence, lambda: stores.watch.trouble),
+        health=Health(stores.presence, lambda: stores.watch.trouble, lambda: config.status),
         figures=figures(stores),
         posts=Posts(stores.feeds, stores.items, Events(stores.redis)),
         service_tokens=ServiceTokens(stores.redis),

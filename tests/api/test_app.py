@@ -56,7 +56,7 @@ async def test_health_needs_redis_and_a_worker(server: Instance, monkeypatch: py
     """200 only then; the object tells what is missing."""
     silent = await server.client.get("/health", headers=LOCAL)
     assert silent.status_code == 503
-    assert silent.json() == {"status": "failing", "redis": "ok", "worker": "silent"}
+    assert silent.json() == {"status": "failing", "redis": "ok", "worker": "silent", "backend": "ok"}
     await server.presence.beat("w1", server.now)
     well = await server.client.get("/health", headers=LOCAL)
     assert well.status_code == 200
@@ -72,7 +72,7 @@ async def test_health_needs_redis_and_a_worker(server: Instance, monkeypatch: py
         patch.setattr(server.redis, "command", fail)
         down = await server.client.get("/health", headers=LOCAL)
     assert down.status_code == 503
-    assert down.json() == {"status": "failing", "redis": "unreachable", "worker": "unknown"}
+    assert down.json() == {"status": "failing", "redis": "unreachable", "worker": "unknown", "backend": "ok"}
 
 
 async def test_health_tells_of_a_redis_that_takes_no_writes(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,6 +93,7 @@ async def test_health_tells_of_a_redis_that_takes_no_writes(server: Instance, mo
         "status": "degraded",
         "redis": "full",
         "worker": "ok",
+        "backend": "ok",
         "worker_last_seen_seconds": 0.0,
         "reason": "Redis refuses writes: command not allowed when used memory > 'maxmemory'.",
     }

@@ -18,6 +18,7 @@ from microsub.errors import StoreFull
 from microsub.services import backend_file
 from microsub.services.backend_file import BackendFile
 from microsub.services.configuration import Timing
+from microsub.store import keys
 from microsub.store.port import Redis
 from tests.support.configured import NOW, Configured
 from tests.support.waiting import wait_until
@@ -102,6 +103,44 @@ async def test_a_bug_does_not_end_the_watch(configured: Configured, monkeypatch:
             await wait_until(lambda: any(line["log_level"] == "error" for line in lines))
             configured.save(named("Two"))
             await wait_until(has(configured, "Two"))
+
+
+async def test_a_file_is_applied_again_when_redis_comes_back_empty(redis: Redis, tmp_path: Path) -> None:
+    """Also without write-back. The log says so, and the status until it is done."""
+    configured = Configured(redis, tmp_path / "backend.json")
+    configured.save(named("One"))
+    with structlog.testing.capture_logs() as lines:
+        async with running(configured):
+            await wait_until(has(configured, "One"))
+            await wait_until(lambda: redis.command("EXISTS", keys.instance()))
+            await configured.applied.take("another", 60)  # so that it takes a while
+            await redis.command("DEL", keys.instance(), keys.applied_config(), keys.users(), keys.user("alice"))
+            await wait_until(lambda: configured.configuration.status.lost)
+            assert await configured.state() == {}
+            await configured.applied.give_back("another")
+            await wait_until(has(configured, "One"))
+            await wait_until(lambda: not configured.configuration.status.lost)
+    assert [line["event"].partition(":")[0] for line in lines if line["log_level"] == "error"] == [
+        "Redis has lost its data"
+    ]
+
+
+async def test_a_refused_file_that_is_repaired_is_said_to_be_good(configured: Configured) -> None:
+    """Also where the repair makes it what it was before, so that there is nothing to apply."""
+    configured.save(named("One"))
+    await configured.configuration.look()
+    good = configured.file.read_text()
+    with structlog.testing.capture_logs() as lines:
+        configured.save('{"users": {')
+        assert await configured.configuration.look() == "invalid"
+        assert configured.configuration.status.problems
+        configured.save(good)
+        assert await configured.configuration.look() == "unchanged"
+    assert not configured.configuration.status.problems
+    assert [line["event"] for line in lines] == [
+        "backend.json refused; the last good configuration stays active",
+        "backend.json can be used again",
+    ]
 
 
 async def test_waiting_for_redis_is_said_once_and_its_end_too(

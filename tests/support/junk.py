@@ -17,6 +17,7 @@ OTHERS = {
 
 ANYTHING = {
     "migration_lease", "config_lease", "saving_lease", "sweep_lease", "upkeep", "feed_copy_lock", "foreign_lease",
+    "instance",  # compared, byte by byte
     "probe", "confirmed",  # only whether they are there, or are the same, is asked
     "worker", "events",  # nobody reads these
     "aside",  # that is where junk is put
