@@ -9,6 +9,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 
+from microsub.formats.post_types import is_beginning
 from microsub.formats.urls import (
     canonical_feed_url,
     has_credentials,
@@ -87,7 +88,10 @@ def _second_look(entry: Entry) -> str:
 def _hash_of_text(entry: Entry) -> str:
     content = entry.content
     body = (content.text or content.html or "") if content else ""
-    text = "\0".join((entry.name or "", body or entry.summary or "", *entry.photo, *entry.audio, *entry.video))
+    body = body or entry.summary or ""
+    # A title that is there twice, or was left out because it was, makes no other post.
+    name = "" if is_beginning(entry.name, body) else entry.name or ""
+    text = "\0".join((name, body, *entry.photo, *entry.audio, *entry.video))
     return "text:" + hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 

@@ -62,28 +62,26 @@ def says_no_more(name: str | None, body: str) -> bool:
     """Whether `name` is no title of `body` but nearly all of it, or its beginning as an engine cut it off: with an
     ellipsis, or inside a word. A headline with which a longer text begins is a title. True for an empty name.
     """
-    folded = fold(name or "")
-    body = fold(body)
-    if not folded or _is_cut_from(folded, body):
-        return True
-    if not body.startswith(folded):
+    folded, body = fold(name or ""), fold(body)
+    if not _begins(folded, body):
         return False
-    rest = body[len(folded) :]
-    if rest[:1].isalnum():
-        # A short title isn't the beginning of a longer word: "Go" and "Gophers".
-        return len(folded) > 20
+    rest = body[len(folded) :] if body.startswith(folded) else ""
+    if not folded or rest[:1].isalnum():
+        return True
     room = max(_LITTLE, len(folded) // 5)
     # Programs that post elsewhere add the address of the post.
     return len(rest) <= 1000 and len(_ADDRESSES.sub("", rest).strip()) <= room
 
 
-def is_beginning(summary: str | None, body: str) -> bool:
-    """Whether `body` begins with `summary`, perhaps cut off with an ellipsis; True for an empty one."""
-    folded, body = fold(summary or ""), fold(body)
-    return body.startswith(folded) or _is_cut_from(folded, body)
+def is_beginning(text: str | None, body: str) -> bool:
+    """Whether `body` begins with `text`, perhaps cut off with an ellipsis; True for an empty one."""
+    return _begins(fold(text or ""), fold(body))
 
 
-def _is_cut_from(folded: str, body: str) -> bool:
+def _begins(folded: str, body: str) -> bool:
+    if body.startswith(folded):
+        # Engines cut long texts anywhere; a short title isn't the beginning of a longer word: "Go" and "Gophers".
+        return len(folded) > 20 or not folded or not body[len(folded) : len(folded) + 1].isalnum()
     cut = folded.removesuffix("...").removesuffix("…").removesuffix("[…]").rstrip()
     return len(cut) > 10 and cut != folded and body.startswith(cut)
 

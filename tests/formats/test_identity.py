@@ -74,6 +74,13 @@ def test_a_shared_guid_without_links_is_told_apart_by_text() -> None:
     assert len(set(identities([Entry(guid="g", name="a"), Entry(guid="g", name="b"), Entry(guid="g", name="b")]))) == 2
 
 
+def test_a_post_is_known_by_its_text_with_or_without_the_headline_that_is_in_it() -> None:
+    """Whether a title is left out, which is decided elsewhere, makes no new post of one without guid and link."""
+    body = Content(None, "The bridge is closed, says the council.")
+    assert identity(Entry(name="The bridge is closed", content=body)) == identity(Entry(content=body))
+    assert identity(Entry(name="The bridge is open", content=body)) != identity(Entry(content=body))
+
+
 def test_twins_agree_in_guid_and_link() -> None:
     """Both are needed, and both are compared in normal form."""
     first = Entry(guid="tag:1", url="https://a.example/1")
