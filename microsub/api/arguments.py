@@ -13,6 +13,8 @@ DEFAULT_LIMIT = 20
 MAX_LIMIT = 100
 MAX_NAME = 200
 MAX_URL = 2048
+MAX_ENTRIES = 1000
+"""Items that one request may name: ten times the largest page."""
 
 _TRUTHS: dict[str, View] = {"true": "read", "1": "read", "false": "unread", "0": "unread"}
 _ID = re.compile(r"[1-9][0-9]{0,18}\Z")
@@ -52,10 +54,14 @@ def page_query(params: Params) -> PageQuery:
 
 
 def entries(params: Params) -> list[str]:
-    """The item ids in `entry`. Ids that can't be ours are left out, as unknown ones are ignored anyway."""
+    """The item ids in `entry`, a thousand at most. Ids that can't be ours are left out, as unknown ones are ignored
+    anyway.
+    """
     found = params.many("entry")
     if not found:
         raise missing("entry", "the '_id' of one or more items")
+    if len(found) > MAX_ENTRIES:
+        raise InvalidRequest(f"'entry' names too many items: found {len(found)}, expected {MAX_ENTRIES} at most")
     return [entry for entry in found if _ID.match(entry)]
 
 

@@ -14,7 +14,7 @@ from microsub.api.params import MAX_PAIRS, Pairs, json_object, shown, urlencoded
 from microsub.errors import InvalidRequest, TooLarge
 
 MAX_BODY = 1 << 20
-"""Bytes of a request body. Ten thousand entries to be marked take a fifth of it."""
+"""Bytes of a request body. A thousand entries to be marked take a fiftieth of it."""
 
 UNCHECKED_BODY = 1 << 16
 """Bytes that are taken apart for somebody who hasn't shown a good token yet."""

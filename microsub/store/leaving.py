@@ -46,15 +46,19 @@ class Leaving:
 async def leave(redis: Redis, user: str, uid: str, ids: Sequence[str], how: Leaving, now: float) -> list[str]:
     """Take items out of one channel or (`global`) of all; the ids that left. Raises NotFound."""
     left: list[str] = []
+    rest = distinct(ids)
     script_keys = [keys.channels(user), *([keys.removed_channels(user)] if how.removed_too else [])]
     condition = ["unread" if how.only_unread else "", how.unless_followed, keys.channel_feeds(user, uid)]
-    for batch in batches(distinct(ids), batch_for(uid)) if ids else [()]:
-        args: list[Arg] = [*set_patterns(user), uid, int(now), int(how.reason), *condition, *batch]
+    while True:
+        args: list[Arg] = [*set_patterns(user), uid, int(now), int(how.reason), *condition, *rest[: batch_for(uid)]]
         reply = await redis.script(load("timeline_leave"), script_keys, args)
         if isinstance(reply, int):
             raise await absent(redis, user, uid)
-        left += split(reply)
-    return left
+        gone, done = reply
+        left += split(gone)
+        rest = rest[done:]
+        if not rest:
+            return left
 
 
 async def take_back(redis: Redis, items: ItemLookup, user: str, uid: str, ids: Sequence[str], now: float) -> set[str]:

@@ -9,7 +9,7 @@ from microsub.store import keys
 from microsub.store.absent import absent
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
-from microsub.store.timelinekeys import batch_for, batches, distinct, set_patterns
+from microsub.store.timelinekeys import batch_for, distinct, set_patterns
 
 Places = Callable[[Sequence[str]], Awaitable[list[str | None]]]
 """Scores of items as text, None where an item doesn't exist any more (`store.items.Items.places`)."""
@@ -19,14 +19,16 @@ async def mark(
     redis: Redis, user: str, uid: str, ids: Sequence[str], state: Literal["read", "unread"], now: float
 ) -> int:
     """See `Timelines.mark_read`. An empty list still asks whether the channel exists."""
-    count = 0
-    for batch in batches(distinct(ids), batch_for(uid)) if ids else [()]:
-        args: list[Arg] = [*set_patterns(user), uid, state, now, *batch]
-        changed = await redis.script(load("timeline_mark"), [keys.channels(user)], args)
-        if changed < 0:
+    count, left = 0, distinct(ids)
+    while True:
+        args: list[Arg] = [*set_patterns(user), uid, state, now, *left[: batch_for(uid)]]
+        reply = await redis.script(load("timeline_mark"), [keys.channels(user)], args)
+        if reply == -1:
             raise await absent(redis, user, uid)
-        count += changed
-    return count
+        count += int(reply[0])
+        left = left[reply[1] :]
+        if not left:
+            return count
 
 
 async def mark_before(redis: Redis, user: str, uid: str, item: str, place_of: Places, now: float) -> int:

@@ -82,12 +82,18 @@ class Rules:
             raise QuotaReached("mutes and blocks", reply - 2, most)
         if reply < 0:
             raise await absent(self._redis, user, uid if uid != GLOBAL else None)
+        parts = [
+            (channel, part)
+            for channel in await self._channels(user, uid)
+            for part in _touched(user, channel, mute=key is keys.muted, on=on)
+        ]
+        # Most of thousands of channels may be empty: asked together, they cost no round trip each.
+        there = await self._redis.pipeline([("EXISTS", part) for _, part in parts])
         count = 0
-        for channel in await self._channels(user, uid):
-            for part in _touched(user, channel, mute=key is keys.muted, on=on):
-                async for ids in members(self._redis, part):
-                    matching = [item for item in await self._items.timeline_items(ids) if url in urls(item)]
-                    count += await self._settle(user, channel, matching, now)
+        for channel, part in (place for place, exists in zip(parts, there, strict=True) if exists):
+            async for ids in members(self._redis, part):
+                matching = [item for item in await self._items.timeline_items(ids) if url in urls(item)]
+                count += await self._settle(user, channel, matching, now)
         return count
 
     async def _channels(self, user: str, uid: str) -> list[str]:

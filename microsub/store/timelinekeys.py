@@ -58,7 +58,7 @@ def batches(parts: Sequence[_Part], size: int = BATCH) -> Iterator[Sequence[_Par
 
 
 def batch_for(uid: str) -> int:
-    """How many ids one call may name."""
+    """How many ids one call may name; one that visits thousands of channels looks at fewer of them, and says so."""
     return GLOBAL_BATCH if uid == GLOBAL else BATCH
 
 

@@ -196,3 +196,14 @@ async def test_missing_parameters_are_named(alice: Reader) -> None:
         assert "'entry' is missing" in reply["error_description"]
     reply = await alice.post(400, action="timeline", channel="home")
     assert "'method' is missing: found nothing, expected one of mark_read" in reply["error_description"]
+
+
+@pytest.mark.parametrize("method", ["mark_read", "mark_unread", "remove", "move"])
+async def test_a_request_names_a_thousand_items_at_most(full: Reader, method: str) -> None:
+    """The error says how many were found, and how many may be; nothing is done."""
+    before = await full.items("home")
+    ids = [str(number) for number in range(1, 1002)]
+    reply = await full.post(400, action="timeline", method=method, channel="home", **{"entry[]": ids})
+    assert reply["error_description"] == "'entry' names too many items: found 1001, expected 1000 at most"
+    assert await full.items("home") == before
+    await full.post(action="timeline", method=method, channel="home", **{"entry[]": ids[1:]})

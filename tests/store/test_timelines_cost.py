@@ -45,3 +45,27 @@ async def test_a_page_of_a_huge_timeline_takes_the_steps_of_a_small_one(real_red
     small, large = await steps(world, "home", query), await steps(world, "work", query)
     assert small == large
     assert sum(large.values()) <= 6
+
+
+async def test_many_ids_in_many_channels_are_looked_at_in_small_steps(real_redis: Redis) -> None:
+    """A step does no more for 2,000 channels than it does for a few, and empty channels are asked for nothing."""
+    world = OneReader(real_redis)
+    await world.begin()
+    empty = [f"c{number}" for number in range(2000)]
+    await real_redis.pipeline([("ZADD", keys.channels(ANN), 10 + n, uid) for n, uid in enumerate(empty)])
+    ids = [str(number) for number in range(1, 1001)]
+    pairs = [part for one in ids for part in (float(one), one)]
+    for key in (keys.posts(ANN, "home"), keys.unread(ANN, "home")):
+        await real_redis.command("ZADD", key, *pairs)
+    await real_redis.command("CONFIG", "RESETSTAT")
+    assert await world.timelines.mark_read(ANN, "global", ids, NOW) == 1000
+    stats = (await real_redis.command("INFO", "commandstats")).decode()
+    assert int(re.search(r"cmdstat_zmscore:calls=(\d+)", stats)[1]) <= 10, "asked of channels that hold something"
+    full = empty[:400]
+    await real_redis.pipeline([("ZADD", keys.posts(ANN, uid), *pairs[:20], 9999, "9999") for uid in full])
+    await real_redis.command("CONFIG", "RESETSTAT")
+    assert await world.timelines.remove(ANN, "global", ids, NOW) == 1000
+    stats = (await real_redis.command("INFO", "commandstats")).decode()
+    assert int(re.search(r"cmdstat_evalsha:calls=(\d+)", stats)[1]) >= 1000 // (20_000 // 401)
+    left = await real_redis.pipeline([("ZCARD", keys.posts(ANN, uid)) for uid in ("home", *full)])
+    assert left == [0] + [1] * len(full)

@@ -10,16 +10,16 @@
 -- ARGV  1-6 patterns (parts/channels.lua)  7 uid or 'global'  8 now in whole seconds  9 reason
 --       10 '' or 'unread': only these  11, 12 '' or a feed and the key of the channel's feeds: only while the feed isn't
 --       followed there  13.. ids
--- reply 'id id …' that left, or -1: no such channel
+-- reply {'id id …' that left, number of ids that were looked at, the first ones}, or -1: no such channel
 -- include: channels
 -- include: leave
 local all = channels_named(ARGV[7])
 if not all then return -1 end
 local seconds, reason, only_unread = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10] == 'unread'
-if ARGV[11] ~= '' and redis.call('HEXISTS', ARGV[12], ARGV[11]) == 1 then return '' end
+if ARGV[11] ~= '' and redis.call('HEXISTS', ARGV[12], ARGV[11]) == 1 then return { '', #ARGV } end
 local ids = {}
-for i = 13, #ARGV do ids[i - 12] = ARGV[i] end
-if #ids == 0 then return '' end
+for i = 13, 12 + share(all, #ARGV - 12) do ids[i - 12] = ARGV[i] end
+if #ids == 0 then return { '', 0 } end
 local gone, out = {}, {}
 
 for _, sets in ipairs(all) do
@@ -39,4 +39,4 @@ for _, sets in ipairs(all) do
     end
   end
 end
-return table.concat(out, ' ')
+return { table.concat(out, ' '), #ids }

@@ -5,14 +5,15 @@
 --
 -- KEYS  1 channels
 -- ARGV  1-6 patterns (parts/channels.lua)  7 uid or 'global'  8 'read' or 'unread'  9 now  10.. ids
--- reply number of items whose state changed (in any channel), or -1: no such channel
+-- reply {number of items whose state changed (in any channel), number of ids that were looked at, the first ones}, or -1:
+--       no such channel
 -- include: channels
 local all = channels_named(ARGV[7])
 if not all then return -1 end
 local now = ARGV[9]
 local ids = {}
-for i = 10, #ARGV do ids[i - 9] = ARGV[i] end
-if #ids == 0 then return 0 end
+for i = 10, 9 + share(all, #ARGV - 9) do ids[i - 9] = ARGV[i] end
+if #ids == 0 then return { 0, 0 } end
 local changed, count = {}, 0
 
 local function note(id)
@@ -55,4 +56,4 @@ end
 for _, sets in ipairs(all) do
   if ARGV[8] == 'read' then mark_read(sets) else mark_unread(sets) end
 end
-return count
+return { count, #ids }

@@ -15,7 +15,7 @@
 -- include: channels
 local all = channels_named(ARGV[7])
 if not all then return { 'channel' } end
-local now, left, id, score = ARGV[8], tonumber(ARGV[9]), ARGV[10], ARGV[11]
+local now, left, id, score = ARGV[8], share(all, tonumber(ARGV[9])), ARGV[10], ARGV[11]
 
 if id ~= '' and score == '' then
   local gone = false

@@ -1,23 +1,25 @@
 -- Scripts that walk several channels are given the six keys of a channel's items as patterns in ARGV[1..6]
 -- (posts, unread, read, hidden, hidden-read, gone), in which `*` stands for the uid: all lie in the slot of KEYS[1],
 -- the sorted set of the user's channels.
-local function keyed(pattern, uid)
-  return (string.gsub(pattern, '%*', uid))
+local PARTS = { posts = 1, unread = 2, read = 3, hidden = 4, hidden_read = 5, gone = 6 }
+local before, behind = {}, {}
+for part, at in pairs(PARTS) do
+  before[part], behind[part] = string.match(ARGV[at], '^(.-)%*(.*)$')
+end
+
+-- keyed(part, uid): one key, put together cheaply: a user may have thousands of channels.
+local function keyed(part, uid)
+  return before[part] .. uid .. behind[part]
 end
 
 local function sets_of(uid)
-  return {
-    posts = keyed(ARGV[1], uid),
-    unread = keyed(ARGV[2], uid),
-    read = keyed(ARGV[3], uid),
-    hidden = keyed(ARGV[4], uid),
-    hidden_read = keyed(ARGV[5], uid),
-    gone = keyed(ARGV[6], uid),
-  }
+  local sets = {}
+  for part in pairs(PARTS) do sets[part] = keyed(part, uid) end
+  return sets
 end
 
--- channels_named(uid): that channel, or all of them for `global`; nil when there is none. Removed channels count only
--- where the caller gives KEYS[2], the sorted set of these.
+-- channels_named(uid): that channel, or for `global` all of them that hold something; nil when there is none. Removed
+-- channels count only where the caller gives KEYS[2], the sorted set of these.
 local function channels_named(uid)
   local uids
   if uid == 'global' then
@@ -32,6 +34,16 @@ local function channels_named(uid)
     return nil
   end
   local all = {}
-  for i, name in ipairs(uids) do all[i] = sets_of(name) end
+  for _, name in ipairs(uids) do
+    if uid ~= 'global' or redis.call('EXISTS', keyed('posts', name), keyed('unread', name), keyed('hidden', name)) > 0 then
+      all[#all + 1] = sets_of(name)
+    end
+  end
   return all
+end
+
+-- share(all, count): how many of that many ids one call looks at in these channels, so that it holds Redis up for some
+-- milliseconds, however many channels there are.
+local function share(all, count)
+  return math.max(1, math.min(count, math.floor(20000 / math.max(1, #all))))
 end
