@@ -24,6 +24,7 @@ from microsub.config.settings import Settings
 from microsub.demo.backend import write_backend
 from microsub.demo.claim import claimed
 from microsub.errors import MicrosubError
+from microsub.store.datafolder import prepared
 
 if TYPE_CHECKING:
     from microsub.cli.running import Parts
@@ -107,7 +108,7 @@ def demo(settings: Settings, publisher_port: int) -> None:
         listener = opened.enter_context(_listen(settings.host, settings.port))
         blogs = opened.enter_context(_listen("127.0.0.1", publisher_port, "--publisher-port"))
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            prepared(folder)
             opened.enter_context(claimed(folder))
             write_backend(backend, f"http://127.0.0.1:{blogs.getsockname()[1]}")
         except MicrosubError as error:

@@ -197,7 +197,8 @@ SETTINGS: tuple[Setting, ...] = (
         _path,
         "data",
         "the path of a folder",
-        "Where the embedded Redis keeps its data. Not used with a Redis of your own.",
+        "Where the embedded Redis keeps its data: a folder of the system user who runs the server, to which no other "
+        "may write. Not used with a Redis of your own.",
     ),
     Setting(
         "redis_url",

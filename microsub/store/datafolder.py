@@ -16,16 +16,23 @@ The locks are those of flock(2): they end with the process that holds them, howe
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
+import pwd
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
+import structlog
+
 from microsub.errors import ConfigError, DataFolderUnusable, NotFound
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +57,27 @@ class Folder:
     @contextmanager
     def starting(self) -> Iterator[None]:
         """Hold the right to start and stop the server."""
-        with open(self.path / "redis.lock", "ab") as lock:
+        with private(self.path / "redis.lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def is_running(self) -> bool:
         """Whether a server that one of ours started is alive, answering or not."""
-        with open(self.running, "ab") as lock:
+        with private(self.running) as lock:
             return not try_lock(lock)
 
     def record(self) -> Record | None:
         """The server that was started last, if any."""
+        require_own(self._record)
         try:
-            return Record(**json.loads(self._record.read_text()))
+            record = Record(**json.loads(self._record.read_text()))
         except FileNotFoundError:
             return None
         except (TypeError, ValueError) as error:
-            raise ConfigError(
-                file=str(self._record), path="", found="no record of ours", expected="pid, version and socket"
-            ) from error
+            raise self._no_record() from error
+        if not (type(record.pid) is int and isinstance(record.version, str) and isinstance(record.socket, str)):
+            raise self._no_record()
+        return record
 
     def written_by(self, record: Record | None) -> str | None:
         """The version that wrote the data; also for a folder that was restored without our record."""
@@ -79,20 +88,83 @@ class Folder:
     def write_record(self, record: Record) -> None:
         """Replace the record as a whole."""
         new = self._record.with_suffix(".new")
-        new.write_text(json.dumps(asdict(record)))
+        new.unlink(missing_ok=True)
+        with private(new) as file:
+            file.write(json.dumps(asdict(record)).encode())
         new.replace(self._record)
+
+    def _no_record(self) -> ConfigError:
+        expected = "pid (a number), version and socket (texts); remove it where no redis-server runs on the folder"
+        return ConfigError(file=str(self._record), path="", found="no record of ours", expected=expected)
+
+
+def private(path: Path) -> IO[bytes]:
+    """The file, opened to append, made where there was none; nobody but us may open it, whatever the umask is.
+
+    Raises OSError, also where it is somebody else's.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        descriptor = os.open(name, flags, 0o600)
+        try:
+            os.fchmod(descriptor, 0o600)
+        except OSError:
+            os.close(descriptor)
+            raise
+        return descriptor
+
+    return open(path, "ab", opener=opener)
+
+
+def require_own(path: str | Path) -> None:
+    """Raise DataFolderUnusable where there is a file of that name that another system user has made."""
+    try:
+        owner = os.lstat(path).st_uid
+    except OSError:
+        return
+    if owner != os.geteuid():
+        name = Path(path).name
+        raise DataFolderUnusable("use", Path(path).parent, f"{name} in it belongs to the system user {_name_of(owner)}")
 
 
 def prepared(data_dir: Path) -> Path:
-    """The folder, made where there was none. Raises ConfigError where it can't be used."""
+    """The folder, made where there was none. Raises ConfigError where it can't be used.
+
+    It has to be ours, and nobody else may write to it: who can, chooses what is in our Redis. Those of its group are
+    told of in the log, as many systems have a group for each user.
+    """
     path = data_dir.resolve()
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _make(path)
+        found = path.stat()
     except OSError as error:
         raise DataFolderUnusable("make", path, error) from error
+    if found.st_uid != os.geteuid():
+        raise DataFolderUnusable("use", path, f"it belongs to the system user {_name_of(found.st_uid)}")
+    if found.st_mode & stat.S_IWOTH:
+        raise DataFolderUnusable("use", path, "every system user may write to it; see to that with: chmod go-w")
+    if found.st_mode & stat.S_IWGRP:
+        log.warning("the group of the data folder may write to it; see to it with: chmod g-w", folder=str(path))
     if not os.access(path, os.W_OK | os.X_OK):
         raise DataFolderUnusable("write to", path, "permission denied")
     return path
+
+
+def _make(path: Path) -> None:
+    """Make a folder for us alone, and those above it that are missing."""
+    for folder in [*reversed(path.parents), path]:
+        with suppress(FileExistsError):
+            if not folder.is_dir():
+                folder.mkdir(mode=0o700)
+    if not path.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+
+
+def _name_of(owner: int) -> str:
+    try:
+        return pwd.getpwuid(owner).pw_name
+    except KeyError:
+        return str(owner)
 
 
 def try_lock(file: IO[bytes]) -> bool:

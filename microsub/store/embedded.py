@@ -24,7 +24,7 @@ from redis.exceptions import BusyLoadingError, RedisError
 from redis.retry import Retry
 
 from microsub.errors import DataFolderUnusable, StoreUnavailable
-from microsub.store.datafolder import Folder, Record, prepared, try_lock
+from microsub.store.datafolder import Folder, Record, prepared, private, require_own, try_lock
 from microsub.store.program import choose, programs, text_of
 from microsub.store.unixsocket import remove_socket, socket_path, socket_url
 
@@ -108,7 +108,7 @@ def _attached(folder: Folder) -> EmbeddedRedis:
         if running is None:
             running = _start(folder)
         # Attached before the lock is let go: nobody can count us out in between.
-        users = open(folder.users, "ab")  # noqa: SIM115 - it stays open for as long as we are attached
+        users = private(folder.users)  # it stays open for as long as we are attached
         fcntl.flock(users, fcntl.LOCK_SH)
     return EmbeddedRedis(
         socket_url(running.socket), folder.path, adopted=adopted, version=running.version, pid=running.pid, users=users
@@ -120,6 +120,7 @@ def _attached(folder: Folder) -> EmbeddedRedis:
 
 def _answer(address: str, data_dir: Path) -> Record | None:
     """The server behind that socket when it is alive and serves `data_dir`; waits as long as it reads its data."""
+    require_own(address)
     while True:
         client = redis.Redis(unix_socket_path=address, socket_timeout=5, socket_connect_timeout=5, retry=_NO_RETRY)
         try:
@@ -196,7 +197,7 @@ def _start(folder: Folder) -> Record:
     remove_socket(before, folder.path)
     _reap()
     address = socket_path(folder.path, before)
-    with open(folder.running, "ab") as running, open(folder.log, "ab") as log:
+    with private(folder.running) as running, private(folder.log) as log:
         fcntl.flock(running, fcntl.LOCK_EX)
         child = subprocess.Popen(  # noqa: S603 - the program was found by us, the arguments are ours
             [str(program.path), *_arguments(folder.path, address)],

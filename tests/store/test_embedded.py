@@ -407,22 +407,90 @@ def test_a_server_that_does_not_come_up_says_why(data_dir):
 def test_a_folder_that_cannot_be_used_is_an_error_of_the_setting(tmp_path):
     """It names the variable and the path."""
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="MICROSUB_DATA_DIR"):
+    with pytest.raises(ConfigError, match="the data folder"):
         start_embedded(tmp_path / "file" / "data")
 
 
-def test_a_record_that_is_not_ours_is_an_error(data_dir):
+@pytest.mark.parametrize(
+    "record",
+    [
+        '{"some": "thing"}',
+        '{"pid": 1, "version": "7.0", "socket": 7}',
+        '{"pid": "1", "version": "7.0", "socket": "x"}',
+        '{"pid": 1, "version": null, "socket": "x"}',
+        "[]",
+        "7",
+        "\x00",
+    ],
+)
+def test_a_record_that_is_not_ours_is_an_error(data_dir, record):
     """Better no server than one on somebody else's data."""
     data_dir.mkdir()
-    (data_dir / "redis.json").write_text('{"some": "thing"}')
+    (data_dir / "redis.json").write_text(record)
     with pytest.raises(ConfigError, match="no record of ours"):
         start_embedded(data_dir)
+
+
+def test_nobody_else_may_open_what_it_makes_whatever_the_umask_is(data_dir):
+    """Files with data, the log and the locks, and folders above that were missing; older files are closed to others."""
+    before = os.umask(0)
+    try:
+        start_embedded(data_dir / "below").stop()
+        (data_dir / "below" / "redis.lock").chmod(0o666)
+        start_embedded(data_dir / "below").stop()
+    finally:
+        os.umask(before)
+    for path in (data_dir, *data_dir.rglob("*")):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_a_folder_to_which_everybody_may_write_is_refused(data_dir, capsys):
+    """Whoever can write there chooses the Redis that we use. A group is told of: many users have one of their own."""
+    data_dir.mkdir()
+    data_dir.chmod(0o777)
+    with pytest.raises(ConfigError, match="every system user may write"):
+        start_embedded(data_dir)
+    data_dir.chmod(0o770)
+    start_embedded(data_dir).stop()
+    assert "chmod g-w" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+class TestOtherUsers:
+    """What belongs to somebody else."""
+
+    def test_a_folder_of_another_user_is_refused(self, data_dir):
+        """Nothing is made in it."""
+        data_dir.mkdir(mode=0o700)
+        os.chown(data_dir, 65534, -1)
+        with pytest.raises(ConfigError, match=r"belongs to the system user \w+"):
+            start_embedded(data_dir)
+        assert not list(data_dir.iterdir())
+
+    def test_a_redis_that_another_user_has_started_is_refused(self, data_dir):
+        """Its socket says who."""
+        running = start_embedded(data_dir)
+        try:
+            os.chown(data_dir / "redis.sock", 65534, -1)
+            with pytest.raises(ConfigError, match=r"redis\.sock in it belongs to the system user"):
+                start_embedded(data_dir)
+        finally:
+            os.chown(data_dir / "redis.sock", os.geteuid(), -1)
+            running.stop()
+
+    def test_a_file_of_another_user_is_an_error_of_the_setting(self, data_dir):
+        """A lock that somebody else may hold locks nothing."""
+        data_dir.mkdir(mode=0o700)
+        (data_dir / "redis.json").write_text('{"pid": 1, "version": "7.0", "socket": "/nowhere"}')
+        os.chown(data_dir / "redis.json", 65534, -1)
+        with pytest.raises(ConfigError, match=r"redis\.json in it belongs to the system user"):
+            start_embedded(data_dir)
 
 
 def test_a_lock_that_cannot_be_opened_is_an_error_of_the_setting(data_dir):
     """Whatever the reason: one clear line, no traceback."""
     (data_dir / "redis.lock").mkdir(parents=True)
-    with pytest.raises(ConfigError, match="MICROSUB_DATA_DIR"):
+    with pytest.raises(ConfigError, match="the data folder"):
         start_embedded(data_dir)
 
 
@@ -433,6 +501,6 @@ def test_a_full_disk_at_start_leaves_no_server_behind(data_dir, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Folder, "write_record", full)
-    with pytest.raises(ConfigError, match="No space left on device"):
+    with pytest.raises(ConfigError, match="(?i)no space left on device"):
         start_embedded(data_dir)
     assert not Folder(data_dir).is_running()
