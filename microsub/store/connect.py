@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from redis.exceptions import RedisError
 
-from microsub.errors import ConfigError, MicrosubError, StoreError
+from microsub.errors import ConfigError, MicrosubError, StoreError, StoreUnavailable
 from microsub.store.acknowledged import Acknowledged
 from microsub.store.cluster import ClusterRedis
 from microsub.store.multiplexer import Multiplexed
@@ -15,20 +17,24 @@ SECURE_CLUSTER = "rediss+cluster://"
 SCHEMES = ("redis://", "rediss://", "unix://", CLUSTER, SECURE_CLUSTER)
 
 
-async def connect(url: str, *, replicas: int | None = None) -> Redis:
+async def connect(url: str, *, replicas: int | None = None, most_bytes: float = math.inf) -> Redis:
     """A connection to the Redis at `url`, known to answer.
 
     `redis://host:port/db`, `rediss://…` (TLS), `unix:///path?db=n` lead to one server; `redis+cluster://host:port` and
     `rediss+cluster://…`, which may name several nodes, to all nodes of a cluster. `replicas` is how many of them must
-    have a change before it counts as made; None means one in a cluster whose masters have any, else none.
+    have a change before it counts as made; None means one in a cluster whose masters have any, else none. Where the
+    server is not ours, `most_bytes` bounds its replies to one call.
 
     Raises ConfigError for any other URL and StoreUnavailable when nothing answers there.
     """
-    redis = _make(url, replicas)
+    redis = _make(url, replicas, most_bytes)
     try:
         await redis.command("PING")
         if not isinstance(redis, ClusterRedis):
             await _no_cluster(redis)
+    except RedisError as error:
+        await redis.aclose()
+        raise StoreUnavailable(f"Redis refuses to answer: {error}") from error
     except MicrosubError:
         await redis.aclose()
         raise
@@ -41,7 +47,7 @@ async def _no_cluster(redis: Redis) -> None:
         reply = await redis.command("INFO", "cluster")
     except (StoreError, RedisError):  # a rented one may forbid it
         return
-    if b"cluster_enabled:1" in reply:
+    if isinstance(reply, bytes) and b"cluster_enabled:1" in reply:
         raise ConfigError(
             file="MICROSUB_REDIS_URL",
             path="",
@@ -76,14 +82,14 @@ def doubts_about(info: str) -> list[str]:
     return found
 
 
-def _make(url: str, replicas: int | None) -> Redis:
+def _make(url: str, replicas: int | None, most_bytes: float) -> Redis:
     if not url.startswith(SCHEMES):
         scheme = url.partition("://")[0] if "://" in url else "no scheme"
         raise ConfigError(file="MICROSUB_REDIS_URL", path="", found=scheme, expected=f"one of {', '.join(SCHEMES)}")
     try:
         if url.startswith((CLUSTER, SECURE_CLUSTER)):
             return ClusterRedis(url, replicas=replicas)
-        return Acknowledged(url, replicas) if replicas else Multiplexed(url)
+        return Acknowledged(url, replicas) if replicas else Multiplexed(url, most_bytes=most_bytes)
     except ValueError as error:
         raise ConfigError(
             file="MICROSUB_REDIS_URL", path="", found=str(error), expected="a URL that Redis clients understand"

@@ -11,6 +11,7 @@ outstanding, since nobody can know whether it ran, and the next call connects an
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
@@ -61,12 +62,16 @@ def connection_maker(url: str, *, protocol: int = 2, **changes: Any) -> Callable
 class Multiplexed:
     """`port.Redis` for a single server. Belongs to one event loop; connects with the first call.
 
-    `changes` replace what the URL says (`host`, `port`).
+    `changes` replace what the URL says (`host`, `port`). `most_bytes` bounds the replies to one call, where the server
+    may be anybody's: the connection is lost beyond that.
     """
 
-    def __init__(self, url: str, *, reply_timeout: float = REPLY_TIMEOUT, **changes: Any) -> None:
+    def __init__(
+        self, url: str, *, reply_timeout: float = REPLY_TIMEOUT, most_bytes: float = math.inf, **changes: Any
+    ) -> None:
         self._make = connection_maker(url, **changes)
         self._reply_timeout = reply_timeout
+        self._most_bytes = most_bytes
         self._link: _Link | None = None
         self._connecting: asyncio.Task[_Link] | None = None
         self._closed = False
@@ -151,13 +156,14 @@ class Multiplexed:
     async def _connect(self) -> _Link:
         connection = self._make()
         try:
-            await connection.connect()  # type: ignore[no-untyped-call]
+            async with asyncio.timeout(self._reply_timeout):  # redis-py waits for replies to AUTH without end
+                await connection.connect()  # type: ignore[no-untyped-call]
         except (RedisError, OSError) as error:
             raise StoreUnreached(f"Redis can't be reached: {error}") from error
         except asyncio.CancelledError:
             await connection.disconnect(nowait=True)
             raise
-        self._link = _Link(connection, self._reply_timeout)
+        self._link = _Link(connection, self._reply_timeout, self._most_bytes)
         return self._link
 
     def _connect_done(self, task: asyncio.Task[_Link]) -> None:
@@ -174,8 +180,10 @@ class _Link(asyncio.Protocol):
     beyond that is gathered for a turn of the loop and written in one piece.
     """
 
-    def __init__(self, connection: AbstractConnection, reply_timeout: float) -> None:
+    def __init__(self, connection: AbstractConnection, reply_timeout: float, most_bytes: float) -> None:
         self.lost = False
+        self._most_bytes = most_bytes
+        self._bytes = 0
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._gathered: list[bytes] = []
@@ -223,6 +231,10 @@ class _Link(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`: hand the replies that are complete to their callers."""
         reader = self._reader
+        self._bytes += len(data)
+        if self._bytes > self._most_bytes:
+            self._lose(RedisConnectionError(f"it sent more than {self._most_bytes} bytes for one call"))
+            return
         try:
             reader.feed(data)
             while (reply := reader.gets()) is not False:  # RESP2 has no booleans: False says that there is no more
@@ -245,6 +257,7 @@ class _Link(asyncio.Protocol):
                 return
             reply = replies
         self._waiting.popleft()
+        self._bytes = 0
         if future.done():  # its caller was cancelled
             return
         if isinstance(reply, ResponseError):
