@@ -501,6 +501,6 @@ def test_a_full_disk_at_start_leaves_no_server_behind(data_dir, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Folder, "write_record", full)
-    with pytest.raises(ConfigError, match="(?i)no space left on device"):
+    with pytest.raises(ConfigError, match=r"(?i)no space left on device"):
         start_embedded(data_dir)
     assert not Folder(data_dir).is_running()
