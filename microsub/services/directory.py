@@ -45,17 +45,25 @@ class Directory:
         self._read_at: float | None = None
         self._reading = asyncio.Lock()
 
+    async def titles(self, urls: Iterable[str], now: float) -> dict[str, str]:
+        """The titles of those of `urls` that are public feeds, as they call themselves or the admin does."""
+        listed = {feed.url: feed.title for feed in await self._all(now) if feed.title != feed.url}
+        return {url: listed[known] for url in urls if (known := canonical_feed_url(url)) in listed}
+
     async def find(self, words: str, now: float) -> list[ListedFeed]:
         """The feeds in which every word occurs, most followed first."""
         wanted = fold(words).split()
         if not wanted:
             return []
+        found = [feed for feed in await self._all(now) if all(word in feed.text for word in wanted)]
+        return sorted(found, key=lambda feed: (-feed.followers, feed.title))[:MAX_RESULTS]
+
+    async def _all(self, now: float) -> tuple[ListedFeed, ...]:
         async with self._reading:
             if self._read_at is None or not 0 <= now - self._read_at < FRESH_SECONDS:
                 self._listed = await self._read()
                 self._read_at = now
-        found = [feed for feed in self._listed if all(word in feed.text for word in wanted)]
-        return sorted(found, key=lambda feed: (-feed.followers, feed.title))[:MAX_RESULTS]
+        return self._listed
 
     async def _read(self) -> tuple[ListedFeed, ...]:
         declared = {canonical_feed_url(feed.url): feed.name for feed in self._settings().public_feeds}

@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -88,7 +88,8 @@ class Search:
                 for address in addresses(query):
                     found, failed = await self._discover(address, account=is_account(query))
                     if found:
-                        return Found(found)
+                        titles = await self._directory.titles([link.url for link in found], now)
+                        return Found([replace(link, title=titles.get(link.url, link.title)) for link in found])
                     failures.append(failed)
                 trouble = _trouble(failures)
         except TimeoutError:
@@ -124,7 +125,7 @@ class Search:
                 feed = await self._first_of(links) or feed
         elif (feed := await self._first_of(_known(url, document))) is None:
             found = document.detail if isinstance(document, FetchFailed) else "no document"
-            raise InvalidRequest(f"'url' can't be read: {found} at {mask_credentials(url)}; expected a feed")
+            raise InvalidRequest(f"'url' can't be read: {mask_credentials(url)}: {found}; expected a feed")
         if feed is None:
             raise InvalidRequest(f"'url' can't be used: found no feed at {mask_credentials(url)}, expected one")
         return preview_items(feed, now)
@@ -228,7 +229,7 @@ def _trouble(failures: Sequence[FetchFailed | None]) -> str | None:
     if not failed or len(failed) < len(failures):
         return None
     told = next((failure for failure in reversed(failed) if failure.status is not None), failed[-1])
-    return f"{told.detail} at {mask_credentials(told.url)}"
+    return f"{mask_credentials(told.url)}: {told.detail}"
 
 
 def _digest(text: str) -> str:

@@ -249,6 +249,21 @@ async def test_words_find_public_feeds_only(server: Instance) -> None:
     assert await found(server, "garten absent") == []
 
 
+async def test_public_feeds_have_their_own_titles(server: Instance) -> None:
+    """Where a page calls all of its feeds the same, those that are public here are told apart by what they are."""
+    links = "".join(f"<a href=/{name}.xml>feed</a>" for name in "abc")
+    server.web.documents[SITE] = f"<html><title>Blogs</title><body>{links}</body></html>".encode(), "text/html"
+    for user in ("alice", "bob"):
+        reader = await server.reader(user, "home")
+        for name in "ab":
+            await reader.post(action="follow", channel="home", url=f"{SITE}{name}.xml")
+    await server.publish(f"{SITE}a.xml", title="The Harbour Log")
+    found = (await reader.get(action="search", query=SITE))["results"]
+    titles = {one["url"]: one.get("name") for one in found}
+    assert titles[f"{SITE}a.xml"] == "The Harbour Log"
+    assert titles[f"{SITE}b.xml"] == titles[f"{SITE}c.xml"] != SITE
+
+
 async def test_the_directory_is_read_again_after_a_while(server: Instance) -> None:
     """A feed that becomes public is found minutes later."""
     alice, bob = await server.reader("alice", "home"), await server.reader("bob", "home")
@@ -371,10 +386,11 @@ async def test_a_search_says_why_it_found_nothing(
     for query in ("https://blog.example", "blog.example", "https://ann:sesame@blog.example"):
         reply = await alice.get(action="search", query=query)
         assert reply["results"] == []
-        assert reply["_error"].startswith(f"the server answered {status} at https://")
+        assert reply["_error"].startswith("https://")
+        assert f": the server answered {status}" in reply["_error"]
         assert "sesame" not in reply["_error"]
     reply = await alice.get(action="search", query="http://blog.example")
-    assert reply["_error"] == "the connection was refused at http://blog.example"
+    assert reply["_error"] == "http://blog.example: the connection was refused"
 
 
 async def test_a_search_that_read_the_page_is_in_no_trouble(server: Instance) -> None:
