@@ -102,7 +102,7 @@ HABITS = (
     Habit("daily, 503 and Retry-After", 2, steady(1), pauses=True),
     Habit("daily, then 410", 1, steady(1), gone=True),
     Habit("daily, moves for good", 1, steady(1), active=True, moved=True),
-    Habit("lively, WebSub", 3, steady(12), push=True),
+    Habit("lively, if its hub were used", 3, steady(12), push=True),
 )
 HOSTER = next(habit for habit in HABITS if habit.hoster)
 

@@ -49,6 +49,29 @@ _SECOND = os.environ.get("PYTEST_XDIST_WORKER", "gw0") != "gw0"
 _databases = itertools.cycle(range(8, 15) if _SECOND else range(1, 8))
 
 
+class Begun:
+    """Names each file as its first test begins: the dots of the slow ones say little for minutes."""
+
+    def __init__(self, terminal: pytest.TerminalReporter) -> None:
+        self._terminal = terminal
+        self._files: set[str] = set()
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        file = nodeid.partition("::")[0]
+        if file not in self._files:
+            self._files.add(file)
+            self._terminal.ensure_newline()
+            self._terminal.write_line(f"{file} begins, {len(self._files)}. file", bold=True)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """`make test` sets TEST_FILES."""
+    config = session.config
+    terminal = config.pluginmanager.get_plugin("terminalreporter")
+    if os.environ.get("TEST_FILES") and terminal is not None and not os.environ.get("PYTEST_XDIST_WORKER"):
+        config.pluginmanager.register(Begun(terminal))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest first."""
     items.sort(key=lambda item: _place(item.path.relative_to(Path(__file__).parent).parts[0]))

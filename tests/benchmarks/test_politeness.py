@@ -41,7 +41,7 @@ def test_news_is_new(week: Compared, habit: str) -> None:
 
 @pytest.mark.parametrize(
     ("habit", "most"),
-    [("silent for years", 2), ("lively, WebSub", 3), ("monthly blog", 6), ("daily, restless page", 20)],
+    [("silent for years", 2), ("lively, if its hub were used", 3), ("monthly blog", 6), ("daily, restless page", 20)],
 )
 def test_who_has_little_to_say_is_asked_little(week: Compared, habit: str, most: float) -> None:
     """Requests per feed and day; a page that differs at every look has no more to say than its posts."""

@@ -62,7 +62,9 @@ def test_a_document_becomes_the_jf2_beside_it(path: Path) -> None:
 def test_every_document_says_what_it_shows(path: Path) -> None:
     """In a comment, or in a field of that name where the format has no comments."""
     text = decode(path.read_bytes(), None)
-    assert "<!-- " in text or '"comment": "' in text
+    assert "<!-- " in text or '"comment": "' in text, (
+        f'{path.name}: say in a comment what the document shows: <!-- … -->, or in JSON a field "comment"'
+    )
 
 
 def test_every_expectation_has_its_document() -> None:
