@@ -50,7 +50,7 @@ class Limits:
 
 LIMIT_NAMES: tuple[str, ...] = tuple(entry.name for entry in fields(Limits))
 
-DEFAULT_LIMITS = Limits(keep_read_days=7, keep_unread_days=180, max_items=2000, unread="count", first_fetch_unread=10)
+DEFAULT_LIMITS = Limits(keep_read_days=30, keep_unread_days=180, max_items=2000, unread="count", first_fetch_unread=10)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,3 +26,12 @@ def moment(text: str | bytes | None) -> float | None:
 def is_moment(value: float) -> bool:
     """Whether the number is a time that may be kept."""
     return 0 <= value <= LATEST  # neither holds for NaN
+
+
+CLOCKS_DIFFER = 600.0
+"""Seconds by which the clocks of machines may differ; what lies further ahead was written by a clock that was wrong."""
+
+
+def is_ahead(time: float | None, now: float) -> bool:
+    """Whether a Unix time of something that has happened lies ahead of now, further than clocks differ."""
+    return time is not None and time > now + CLOCKS_DIFFER

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from microsub.model.moments import is_ahead
 from microsub.pipeline.schedule import Answered, Failed, Gone, MovePlan, Outcome, PollHistory, PollPlan, held_now
 
 if TYPE_CHECKING:
@@ -33,7 +34,8 @@ def history_of(feed: FeedRecord) -> PollHistory:
 def held_until(feed: FeedRecord, now: float) -> float | None:
     """Until when the publisher wants this URL left alone, as a Unix time after `now`; None: it may be asked."""
     until = _number(feed.extra.get("hold_until"))
-    return until if held_now(until, now) else None
+    # What was written while the clock was ahead counts for nothing.
+    return until if held_now(until, now) and not is_ahead(feed.last_poll, now) else None
 
 
 def last_looked(feed: FeedRecord) -> float:

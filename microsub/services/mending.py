@@ -16,6 +16,7 @@ import structlog
 
 from microsub.errors import NotFound
 from microsub.formats.identity import host_of
+from microsub.model.moments import is_ahead
 from microsub.model.reader import Subscription
 from microsub.services.followers import unsubscribe
 from microsub.services.following import Following
@@ -35,11 +36,14 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """What a round put right: followers that feeds didn't know, that they knew in vain, feeds that nobody would ask."""
+    """What a round put right: followers that feeds didn't know, that they knew in vain, feeds that nobody would ask,
+    feeds that were polled and planned while a clock was ahead.
+    """
 
     missing: int = 0
     surplus: int = 0
     unscheduled: int = 0
+    ahead: int = 0
 
 
 class Mending:
@@ -70,7 +74,7 @@ class Mending:
                     missing += await self._follow_again(place, wanted[place], now)
                 for place in set(places) - wanted.keys():
                     surplus += await self._drop(place, feed_id)
-        return Mended(missing, surplus, await self._schedule_again(truth, now))
+        return Mended(missing, surplus, *await self._schedule_again(truth, now))
 
     async def run_for_ever(self, pace: Pace = PACE) -> None:
         """Mend again and again, until cancelled."""
@@ -115,16 +119,20 @@ class Mending:
         await unsubscribe(self._channels, self._feeds, user, uid, feed_id)
         return True
 
-    async def _schedule_again(self, truth: Iterable[str], now: float) -> int:
-        count = 0
+    async def _schedule_again(self, truth: Iterable[str], now: float) -> tuple[int, int]:
+        count = ahead = 0
         for batch in _batches([*truth]):
             records = [one for one in (await self._feeds.get_many(batch)).values() if not one.gone]
+            planned_ahead = [(one.id, host_of(one.url)) for one in records if is_ahead(one.last_poll, now)]
+            if planned_ahead:
+                await self._schedule.set_right(planned_ahead, now)
+                ahead += len(planned_ahead)
             held = await self._schedule.holds([(one.id, host_of(one.url)) for one in records])
             for record, is_held in zip(records, held, strict=True):
                 if not is_held and await self._feeds.subscribers(record.id):
                     await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
                     count += 1
-        return count
+        return count, ahead
 
 
 def _batches(ids: Sequence[str]) -> Iterable[Sequence[str]]:

@@ -130,7 +130,7 @@ class Sweeping:
         hollow = await self._hollow(reached, stored, now, dry_run)
         report = replace(report, hollow=hollow)
         if not dry_run:
-            report = replace(report, tombstones=await self._forget(), addresses=await self._forget_addresses(now))
+            report = replace(report, tombstones=await self._forget(now), addresses=await self._forget_addresses(now))
         return report
 
     async def run_for_ever(self, lease: Callable[[], AbstractAsyncContextManager[bool]], pace: Pace) -> None:
@@ -216,11 +216,11 @@ class Sweeping:
             found.add(list(ids), only)
         return found
 
-    async def _forget(self) -> int:
+    async def _forget(self, now: float) -> int:
         forgotten = 0
         ids = await self._feeds.all_ids()
         for start in range(0, len(ids), _BATCH):
-            forgotten += await shedding.forget_tombstones(self._redis, ids[start : start + _BATCH])
+            forgotten += await shedding.forget_tombstones(self._redis, ids[start : start + _BATCH], now)
         return forgotten
 
     async def _forget_addresses(self, now: float) -> int:

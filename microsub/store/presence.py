@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from microsub.model.moments import CLOCKS_DIFFER
 from microsub.store import keys
 from microsub.store.port import Redis
 
@@ -27,6 +28,8 @@ class Presence:
                 ("SET", keys.worker(worker), f"{now:.3f}", "EX", SIGN_SECONDS),
                 ("ZADD", keys.workers(), f"{now:.3f}", worker),
                 ("ZREMRANGEBYSCORE", keys.workers(), "-inf", f"({now - _FORGET_AFTER:.3f}"),
+                # The signs of a clock that was ahead: who is alive gives another one.
+                ("ZREMRANGEBYSCORE", keys.workers(), f"({now + CLOCKS_DIFFER:.3f}", "+inf"),
             ]
         )
 

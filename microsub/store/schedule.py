@@ -27,6 +27,12 @@ HOST_RECORD = 48 * 3600
 """Seconds that a host's record (holds, spacing) lives."""
 
 LONGEST_HOLD = HOST_RECORD
+
+FARTHEST = 8 * 86400.0
+"""Seconds from now that nothing is planned beyond: a `Retry-After` holds a feed for 7 days at most. What is due later
+was planned while a clock was ahead, and is due now.
+"""
+
 FEEDS_FOR_A_HOLD = 3
 
 _FEEDS = load("schedule_feeds")
@@ -59,6 +65,13 @@ class Schedule:
         """Make (feed, host) pairs due at once; the spacing and the holds of their hosts stay in force."""
         await self._add(feeds, now)
 
+    async def set_right(self, feeds: Sequence[tuple[str, str]], now: float) -> None:
+        """Make (feed, host) pairs due at once that were planned while a clock was ahead; what it wrote of their hosts'
+        spacing and holds counts for nothing.
+        """
+        await self._redis.pipeline([("HDEL", keys.host(host), "free", "hold") for _, host in feeds])
+        await self._add(feeds, now)
+
     async def holds(self, feeds: Sequence[tuple[str, str]]) -> list[bool]:
         """Whether each of the (feed, host) pairs will have its turn: the feed waits at its host, and that in line."""
         commands: list[Command] = []
@@ -81,14 +94,16 @@ class Schedule:
         if among is not None and not (among := list(among)):
             return []
         reply = await self._redis.script(
-            _TAKE, [keys.hosts_due(), keys.hosts_leases()], [_time(now), count, _time(now + lease), *(among or ())]
+            _TAKE,
+            [keys.hosts_due(), keys.hosts_leases()],
+            [_time(now), count, _time(now + lease), _time(now + FARTHEST), *(among or ())],
         )
         texts = [part.decode("utf-8", "replace") for part in reply]
         return [HostLease(host, token) for host, token in zip(texts[::2], texts[1::2], strict=True) if host]
 
     async def due_feeds(self, lease: HostLease, now: float, count: int) -> list[str]:
         """The feeds of the host that are due, the earliest first. Empty as well where the lease was lost."""
-        reply = await self._host(lease, "due", _time(now), count)
+        reply = await self._host(lease, "due", _time(now), count, _time(now + FARTHEST))
         return [feed_id.decode("utf-8", "replace") for feed_id in reply or ()]
 
     async def renew(self, lease: HostLease, now: float, lease_seconds: float) -> bool:
@@ -110,7 +125,7 @@ class Schedule:
         who took it since has looked at the host yet, that counts: the feed was polled.
         """
         args = () if finished is None else (finished[0], _time_or_never(finished[1]))
-        next_request = await self._host(lease, "next", _time(now + interval), *args)
+        next_request = await self._host(lease, "next", _time(now + interval), _time(now + FARTHEST), *args)
         released = (
             0 if next_request is None else await self._lease(lease, "release", next_request.decode("utf-8", "replace"))
         )

@@ -164,7 +164,7 @@ async def listed_again(redis: Redis, feed_id: str, tombstones: Mapping[str, str]
         await redis.command("ZADD", keys.feed_tombstones(feed_id), "GT", *marks)
 
 
-async def forget_tombstones(redis: Redis, feed_ids: Sequence[str]) -> int:
+async def forget_tombstones(redis: Redis, feed_ids: Sequence[str], now: float) -> int:
     """Forget posts that were deleted, and that their feeds hadn't listed for more than a year when they were last read;
     how many. A feed that doesn't change, or can't be had, for so long says nothing about its posts.
     """
@@ -173,7 +173,7 @@ async def forget_tombstones(redis: Redis, feed_ids: Sequence[str]) -> int:
         (
             _FORGET,
             [keys.feed_guids(feed_id), keys.feed_tombstones(feed_id)],
-            [score_text(float(last) - TOMBSTONES), _BATCH],
+            [score_text(min(float(last), now) - TOMBSTONES), _BATCH],
         )
         for feed_id, last in zip(feed_ids, read, strict=True)
         if last

@@ -10,13 +10,17 @@ from dataclasses import replace
 import pytest
 import structlog.testing
 
-from microsub.config.backend import FeedPolicy
+from microsub.config.backend import FeedPolicy, InstanceSettings
 from microsub.formats.identity import host_of
+from microsub.pipeline.fan_out import default_limits
+from microsub.services.following import Following
+from microsub.services.mending import Mended, Mending
 from microsub.store.port import Redis
 from tests.support.polling import FAST, dated, rss, world
 from tests.support.web import Answer, publisher
 
 HOUR = 3600.0
+DAY = 24 * HOUR
 
 
 async def test_an_unchanged_body_is_not_parsed(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,6 +204,60 @@ async def _poll_thrice_over_a_day(it: object, feed: object) -> None:
         await it.make_due(feed)  # type: ignore[attr-defined]
         await it.worker.run_once()  # type: ignore[attr-defined]
         it.clock.advance(13 * HOUR)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("ahead", [DAY, 3650 * DAY])
+@pytest.mark.parametrize("answer", ["document", "429"])
+async def test_a_clock_that_was_ahead_for_a_moment(redis: Redis, ahead: float, answer: str) -> None:
+    """What was polled meanwhile, or was asked to be left alone, is asked again when the clock is right; so is a host
+    whose worker died in that moment.
+    """
+    async with publisher() as site, world(redis, settings=InstanceSettings()) as it:
+        if answer == "429":
+            site.serve("/feed", Answer(status=429, headers=[("Retry-After", "3600")]))
+        else:
+            site.serve_document("/feed", rss(dated(1)))
+        site.serve_document("/other", rss(dated(1)))
+        feed = await it.follow(site.url("/feed", "blog.test"))
+        dead = await it.follow(site.url("/other", "other.test"))
+        it.clock.advance(ahead)
+        assert [lease.host for lease in await it.schedule.take(it.clock(), 1, 90, [host_of(dead.url)])]
+        await it.worker.run_once()
+        assert (site.count("/feed"), site.count("/other")) == (1, 0)
+        it.clock.advance(-ahead)
+        site.serve_document("/feed", rss(dated(2)))
+        following = Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, default_limits)
+        mending = Mending(it.accounts, it.channels, it.feeds, it.schedule, following)
+        mended = await mending.run(it.clock())
+        assert mended == Mended(ahead=1)
+        it.clock.advance(2)
+        await it.worker.run_once()
+        if ahead == DAY:
+            assert (site.count("/feed"), site.count("/other")) == (2, 0)  # the lease still runs
+            it.clock.advance(ahead + 90)
+            await it.worker.run_once()
+        assert site.count("/feed") >= 2
+        assert site.count("/other") == 1
+        assert len(await it.rows()) == 3
+        record = await it.record(feed)
+        assert record.last_poll is not None
+        assert record.last_poll <= it.clock()
+        assert await mending.run(it.clock()) == Mended()
+
+
+async def test_hosts_that_were_planned_by_a_clock_far_ahead_are_due_at_once(redis: Redis) -> None:
+    """Without any upkeep: nothing is ever planned ten years ahead."""
+    async with publisher() as site, world(redis) as it:
+        site.serve_document("/feed", rss(dated(1)))
+        await it.follow(site.url("/feed", "blog.test"))
+        it.clock.advance(3650 * DAY)
+        await it.worker.run_once()
+        it.clock.advance(-3650 * DAY)
+        await it.worker.run_once()
+        assert site.count("/feed") == 2
+        assert await it.schedule.take(it.clock(), 10, 90) == []
+        await it.worker.run_once()
+        assert site.count("/feed") == 2
 
 
 async def test_a_feed_moves(redis: Redis) -> None:

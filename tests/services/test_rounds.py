@@ -58,3 +58,25 @@ async def test_a_round_that_fails_is_followed_by_another():
         with pytest.raises(asyncio.CancelledError):
             await task
     assert [entry["event"] for entry in logs] == ["a round of upkeep failed", "a round of upkeep broke off"]
+
+
+async def test_a_round_is_left_out_when_the_clock_has_jumped_ahead():
+    """What upkeep would let go at a wrong time doesn't come back; the next round believes the clock."""
+    times = [0.0, 600.0, 600.0, 90_000.0, 1800.0, 1800.0]
+    steady = [0.0, 600.0, 1200.0, 1800.0]
+    rounds: list[float] = []
+
+    async def one_round(now: float) -> None:
+        rounds.append(now)
+        if len(rounds) > 1:
+            await asyncio.Event().wait()
+
+    pace = Pace(clock=lambda: times.pop(0), between=0.001, steady=lambda: steady.pop(0))
+    with structlog.testing.capture_logs() as logs:
+        task = asyncio.create_task(for_ever(one_round, "sweep", pace))
+        await wait_until(lambda: len(rounds) > 1 or task.done())
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert rounds == [600.0, 1800.0]
+    assert [entry["event"] for entry in logs] == ["the clock jumped ahead; a round of upkeep is left out"]

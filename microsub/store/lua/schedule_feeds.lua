@@ -9,4 +9,4 @@
 for at = 1, #ARGV, 2 do
   redis.call('ZADD', KEYS[1], 'LT', ARGV[at + 1], ARGV[at])
 end
-return host_next(KEYS[1], KEYS[2])
+return host_next(KEYS[1], KEYS[2], math.huge)

@@ -5,9 +5,11 @@
 --
 -- KEYS  1 feeds of the host by time due  2 host
 -- ARGV  1 token  2 time to live of the host's record
---       3 'due'     4 now   5 how many          reply: feed ids
+--       3 'due'     4 now   5 how many  6 the farthest time that a feed can be due; one beyond it was planned by a
+--                   clock that was ahead, and is due too                          reply: feed ids
 --         'finish'  4 feed  5 next time or ''   reply: 1
---         'next'    4 time until which the spacing lasts  5, 6 as 'finish' has them, or neither
+--         'next'    4 time until which the spacing lasts  5 the farthest time that a host can be held until
+--                   6, 7 feed and next time as 'finish' has them, or neither
 --                   reply: the time of the host's next request, or ''
 -- reply nil where a newer holder has come
 -- include: host_next
@@ -16,6 +18,8 @@ if newest > tonumber(ARGV[1]) then return nil end
 redis.call('HSET', KEYS[2], 'token', ARGV[1])
 redis.call('EXPIRE', KEYS[2], ARGV[2])
 if ARGV[3] == 'due' then
+  local due = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. ARGV[6], '+inf', 'LIMIT', 0, ARGV[5])
+  if #due > 0 then return due end
   return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[4], 'LIMIT', 0, ARGV[5])
 end
 local function finish(feed, time)
@@ -27,9 +31,9 @@ local function finish(feed, time)
   end
 end
 if ARGV[3] == 'next' then
-  if ARGV[5] then finish(ARGV[5], ARGV[6]) end
+  if ARGV[6] then finish(ARGV[6], ARGV[7]) end
   redis.call('HSET', KEYS[2], 'free', ARGV[4])
-  return host_next(KEYS[1], KEYS[2])
+  return host_next(KEYS[1], KEYS[2], tonumber(ARGV[5]))
 end
 finish(ARGV[4], ARGV[5])
 return 1

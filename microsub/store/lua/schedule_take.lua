@@ -1,18 +1,21 @@
 -- Takes the hosts that have been due longest, for one worker.
 --
 -- Atomic: a host that is taken stands at the end of its lease at once, so that nobody else finds it due. One whose
--- lease has run out is due again, and its new token is larger than any before.
+-- lease has run out is due again, and its new token is larger than any before. One that stands beyond the farthest time
+-- was put there by a clock that was ahead, and is due too.
 --
 -- KEYS  1 hosts by time  2 leases: host -> token; '*' -> the last token
--- ARGV  1 now  2 how many at most  3 end of the lease  4.. hosts, where only these are wanted
+-- ARGV  1 now  2 how many at most  3 end of the lease  4 the farthest time  5.. hosts, where only these are wanted
 -- reply host, token, host, token, …
 local due = {}
-if #ARGV == 3 then
-  due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, ARGV[2])
+if #ARGV == 4 then
+  due = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. ARGV[4], '+inf', 'LIMIT', 0, ARGV[2])
+  local others = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[1], 'LIMIT', 0, ARGV[2] - #due)
+  for _, host in ipairs(others) do due[#due + 1] = host end
 else
-  for at = 4, #ARGV do
-    local time = redis.call('ZSCORE', KEYS[1], ARGV[at])
-    if time and tonumber(time) <= tonumber(ARGV[1]) and #due < tonumber(ARGV[2]) then due[#due + 1] = ARGV[at] end
+  for at = 5, #ARGV do
+    local time = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[at]) or '')
+    if time and (time <= tonumber(ARGV[1]) or time > tonumber(ARGV[4])) and #due < tonumber(ARGV[2]) then due[#due + 1] = ARGV[at] end
   end
 end
 

@@ -1,0 +1,51 @@
+"""The wall clock was ahead for a moment: what was written meanwhile stops nothing when it is right again."""
+
+from __future__ import annotations
+
+from microsub.store import keys, shedding
+from microsub.store.feeds import Feeds
+from microsub.store.identity.attempts import Attempts
+from microsub.store.items import Items
+from microsub.store.port import Redis
+from microsub.store.presence import Presence
+from tests.support.posts import NOON, candidate
+
+YEARS = 10 * 365 * 86400.0
+
+
+async def test_nobody_is_shut_out_for_years(redis: Redis) -> None:
+    """A pause after failed attempts lasts no longer than the longest one."""
+    attempts = Attempts(redis)
+    assert await attempts.take("ann", [60, 600], NOON + YEARS) == 0
+    assert await attempts.take("ann", [60, 600], NOON) == 0
+    assert await attempts.take("ann", [60, 600], NOON + 1) > 590
+
+
+async def test_no_dead_worker_looks_alive(redis: Redis) -> None:
+    """Its sign of life goes with the next one of a worker whose clock is right."""
+    presence = Presence(redis)
+    await presence.beat("dead", NOON + YEARS)
+    await presence.beat("living", NOON)
+    assert await presence.alive(NOON) == ["living"]
+    assert await presence.last_sign() == NOON
+
+
+async def test_what_was_condemned_then_is_condemned_again(redis: Redis) -> None:
+    """Else no sweep would ever find it ripe; a mark that is not ahead keeps its time."""
+    feed = await Feeds(redis).ensure("https://blog.example/feed", NOON)
+    (stored,) = (await Items(redis).store(feed, [candidate("a")], NOON)).new
+    for now, mark in ((NOON + YEARS, NOON + YEARS), (NOON, NOON), (NOON + 60, NOON)):
+        await shedding.condemn(redis, [stored.id], now)
+        assert [float(one.condemned) for one in await shedding.candidates(redis, [stored.id])] == [mark]
+
+
+async def test_no_deleted_post_is_forgotten_because_its_feed_was_read_then(redis: Redis) -> None:
+    """It would come back as new."""
+    feeds = Feeds(redis)
+    feed = await feeds.ensure("https://blog.example/feed", NOON)
+    (stored,) = (await Items(redis).store(feed, [candidate("a")], NOON)).new
+    doomed = await shedding.candidates(redis, [stored.id])
+    await shedding.erase(redis, await shedding.retire(redis, doomed, NOON, wanted_too=True))
+    await feeds.update(feed.id, {"last_read": f"{NOON + YEARS:.3f}"})
+    assert await shedding.forget_tombstones(redis, [feed.id], NOON) == 0
+    assert await redis.command("HLEN", keys.feed_guids(feed.id)) == 1
