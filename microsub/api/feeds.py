@@ -104,7 +104,7 @@ def _health(followed: FollowedFeed) -> dict[str, str]:
     if record.last_success:
         health["_last_success"] = _instant(record.last_success)
     if record.failures or record.gone:
-        health["_error"] = record.last_error or "the feed can't be had"
+        health["_error"] = record.last_error or "the feed can't be fetched"
         health["_failures"] = str(record.failures)
         if record.last_error_at:
             health["_error_at"] = _instant(record.last_error_at)

@@ -80,8 +80,8 @@ class SweepReport:
         """For people."""
         would = "would leave" if self.dry_run else "left"
         return (
-            f"{self.deleted} of {self.examined} items {would} the store; {self.condemned} more belong to no timeline "
-            "and follow later"
+            f"{self.deleted} of {self.examined} items {would} the store; {self.condemned} more are in no "
+            "timeline and will be removed next time"
         )
 
 

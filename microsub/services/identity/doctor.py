@@ -185,7 +185,7 @@ class Doctor:
                 if got.reason == "tls"
                 else "Check the address."
             )
-            notes.add(Finding("problem", "page", f"the page can't be had: {got.detail}", mend))
+            notes.add(Finding("problem", "page", f"the page can't be fetched: {got.detail}", mend))
             return
         if not 200 <= got.status < 300:
             notes.add(

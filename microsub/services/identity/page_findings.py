@@ -100,7 +100,7 @@ def head_findings(page: Answered, head: Answered | FetchFailed) -> Iterable[Find
     elif _in_header(head) != _in_header(page):
         text = "the Link headers of HEAD and GET name different endpoints; the app believes those of HEAD"
     else:
-        yield Finding("ok", "HEAD", "HEAD says what GET says")
+        yield Finding("ok", "HEAD", "HEAD and GET agree")
         return
     yield Finding("advice", "HEAD", text, "Have the web server answer HEAD as GET, without the body.", (MONOCLE,))
 

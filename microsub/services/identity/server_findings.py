@@ -292,7 +292,7 @@ def feed_findings(feeds: Sequence[str], first: Answered | FetchFailed | None) ->
             'Mark up the posts as an h-feed, or add <link rel="alternate" type="application/rss+xml" href="…">.',
         )
     elif isinstance(first, FetchFailed) and first.reason != "too_large":
-        yield Finding("advice", "feeds", f"{shown(feeds[0])}, which the page names, can't be had: {first.detail}")
+        yield Finding("advice", "feeds", f"{shown(feeds[0])}, which the page names, can't be fetched: {first.detail}")
     elif isinstance(first, Answered) and not 200 <= first.status < 300:
         yield Finding("advice", "feeds", f"{shown(feeds[0])}, which the page names, answers {first.status}")
     else:
