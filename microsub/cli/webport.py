@@ -41,6 +41,9 @@ PIPELINED = 16
 RESERVED = 128
 """File descriptors that connections leave to Redis, publishers and files."""
 
+_NOW_ON = -math.inf
+"""For `WebProtocol.due`: the client's time begins with the next look at it. So requests don't ask for the time."""
+
 
 class _Refused(Exception):
     """Ends the parser, and the request with it."""
@@ -79,7 +82,7 @@ class WebProtocol(HttpToolsProtocol):
 
     network: str | None = None
     url = b""
-    due = math.inf
+    due = _NOW_ON
     _loose = 0
     """Bytes received since the last whole head, chunk or message that belong to no body."""
     _refusal: HTTPStatus | None = None
@@ -89,7 +92,6 @@ class WebProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         """Count the connection, or refuse it."""
         super().connection_made(transport)
-        self.due = self.loop.time() + PATIENCE
         address = self.client[0] if self.client else ""  # a Unix socket, whose clients nobody can tell apart
         self.network = self.clients.enter(address) if address else None
         if len(self.connections) > _most_connections() or (address and self.network is None):
@@ -105,9 +107,10 @@ class WebProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, and refuse what has no end."""
-        self._unset_keepalive_if_required()
-        for start in range(0, len(data), PIECE):
-            piece = data[start : start + PIECE]
+        if self.timeout_keep_alive_task is not None:
+            self._unset_keepalive_if_required()
+        pieces = [data[start : start + PIECE] for start in range(0, len(data), PIECE)] if len(data) > PIECE else (data,)
+        for piece in pieces:
             self._loose += len(piece)
             try:
                 self.parser.feed_data(piece)
@@ -139,7 +142,7 @@ class WebProtocol(HttpToolsProtocol):
         super().on_headers_complete()
         self.headers = []  # trailers end here: the request has its own list, which they aren't a part of
         if not self.pipeline:
-            self.due = self.loop.time() + PATIENCE
+            self.due = _NOW_ON
 
     def on_body(self, body: bytes) -> None:
         """Take a part of a body, and give the next one its time; none where the answer is out."""
@@ -155,19 +158,23 @@ class WebProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The end of a request: now it's our turn, or the client's with the next one."""
         self._loose = 0
-        self.due = self.loop.time() + PATIENCE if self.cycle.response_complete else math.inf
-        super().on_message_complete()
+        if self.cycle.response_complete:
+            self.due = _NOW_ON
+        else:
+            self.due = math.inf
+            self.cycle.more_body = False
+            self.cycle.message_event.set()
 
     def on_response_complete(self) -> None:
         """The end of an answer: the client's turn, unless it has sent the next request already."""
         super().on_response_complete()
         ours = self.pipeline or not (self.cycle.response_complete or self.cycle.more_body)
-        self.due = math.inf if ours else self.loop.time() + PATIENCE
+        self.due = math.inf if ours else _NOW_ON
 
     def look(self, now: float, *, hurry: bool) -> None:
         """End the connection where the client is late. `now` is the loop's time; in a `hurry` it may take less."""
-        if self.flow.read_paused:
-            self.due = max(self.due, now + PATIENCE)  # it may not send
+        if self.due == _NOW_ON or self.flow.read_paused:  # it may not send while reading is paused
+            self.due = max(self.due, now + PATIENCE)
         elif now > self.due - (PATIENCE - HURRY if hurry else 0):
             self.due = math.inf
             if self._loose:
