@@ -207,14 +207,21 @@ class ConfigError(MicrosubError):
     """A setting that can't be used.
 
     `file` names the file or environment variable, `path` the place inside it (JSON path such as
-    `users.alice.channels[0].uid`, or line and column), `found` what stands there and `expected` what should.
+    `users.alice.channels[0].uid`; empty for the whole), `line` and `column` (from 1) the same in the text where they
+    are known, `found` what stands there and `expected` what should.
     """
 
-    def __init__(self, *, file: str, path: str, found: str, expected: str) -> None:
-        where = f"{file}: {path}" if path else file
+    def __init__(
+        self, *, file: str, path: str, found: str, expected: str, line: int | None = None, column: int | None = None
+    ) -> None:
+        text = ", ".join(f"{name} {at}" for name, at in (("line", line), ("column", column)) if at is not None)
+        place = f"{path} ({text})" if path and text else path or text
+        where = f"{file}: {place}" if place else file
         super().__init__(f"{where}: found {found}, expected {expected}")
         self.file = file
         self.path = path
+        self.line = line
+        self.column = column
         self.found = found
         self.expected = expected
 

@@ -63,7 +63,14 @@ def _beside_the_accounts(report: Report, settings: Settings) -> Report:
 
 def _as_dict(report: Report) -> dict[str, object]:
     problems = [
-        {"path": problem.path, "found": problem.found, "expected": problem.expected} for problem in report.problems
+        {
+            "path": problem.path,
+            "line": problem.line,
+            "column": problem.column,
+            "found": problem.found,
+            "expected": problem.expected,
+        }
+        for problem in report.problems
     ]
     return {"file": report.file, "ok": report.ok, "problems": problems, "warnings": list(report.warnings)}
 
@@ -100,6 +107,7 @@ def upgrade(settings: Settings, file: Path | None, in_place: bool) -> None:
     Example: microsub config upgrade old.json > backend.json
     """
     from microsub.config import document
+    from microsub.services import backend_file
 
     path = file or settings.backend
     report = document.check(path, os.environ)
@@ -110,9 +118,13 @@ def upgrade(settings: Settings, file: Path | None, in_place: bool) -> None:
     if not in_place:
         say(text, nl=False)
         return
+    if not report.document.legacy:
+        say(f"{path} has today's form already; nothing was changed")
+        return
     try:
-        path.replace(path.with_name(path.name + ".old"))
-        path.write_text(text, encoding="utf-8")
+        old = backend_file.upgrade(path, text.encode())
+    except FileExistsError:
+        fail(f"nothing was changed: {path.name}.old, where the old file would be kept, exists; move it away first")
     except OSError as error:
         raise click.UsageError(f"{path}: {error.strerror}") from None
-    say(f"{path} is upgraded; the old file is {path.name}.old")
+    say(f"{path} is upgraded; the old file is {old.name}")

@@ -76,7 +76,7 @@ def read(body: bytes, file: str) -> JsonText:
     except UnicodeDecodeError as error:
         line = body.count(b"\n", 0, error.start) + 1
         found = f"the byte 0x{body[error.start]:02x}, which is not UTF-8"
-        raise ConfigError(file=file, path=f"line {line}", found=found, expected="UTF-8 text") from None
+        raise ConfigError(file=file, path="", line=line, found=found, expected="UTF-8 text") from None
     try:
         json.loads(text, parse_constant=_refuse)
         root, _ = _scan(text, _skip(text, 0))
@@ -85,7 +85,8 @@ def read(body: bytes, file: str) -> JsonText:
     except _DuplicateKeyError as error:
         raise ConfigError(
             file=file,
-            path=_place(text, error.position),
+            path="",
+            **_place(text, error.position),
             found=f"the key '{error.key}' a second time in one object",
             expected="each key once",
         ) from None
@@ -120,15 +121,14 @@ def _refuse(word: str) -> Any:
     raise _NoNumberError(word)
 
 
-def _place(text: str, position: int) -> str:
-    line = text.count("\n", 0, position) + 1
-    return f"line {line}, column {position - text.rfind(chr(10), 0, position)}"
+def _place(text: str, position: int) -> dict[str, int]:
+    return {"line": text.count("\n", 0, position) + 1, "column": position - text.rfind("\n", 0, position)}
 
 
 def _syntax(text: str, error: json.JSONDecodeError, file: str) -> ConfigError:
     position = error.pos
     if not text.strip():
-        return ConfigError(file=file, path="line 1, column 1", found="an empty file", expected="a JSON object")
+        return ConfigError(file=file, path="", line=1, column=1, found="an empty file", expected="a JSON object")
     before = text[:position].rstrip()
     around = text[position : position + 20].partition("\n")[0].strip()
     found = (
@@ -145,7 +145,7 @@ def _syntax(text: str, error: json.JSONDecodeError, file: str) -> ConfigError:
         expected += " after the comma (JSON has no comma before a closing bracket)"
     elif around.startswith(("//", "/*", "#")):
         expected += " (JSON has no comments)"
-    return ConfigError(file=file, path=_place(text, position), found=found, expected=expected)
+    return ConfigError(file=file, path="", found=found, expected=expected, **_place(text, position))
 
 
 # --- places (the text is known to be valid JSON here) ------------------------------------------------------------

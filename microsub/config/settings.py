@@ -387,7 +387,7 @@ def env_file(text: str, name: str) -> dict[str, str]:
             continue
         variable, equals, value = line.partition("=")
         if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", variable):
-            raise ConfigError(file=name, path=f"line {number}", found=f"'{line[:40]}'", expected="NAME=value")
+            raise ConfigError(file=name, path="", line=number, found=f"'{line[:40]}'", expected="NAME=value")
         value = value.strip()
         quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
         found[variable] = value[1:-1] if quoted else value

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib.resources import files
@@ -72,8 +72,9 @@ class Findings:
         """Note an error; the first one of a place is enough."""
         if path not in self._seen:
             self._seen.add(path)
-            error = ConfigError(file=self.file, path=self.place(path), found=found, expected=expected)
-            self.problems.append((self.source.line(path), error))
+            line = self.source.line(path)
+            error = ConfigError(file=self.file, path=show(path), line=line, found=found, expected=expected)
+            self.problems.append((line, error))
 
     def warn(self, path: Path, sentence: str) -> None:
         """Note something that works, but hardly as meant."""
@@ -194,13 +195,19 @@ def _unknown_keys(finding: _Finding, findings: Findings) -> None:
     for key in finding.value:
         if key in known or any(re.search(pattern, key) for pattern in patterns):
             continue
-        near = get_close_matches(key.lower(), known, n=1, cutoff=_CLOSE)
-        if near:
+        near = _near(key, known)
+        if near or finding.schema.get("strictKeys"):
             names = ", ".join(name for name in known if name != "$schema")
-            expected = f"one of {names}; did you mean '{near[0]}'?"
-            findings.wrong((*path, key), f"the unknown key '{key}'", expected)
+            findings.wrong((*path, key), f"the unknown key '{key}'", f"one of {names}{near}")
         else:
             findings.warn((*path, key), "an unknown key, which has no effect (names beginning with 'x-' are for notes)")
+
+
+def _near(text: str, known: Sequence[str]) -> str:
+    """The question whether one of `known` was meant, a transposition of letters included; empty where none is near."""
+    near = get_close_matches(text.lower(), known, n=1, cutoff=_CLOSE)
+    near = near or [word for word in known if sorted(word) == sorted(text.lower())]
+    return f"; did you mean '{near[0]}'?" if near else ""
 
 
 # --- what a schema can't say -------------------------------------------------------------------------------------
@@ -289,9 +296,15 @@ def _check_filters(filters: Mapping[str, Any], path: Path, findings: Findings) -
                 findings.wrong((*path, key), findings.written((*path, key), pattern), expected)
     for key in ("include_types", "exclude_types"):
         kinds = filters.get(key)
-        for index, kind in enumerate(kinds if isinstance(kinds, list) else ()):
-            if isinstance(kind, str) and kind.lower() not in POST_TYPES:
-                known = ", ".join(POST_TYPES)
+        kinds = [kind for kind in kinds if isinstance(kind, str)] if isinstance(kinds, list) else []
+        nothing_left = key == "include_types" and not any(kind.lower() in POST_TYPES for kind in kinds)
+        for index, kind in enumerate(kinds):
+            if kind.lower() in POST_TYPES:
+                continue
+            known, near = ", ".join(POST_TYPES), _near(kind, POST_TYPES)
+            if near or nothing_left:
+                findings.wrong((*path, key, index), f"the type {describe(kind)}", f"one of {known}{near}")
+            else:
                 findings.warn((*path, key, index), f"no post is of the type {describe(kind)}; types: {known}")
 
 

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,26 +60,12 @@ class BackendFile:
         time of modification never goes back. Raises OSError.
         """
         real = self.path.resolve()
-        status = real.stat()
-        handle, name = tempfile.mkstemp(prefix=f".{real.name}.", suffix=".new", dir=real.parent)
-        temporary = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(body)
-                stream.flush()
-                os.fchmod(stream.fileno(), status.st_mode & 0o7777)
-                with contextlib.suppress(OSError):
-                    os.fchown(stream.fileno(), status.st_uid, status.st_gid)
-                os.fsync(stream.fileno())
+        with _beside(real, body) as temporary:
             old = self.read()
             if old is None or old.digest != expected:
                 return None
             self.keep(old, now)
-            if temporary.stat().st_mtime_ns < status.st_mtime_ns:
-                os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
             temporary.replace(real)
-        finally:
-            temporary.unlink(missing_ok=True)
         _sync_folder(real.parent)
         written = self.read()
         if written is not None and written.body == body:
@@ -151,6 +137,42 @@ class BackendFile:
         except OSError:
             return None
         return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def upgrade(path: Path, body: bytes) -> Path:
+    """Put `body` in the place of the file at `path`, whole or not at all, with its mode; returns where the old file is
+    now: beside it, `….old`. Raises FileExistsError where there is one of that name already, and OSError.
+    """
+    real = path.resolve()
+    old = real.with_name(real.name + ".old")
+    with _beside(real, body) as temporary:
+        old.hardlink_to(real)
+        temporary.replace(real)
+    _sync_folder(real.parent)
+    return old
+
+
+@contextlib.contextmanager
+def _beside(real: Path, body: bytes) -> Iterator[Path]:
+    """A file with `body` beside the one at `real`, to be put in its place: with its mode and, where possible, its
+    owner, and modified no earlier. It is gone after the block.
+    """
+    status = real.stat()
+    handle, name = tempfile.mkstemp(prefix=f".{real.name}.", suffix=".new", dir=real.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(body)
+            stream.flush()
+            os.fchmod(stream.fileno(), status.st_mode & 0o7777)
+            with contextlib.suppress(OSError):
+                os.fchown(stream.fileno(), status.st_uid, status.st_gid)
+            os.fsync(stream.fileno())
+        if temporary.stat().st_mtime_ns < status.st_mtime_ns:
+            os.utime(temporary, ns=(status.st_atime_ns, status.st_mtime_ns))
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

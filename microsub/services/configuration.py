@@ -394,15 +394,14 @@ class Configuration:
                 return False
             document = report.document
             if document is None:
-                raise InvalidRequest(f"{self.path} can't be used ({report.problems[0]}); mend it first")
+                raise InvalidRequest(f"{self.path} can't be used ({report.problems[0]}); repair it first")
             if name not in document.backend.users:
                 return False
             if not self._writes_back:
                 raise InvalidRequest(f"nothing is written into backend.json here (MICROSUB_WRITE_BACK): {by_hand}")
             if document.legacy:
                 raise InvalidRequest(f"nothing is written into the old form of backend.json: {by_hand}")
-            raw = {key: value for key, value in document.raw.items() if key != "users"}
-            raw["users"] = dict(document.raw["users"])
+            raw = {**document.raw, "users": dict(document.raw["users"])}
             lost = sorted(raw["users"].pop(name).keys() - WRITTEN)
             if lost:
                 more = f"{self.path} says more of '{name}' than could be brought back ({', '.join(lost)})"

@@ -20,7 +20,10 @@ async def require_user(settings: Settings, stores: Stores, name: str) -> None:
     if await stores.accounts.user(name) is None:
         await configuration(settings, stores).look()
     if await stores.accounts.user(name) is None:
-        known = ", ".join(user.name for user in await stores.accounts.users())
+        known = ", ".join(
+            f"{user.name} (disabled)" if user.disabled is not None else user.name
+            for user in await stores.accounts.users()
+        )
         raise NotFound(f"there is no user '{name}'; users: {known or _nobody(settings)}")
 
 

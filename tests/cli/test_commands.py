@@ -161,7 +161,8 @@ def test_config_check_names_place_finding_and_expectation(run: Run) -> None:
     assert "users.alice.channels[0].uid" in bad.stderr
     report = json.loads(run("config", "check", "bad.json", "--json").stdout)
     assert report["ok"] is False
-    assert report["problems"][0]["path"].startswith("users.alice.channels[0].uid")
+    [problem] = report["problems"]
+    assert (problem["path"], problem["line"]) == ("users.alice.channels[0].uid", 1)
 
 
 def test_config_upgrade_brings_the_old_form_up_to_date(run: Run) -> None:
@@ -173,9 +174,23 @@ def test_config_upgrade_brings_the_old_form_up_to_date(run: Run) -> None:
     printed = json.loads(run("config", "upgrade", "old.json").stdout)
     (user,) = printed["users"].values()
     assert user["me"] == "https://alice.example/"
+    Path("old.json").chmod(0o600)
     assert run("config", "upgrade", "old.json", "--in-place").exit_code == 0
+    again = run("config", "upgrade", "old.json", "--in-place")
+    assert (again.exit_code, "nothing was changed" in again.stdout) == (0, True)
     assert json.loads(Path("old.json").read_text()) == printed
     assert json.loads(Path("old.json.old").read_text()) == old
+    assert [Path(name).stat().st_mode & 0o777 for name in ("old.json", "old.json.old")] == [0o600, 0o600]
+
+
+def test_config_upgrade_keeps_an_older_original(run: Run) -> None:
+    """Where a file of the name is there under which the old one would be kept, nothing is changed."""
+    for name, text in (("old.json", '{"Channels": {}, "Feeds": {}}'), ("old.json.old", "mine")):
+        Path(name).write_text(text)
+    refused = run("config", "upgrade", "old.json", "--in-place")
+    assert (refused.exit_code, "move it away first" in refused.stderr) == (1, True)
+    assert Path("old.json").read_text() == '{"Channels": {}, "Feeds": {}}'
+    assert Path("old.json.old").read_text() == "mine"
 
 
 def test_config_upgrade_tells_what_is_lost(run: Run) -> None:
@@ -432,13 +447,16 @@ def declared() -> dict[str, object]:
 
 def test_who_was_added_by_a_command_is_removed_by_one(run: Run) -> None:
     """Also where write-back has put them into the file: it takes them out, and says so; and back when restored."""
+    Path("backend.json").write_text(json.dumps(BACKEND | {"x-note": "last"}))
     run("user", "add", "carl", "--me", "https://carl.example/")
     assert list(declared()) == ["alice", "carl"]
     removed = run("user", "remove", "carl")
     assert (removed.exit_code, "backend.json too" in removed.stdout) == (0, True)
     assert list(declared()) == ["alice"]
     assert list(Path("backend.json.versions").iterdir())
+    assert list(json.loads(Path("backend.json").read_text())) == [*BACKEND, "x-note"]
     assert "carl  https://carl.example/  0 channels  (disabled)" in run("user", "list").stdout
+    assert "users: alice, carl (disabled)" in run("user", "remove", "nobody").stderr
     assert run("user", "restore", "carl").exit_code == 0
     assert declared()["carl"] == {"me": "https://carl.example/"}
     assert run("user", "remove", "alice").exit_code == 0

@@ -246,13 +246,52 @@ def test_a_mistake_is_told_with_place_and_expectation(document: Any, error: str)
     assert [str(problem) for problem in look(document).problems] == [f"b.json: {error}"]
 
 
+@pytest.mark.parametrize(
+    ("channel", "place", "expected"),
+    [
+        (
+            {"feeds": [{"url": "https://a.example/", "ulr": "x"}]},
+            "feeds[0].ulr",
+            "one of url, name; did you mean 'url'?",
+        ),
+        ({"feeds": [{"url": "https://a.example/", "colour": "x"}]}, "feeds[0].colour", "one of url, name"),
+        ({"settings": {"filters": {"include_types": ["articles"]}}}, "settings.filters.include_types[0]", "'article'?"),
+        ({"settings": {"filters": {"include_types": ["poem"]}}}, "settings.filters.include_types[0]", "event"),
+    ],
+)
+def test_what_would_be_lost_in_silence_is_a_mistake(channel: dict[str, Any], place: str, expected: str) -> None:
+    """A misspelt word, a key of a feed that means nothing, and a filter that lets nothing through."""
+    [problem] = look(channels({"uid": "a", **channel})).problems
+    assert problem.path == f"users.alice.channels[0].{place}"
+    assert problem.expected.endswith(expected)
+
+
+def test_a_type_that_no_post_has_is_a_warning_beside_others() -> None:
+    """The channel takes what the others say."""
+    report = look(channels({"uid": "a", "settings": {"filters": {"include_types": ["note", "poem"]}}}))
+    assert report.ok
+    assert "no post is of the type 'poem'" in report.warnings[0]
+
+
+@pytest.mark.parametrize("me", ["ann.example", "", "feed://ann.example/"])
+def test_a_bad_me_is_told_what_a_site_is(me: str) -> None:
+    """And not what the address of a feed is."""
+    [problem] = look({"users": {"ann": {"me": me}}}).problems
+    assert "such as https://alice.example/" in problem.expected
+
+
+def test_a_user_needs_no_site() -> None:
+    """Who has none is declared without `me`."""
+    assert look({"users": {"ann": {}}}).ok
+
+
 def test_all_mistakes_are_told_in_the_order_of_the_file() -> None:
     """One run of `config check` is enough."""
     report = look(channels({"uid": "a", "feeds": [1, 2]}, {"uid": "saved"}))
-    assert [problem.path for problem in report.problems] == [
-        "users.alice.channels[0].feeds[0] (line 8)",
-        "users.alice.channels[0].feeds[1] (line 9)",
-        "users.alice.channels[1].uid (line 13)",
+    assert [(problem.path, problem.line) for problem in report.problems] == [
+        ("users.alice.channels[0].feeds[0]", 8),
+        ("users.alice.channels[0].feeds[1]", 9),
+        ("users.alice.channels[1].uid", 13),
     ]
 
 
