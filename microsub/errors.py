@@ -281,4 +281,8 @@ class ParseError(MicrosubError):
 
 
 class ParsingStopped(ParseError):
-    """Bytes from `url` that would take too much time or memory to read."""
+    """Bytes from `url` that would take too much time or memory to read; `seconds` of processor time went into them."""
+
+    def __init__(self, url: str, detail: str, seconds: float = 0.0) -> None:
+        super().__init__(url, detail)
+        self.seconds = seconds

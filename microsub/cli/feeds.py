@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from microsub.cache import CachedFeed
     from microsub.fetch import Fetched
     from microsub.model.jf2 import Feed
+    from microsub.parsing.pool import ParsePool
     from microsub.pipeline.on_demand import PollReport
     from microsub.services.figures import FollowedFeed
     from microsub.services.retention import RetentionReport
@@ -195,6 +197,7 @@ def parse(
               microsub parse saved.html --url https://alice.example/ --content-type text/html
     """
     from microsub.formats.wire import feed_to_wire
+    from microsub.parsing.pool import ParsePool
 
     is_remote = source.startswith(("http://", "https://"))
     if is_remote:
@@ -204,19 +207,21 @@ def parse(
     else:
         document = _saved(source, url, content_type)
     feed: Feed | ParseError
-    try:
-        feed = _parsed(document)
-    except ParseError as error:
-        feed = error
-    named = [] if as_is or (not isinstance(feed, ParseError) and feed.format != "h-feed") else _named(document)
-    if named and is_remote:
-        feed = run(_first_of(settings, named)) or feed
-    elif named:
-        say(f"following this page takes the feed that it names: {escaped(named[0])}", err=True)
-    if isinstance(feed, ParseError):
-        fail(str(feed))
-    if complete:
-        feed = run(_completed(settings, feed))
+    with closing(ParsePool()) as parser:
+        try:
+            feed = _parsed(parser, document)
+        except ParseError as error:
+            feed = error
+        is_feed = not isinstance(feed, ParseError) and feed.format != "h-feed"
+        named = [] if as_is or is_feed else _named(parser, document)
+        if named and is_remote:
+            feed = run(_first_of(settings, parser, named)) or feed
+        elif named:
+            say(f"following this page takes the feed that it names: {escaped(named[0])}", err=True)
+        if isinstance(feed, ParseError):
+            fail(str(feed))
+        if complete:
+            feed = run(_completed(settings, parser, feed))
     print_json(feed_to_wire(feed))
 
 
@@ -232,25 +237,26 @@ def _saved(file: str, url: str | None, content_type: str | None) -> Fetched:
     return Fetched(where, where, 200, {}, body, content_type, None, None, None)
 
 
-def _parsed(document: Fetched) -> Feed:
-    from microsub.formats.parse import parse
+def _parsed(parser: ParsePool, document: Fetched) -> Feed:
+    where = document.final_url
+    feed: Feed = parser.run("parse", where, document.body, where, document.content_type)
+    return feed
 
-    return parse(document.body, document.final_url, document.content_type)
 
-
-def _named(document: Fetched) -> list[str]:
+def _named(parser: ParsePool, document: Fetched) -> list[str]:
     """The URLs of the feeds to follow instead of a page, best first."""
-    from microsub.formats.discovery import better_feeds
+    where, link = document.final_url, document.headers.get("link")
+    with suppress(ParseError):
+        links = parser.run("better_feeds", where, document.body, where, document.content_type, link)
+        return [link.url for link in links]
+    return []
 
-    links = better_feeds(document.body, document.final_url, document.content_type, document.headers.get("link"))
-    return [link.url for link in links]
 
-
-async def _first_of(settings: Settings, named: list[str]) -> Feed | None:
+async def _first_of(settings: Settings, parser: ParsePool, named: list[str]) -> Feed | None:
     """The first of the feeds that a page names which can be had; says which one it is, and why not those before."""
     for url in named[:_TRIED]:
         try:
-            feed = _parsed(await _download(settings, url))
+            feed = _parsed(parser, await _download(settings, url))
         except MicrosubError as error:
             say(f"the page names a feed that can't be used: {escaped(str(error))}", err=True)
         else:
@@ -259,8 +265,8 @@ async def _first_of(settings: Settings, named: list[str]) -> Feed | None:
     return None
 
 
-async def _completed(settings: Settings, feed: Feed) -> Feed:
-    async with wiring.open_completing(settings) as completing:
+async def _completed(settings: Settings, parser: ParsePool, feed: Feed) -> Feed:
+    async with wiring.open_completing(settings, parser) as completing:
         entries = await completing.complete_all(feed.entries[:_COMPLETED], feed.url)
     return replace(feed, entries=(*entries, *feed.entries[_COMPLETED:]))
 

@@ -1,37 +1,67 @@
-"""How deep markup nests, and how much there is of it, before a parser that minds is asked.
+"""How deep markup nests, by what a parser makes of it, and how much of it there is.
 
 HTML parsers take time with the square of the depth, and recursive code behind them overflows. People nest tens of
-levels; documents that nest tens of thousands were made to stop readers.
+levels; documents that nest tens of thousands were made to stop readers. Which tags nest depends on all that stands
+before them, so a parser is asked, piece by piece: it never gets much that nests beyond the limit.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+
+from selectolax.lexbor import LexborHTMLParser
 
 LIMIT = 400
 MOST = 100_000
 """Tags in one document. A parsed tree takes two hundred bytes for each, Beautiful Soup's a thousand."""
 
-_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
-# Elements without content, and those that the next of their kind closes.
-_EMPTY = "area base br col embed hr img input link meta param source track wbr"
-_SELF_CLOSING = "body colgroup dd dt head html li optgroup option p rp rt tbody td tfoot th thead tr"
-_FLAT = frozenset(f"{_EMPTY} {_SELF_CLOSING}".split())
+_LEVELS_OF_A_TAG = 3
+"""A tag opens at most so many elements: `<td>` in a table has a `tbody` and a `tr` around it."""
+
+_FIRST = 2000
+_GROWTH = 1.25
+_TEMPLATE = re.compile(r"(?i)<template")
 
 
 def too_deep(markup: str) -> bool:
-    """Whether `markup` opens more than `LIMIT` elements inside each other, or has more than `MOST` tags at all."""
+    """Whether `markup` nests elements more than `LIMIT` levels deep, or has more than `MOST` tags, or elements, at all.
+
+    What stands in templates, which the parser doesn't show, counts as nested when there is much of it.
+    """
     tags = markup.count("<")
-    if not LIMIT < tags <= MOST:
-        return tags > MOST
-    depth = 0
-    for match in _TAG.finditer(markup):
-        if match[2].lower() in _FLAT:
+    if tags > MOST:
+        return True
+    if tags * _LEVELS_OF_A_TAG <= LIMIT:
+        return False
+    if len(_TEMPLATE.findall(markup)) * _LEVELS_OF_A_TAG > LIMIT:
+        return True
+    return any(_nests(LexborHTMLParser(part)) for part in _parts(markup, tags))
+
+
+def _parts(markup: str, tags: int) -> Iterator[str]:
+    """Beginnings of `markup`, each with a quarter more tags than the one before, up to all of it."""
+    upto = _FIRST
+    if upto < tags:
+        for number, match in enumerate(re.finditer("<", markup)):
+            if number == upto:
+                yield markup[: match.start()]
+                upto = int(upto * _GROWTH)
+    yield markup
+
+
+def _nests(tree: LexborHTMLParser) -> bool:
+    """Whether an element is too many levels below the root, or there are too many."""
+    node, depth, count = tree.root, 1, 0
+    while node is not None:
+        count += 1
+        if depth > LIMIT or count > 2 * MOST:
+            return True
+        below = node.child
+        if below is not None:
+            node, depth = below, depth + 1
             continue
-        if match[1]:
-            depth = max(0, depth - 1)
-        else:
-            depth += 1
-            if depth > LIMIT:
-                return True
+        while node is not None and node.next is None:
+            node, depth = node.parent, depth - 1
+        node = None if node is None else node.next
     return False

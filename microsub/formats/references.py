@@ -15,7 +15,7 @@ from microsub.formats import html
 from microsub.formats.authorship import Page, representative
 from microsub.formats.dates import from_text
 from microsub.formats.encoding import decode
-from microsub.formats.lookups import AuthorPage, LookUp
+from microsub.formats.lookups import AuthorPage, LookUp, Target
 from microsub.formats.normalise import finish
 from microsub.formats.parse import sniff
 from microsub.formats.post_types import fold, post_type
@@ -54,6 +54,16 @@ def answer(look_up: LookUp, body: bytes, url: str, content_type: str | None) -> 
     except Exception:
         # The parsers beneath raise anything on pages that were made to break them; the entry does without.
         return None
+
+
+def author_on(body: bytes, url: str, content_type: str | None, asked: str) -> Card | Entry | None:
+    """`answer` to the look-up of an author's page."""
+    return answer(AuthorPage(asked), body, url, content_type)
+
+
+def target_on(body: bytes, url: str, content_type: str | None, asked: str) -> Card | Entry | None:
+    """`answer` to the look-up of what an entry is about."""
+    return answer(Target(asked), body, url, content_type)
 
 
 def _author(text: str, asked: str, url: str) -> Card | None:

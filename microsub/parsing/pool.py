@@ -1,207 +1,452 @@
-"""Parsing off the event loop: foreign bytes may take their time, but not everybody's, and not for ever.
+"""Parser processes for all foreign documents, shared fairly among those for whom documents are read.
 
-Ordinary documents, small and with a moderate number of tags, are parsed in a few threads: nothing that can stand in
-them costs more than a second or two. All others go to processes, which can be ended.
+Every document first has a short time in the quick lane, which always keeps a process. What takes longer begins again in
+the slow lane with the full time, where fewer are read at once. In both, callers take turns by the processor time that
+they have used (`turns`). Times are of the processor: a busy machine makes no document fail.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from microsub.errors import ParsingStopped
-from microsub.fetch import Fetched
-from microsub.formats.crowding import is_crowded
+from microsub.fetch import Answered, Fetched
+from microsub.formats.ekster import OldPost
 from microsub.formats.feedlinks import FeedLink
 from microsub.formats.identity import mask_credentials
-from microsub.formats.parse import parse
+from microsub.formats.indieauth.clients import ClientInfo
+from microsub.formats.indieauth.endpoints import ProfileLinks
+from microsub.formats.indieauth.rels import Examined
+from microsub.formats.lookups import AuthorPage, LookUp
 from microsub.formats.rereading import Reading
 from microsub.logs import LibraryLogger
 from microsub.metrics import PARSE_SECONDS
-from microsub.model.jf2 import Feed
-from microsub.parsing.process import MEMORY, TASKS, ParserProcess, ProcessEnded
+from microsub.model.jf2 import Card, Entry, Feed
+from microsub.parsing.process import MEMORY, Done, OutOfTime, ParserProcess, ProcessEnded
+from microsub.parsing.turns import Turns
 
 log = LibraryLogger(__name__)
 
-Parse = Callable[[bytes, str, str | None], Feed]
-Then = Callable[[Any], Any]
 T = TypeVar("T")
 
-LARGE = 256 * 1024
-MANY_TAGS = 4000
+QUICK = 2.0
 SECONDS = 20.0
+"""Seconds of processor time for one document in the quick lane, and in all."""
+
 IDLE_SECONDS = 60.0
 RETIRE = 88 * 1024 * 1024
-"""A process that holds more bytes than this after a document is ended: it began with some fifty megabytes."""
+"""A process that holds more bytes than this after a document is ended: it began with some forty megabytes."""
+
+_EXPECTED = 0.05
+_CLOSED = "the reading was ended"
+_MOST_SLOW_KNOWN = 1000
+_FOR = ContextVar("_FOR", default="")
 
 
-def _as_it_is(result: Any) -> Any:
-    return result
+@contextmanager
+def parsing_for(whom: str) -> Iterator[None]:
+    """What is read within the block, and in tasks begun there, counts as work for `whom`: a user, a network."""
+    token = _FOR.set(whom)
+    try:
+        yield
+    finally:
+        _FOR.reset(token)
 
 
-def _one_after_the_other(then: Then, work: Callable[..., Any], *arguments: Any) -> Any:
-    return then(work(*arguments))
+def _value(done: Done) -> Any:
+    return done.value
 
 
-def is_heavy(body: bytes) -> bool:
-    """Whether parsing `body` might take long or much memory: by its size, or by how many tags or objects it may hold,
-    or attributes in one tag.
+@dataclass(eq=False, slots=True)
+class _Job:
+    """A document that waits or is read. `result` is made by `then` of what the task returns."""
 
-    UTF-16 and UTF-32 have the same bytes among their zeros.
-    """
-    if len(body) > LARGE or body.count(b"<") + body.count(b"{") + body.count(b"&lt;") > MANY_TAGS:
-        return True
-    return is_crowded(body)
+    task: str
+    where: str
+    body: bytes
+    arguments: tuple[Any, ...]
+    keys: Sequence[str]
+    thorough: bool
+    then: Callable[[Done], Any]
+    result: Future[Any] = field(default_factory=Future)
+    slow: bool = False
+    key: str = ""
+    process: ParserProcess | None = None
+    abandoned: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class _Crew:
+    """The threads that read, each with a process of its own, between two closings; `free` threads wait for work."""
+
+    threads: int = 0
+    free: int = 0
+    running: set[_Job] = field(default_factory=set)
+    processes: set[ParserProcess] = field(default_factory=set)
 
 
 class ParsePool:
-    """`threads` documents are read at a time, and `processes` heavy ones beside them; the others wait.
+    """At most `processes` documents are read at a time; one process of several is kept for the quick lane. A process
+    begins when it is needed and ends after `idle` seconds without work. Safe for threads and event loops.
 
-    A second thread reads no more in the same time, since Python runs one at a time; it lets a document pass another one
-    that takes a second or two, and costs a quarter of the processor time for that.
+    A document may use `quick` seconds of processor time in the quick lane, `seconds` in the slow one, `memory` bytes.
+    Documents are taken to be from their final address.
 
-    `seconds` and `memory` (bytes) bound the work on one document. Documents are taken to be from their final address.
+    All methods that read a document raise ParsingStopped when it takes too much time or memory.
     """
 
     def __init__(
         self,
-        threads: int = 2,
-        *,
         processes: int = 2,
+        *,
+        quick: float = QUICK,
         seconds: float = SECONDS,
         memory: int = MEMORY,
-        parse: Parse = parse,
+        idle: float = IDLE_SECONDS,
     ) -> None:
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="parse")
-        self._heavy = ThreadPoolExecutor(processes, thread_name_prefix="parser")
-        self._turn = asyncio.Semaphore(threads)
-        self._heavy_turn = asyncio.Semaphore(processes)
+        self._most = processes
+        self._most_slow = max(1, processes - 1)
+        self._quick_seconds = min(quick, seconds)
         self._seconds = seconds
         self._memory = memory
-        self._tasks: dict[str, Callable[..., Any]] = {**TASKS, "parse": parse}
-        self._idle: list[ParserProcess] = []
-        self._busy: set[ParserProcess] = set()
-        self._timers: dict[int, asyncio.TimerHandle] = {}
-        self._closed = False
+        self._idle_seconds = idle
+        self._begin()
+
+    def _begin(self) -> None:
+        self._owner = os.getpid()
+        self._change = threading.Condition()
+        self._quick: Turns[_Job] = Turns(_EXPECTED)
+        self._slow: Turns[_Job] = Turns(self._quick_seconds)
+        self._known_slow: dict[str, None] = {}
+        self._crew = _Crew()
 
     @property
     def processes(self) -> set[int]:
-        """The numbers of the processes that wait for a heavy document."""
-        return {process.pid for process in self._idle}
+        """The numbers of the processes there are."""
+        with self._change:
+            return {process.pid for process in self._crew.processes}
 
     async def parse(self, document: Fetched) -> Feed:
-        """The feed in a document. Raises ParseError, and ParsingStopped when it takes too much time or memory."""
+        """The feed in a document. Raises ParseError."""
         feed: Feed = await self._run("parse", document, document.content_type)
         return feed
 
     async def reread(
-        self, document: Fetched, source: str, marks: bytes | None, then: Callable[[Reading], T] = _as_it_is
+        self,
+        document: Fetched,
+        source: str,
+        marks: bytes | None,
+        then: Callable[[Reading, float], T],
+        keys: Sequence[str] = (),
     ) -> T:
-        """A document that is read now and again (`formats.rereading`), and what `then` makes of it, in the same thread.
-
-        Raises as `parse` does.
+        """What `then` makes, in a thread, of a document that is read now and again (`formats.rereading`), and of the
+        seconds of processor time that it took. It counts as work for one of `keys`. Raises ParseError.
         """
-        result: T = await self._run("reread", document, document.content_type, source, marks, then=then)
+        result: T = await self._run(
+            "reread",
+            document,
+            document.content_type,
+            source,
+            marks,
+            keys=keys,
+            then=lambda done: then(done.value, done.seconds),
+        )
         return result
 
     async def discover(self, document: Fetched) -> list[FeedLink]:
-        """The feeds that a document is, holds or names (`formats.discovery`). Raises ParsingStopped."""
+        """The feeds that a document is, holds or names (`formats.discovery`)."""
         return await self._links("discover", document)
 
-    async def better_feeds(self, document: Fetched) -> list[FeedLink]:
-        """The feeds to follow instead of a page (`formats.discovery`). Raises ParsingStopped."""
-        return await self._links("better_feeds", document)
+    async def better_feeds(self, document: Fetched, keys: Sequence[str] = ()) -> list[FeedLink]:
+        """The feeds to follow instead of a page (`formats.discovery`)."""
+        return await self._links("better_feeds", document, keys)
 
-    async def _links(self, task: str, document: Fetched) -> list[FeedLink]:
-        links: list[FeedLink] = await self._run(task, document, document.content_type, document.headers.get("link"))
+    async def _links(self, task: str, document: Fetched, keys: Sequence[str] = ()) -> list[FeedLink]:
+        links: list[FeedLink] = await self._run(
+            task, document, document.content_type, document.headers.get("link"), keys=keys
+        )
         return links
 
-    async def _run(self, task: str, document: Fetched, *others: str | bytes | None, then: Then = _as_it_is) -> Any:
+    async def forwarded(self, document: Fetched) -> str | None:
+        """Where a page sends browsers at once (`formats.discovery`)."""
+        there: str | None = await self._run("forwarded", document, document.content_type)
+        return there
+
+    async def profile_in(self, document: Fetched, url: str) -> str | None:
+        """The profile page that the WebFinger document from `url` names (`formats.queries`)."""
+        page: str | None = await self._run("profile_in", document, url=url)
+        return page
+
+    async def answer(self, look_up: LookUp, document: Fetched) -> Card | Entry | None:
+        """What a page says to a look-up (`formats.references`)."""
+        task = "author_on" if isinstance(look_up, AuthorPage) else "target_on"
+        said: Card | Entry | None = await self._run(
+            task, document, document.content_type, look_up.url, keys=("look-ups",)
+        )
+        return said
+
+    async def profile_links(self, page: Answered, *, private: bool) -> ProfileLinks:
+        """What a person's page says of their servers and addresses (`formats.indieauth.endpoints`)."""
+        links: ProfileLinks = await self._run(
+            "profile_links", page, page.content_type, page.headers.get("link"), private, thorough=False
+        )
+        return links
+
+    async def client(self, client_id: str, page: Answered) -> ClientInfo:
+        """What an app says of itself (`formats.indieauth.clients`). Raises ParseError."""
+        info: ClientInfo = await self._run(
+            "read_client",
+            page,
+            page.final_url,
+            page.content_type,
+            page.headers.get("link"),
+            url=client_id,
+            thorough=False,
+        )
+        return info
+
+    async def examined(self, page: Answered) -> Examined:
+        """What there is to check on a page (`formats.indieauth.rels`)."""
+        found: Examined = await self._run("examined", page, page.content_type, page.headers.get("link"), thorough=False)
+        return found
+
+    async def old_post(self, item_id: str, data: bytes, published: str) -> OldPost:
+        """A post of the older server (`formats.ekster`). Raises ParseError."""
+        post: OldPost = await self._call("old_post", item_id, data, item_id, published)
+        return post
+
+    async def _run(
+        self,
+        task: str,
+        document: Fetched | Answered,
+        *arguments: str | bytes | bool | None,
+        url: str | None = None,
+        keys: Sequence[str] = (),
+        thorough: bool = True,
+        then: Callable[[Done], Any] = _value,
+    ) -> Any:
+        """The outcome of a task that asks for a document's address first: `url`, or where it was found."""
+        where = document.url if isinstance(document, Fetched) else document.final_url
+        first = document.final_url if url is None else url
+        return await self._call(task, where, document.body, first, *arguments, keys=keys, thorough=thorough, then=then)
+
+    async def _call(
+        self,
+        task: str,
+        where: str,
+        body: bytes,
+        *arguments: Any,
+        keys: Sequence[str] = (),
+        thorough: bool = True,
+        then: Callable[[Done], Any] = _value,
+    ) -> Any:
         start = time.perf_counter()
-        heavy = is_heavy(document.body)
-        work = self._in_process if heavy else self._in_thread
+        job = self._submit(_Job(task, where, body, arguments, keys or (_FOR.get(),), thorough, then))
         try:
-            async with self._heavy_turn if heavy else self._turn:
-                return await work(then, task, document, *others)
-        except TimeoutError:
-            where = mask_credentials(document.url)
-            raise ParsingStopped(where, f"the document could not be parsed in {self._seconds:g} s") from None
+            return await asyncio.wrap_future(job.result)
+        except asyncio.CancelledError:
+            self._abandon(job)
+            raise
         finally:
             PARSE_SECONDS.observe(time.perf_counter() - start)
 
+    def run(self, task: str, where: str, body: bytes, *arguments: Any) -> Any:
+        """The same for a thread, which waits: what one of `process.TASKS` returns. Raises ParseError."""
+        job = _Job(task, where, body, arguments, (_FOR.get(),), True, _value)
+        return self._submit(job).result.result()
+
+    def warm(self) -> None:
+        """Begin a process where there is none, because a document is on its way."""
+        with self._change:
+            if not self._crew.threads:
+                self._start_thread()
+
     def close(self) -> None:
-        """Let the threads and processes end; what has not begun never does."""
-        self._closed = True
-        self._executor.shutdown(wait=False, cancel_futures=True)
-        self._heavy.shutdown(wait=False, cancel_futures=True)
-        for timer in self._timers.values():
-            timer.cancel()
-        for process in self._busy:
-            process.kill()
-        while self._idle:
-            self._idle.pop().close()
+        """End the processes at once, and with them the documents that are read or wait. Later ones begin again."""
+        if self._owner != os.getpid():
+            return  # after a fork: they are the parent's
+        with self._change:
+            crew, self._crew = self._crew, _Crew()
+            waiting = [*self._quick.clear(), *self._slow.clear()]
+            for job in crew.running:
+                job.abandoned = True
+            for process in crew.processes:
+                process.kill()
+            self._change.notify_all()
+        for job in waiting:
+            _fail(job, _CLOSED)
 
-    async def _in_thread(self, then: Then, task: str, document: Fetched, *others: str | bytes | None) -> Any:
-        loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(
-            self._executor, _one_after_the_other, then, self._tasks[task], document.body, document.final_url, *others
-        )
+    def _submit(self, job: _Job) -> _Job:
+        if self._owner != os.getpid():
+            self._begin()  # after a fork: threads and processes are the parent's, and so may be who holds the lock
+        with self._change:
+            job.slow = job.thorough and job.where in self._known_slow
+            self._enqueue(job)
+        return job
+
+    def _enqueue(self, job: _Job) -> None:
+        job.key = self._lane(job).add(job, job.keys)
+        if self._crew.free < len(self._quick) + len(self._slow) and self._crew.threads < self._most:
+            self._start_thread()
+        self._change.notify_all()
+
+    def _limit(self, job: _Job) -> float:
+        return self._seconds if job.slow else self._quick_seconds
+
+    def _lane(self, job: _Job) -> Turns[_Job]:
+        return self._slow if job.slow else self._quick
+
+    def _start_thread(self) -> None:
+        self._crew.threads += 1
+        threading.Thread(target=self._work, args=(self._crew,), name="parser", daemon=True).start()
+
+    def _abandon(self, job: _Job) -> None:
+        """Nobody waits for it any more."""
+        with self._change:
+            if not self._quick.remove(job) and not self._slow.remove(job):
+                job.abandoned = True
+                if job.process is not None:
+                    job.process.kill()
+
+    def _work(self, crew: _Crew) -> None:
+        """What a thread does: one document after the other, in a process of its own."""
+        process: ParserProcess | None = None
         try:
-            async with asyncio.timeout(self._seconds):
-                return await work
+            with suppress(OSError, ProcessEnded):  # whose document it is will be told
+                process = self._new_process(crew)
+            while (job := self._next(crew)) is not None:
+                process = self._serve(job, process, crew)
         finally:
-            del work  # its error knows this frame, and would keep the document until the next garbage collection
-
-    async def _in_process(self, then: Then, task: str, document: Fetched, *others: str | bytes | None) -> Any:
-        for process in [*self._idle[-1:], None]:
             if process is not None:
-                self._idle.remove(process)
-            with suppress(ProcessEnded):
-                return await self._ask(process, then, task, document, *others)
-            # One that was idle may have died before, by other hands. A fresh one tells whether the document ends it.
-        log.warning("a document ended its parser", url=mask_credentials(document.url), bytes=len(document.body))
-        raise ParsingStopped(mask_credentials(document.url), "reading it takes too much time or memory")
+                self._drop(process, crew)
 
-    async def _ask(
-        self, process: ParserProcess | None, then: Then, task: str, document: Fetched, *others: str | bytes | None
-    ) -> Any:
-        loop = asyncio.get_running_loop()
-        if process is None:
-            process = await loop.run_in_executor(self._heavy, ParserProcess, self._memory)
-        if (timer := self._timers.pop(process.pid, None)) is not None:
-            timer.cancel()
-        self._busy.add(process)
-        work = loop.run_in_executor(
-            self._heavy, _one_after_the_other, then, process.run, task, document.body, document.final_url, *others
-        )
+    def _next(self, crew: _Crew) -> _Job | None:
+        """The next document; None when this thread is to end."""
+        end = time.monotonic() + self._idle_seconds
+        with self._change:
+            while crew is self._crew:
+                if (job := self._take()) is not None:
+                    crew.running.add(job)
+                    return job
+                left = end - time.monotonic()
+                if left <= 0:
+                    break
+                crew.free += 1
+                self._change.wait(left)
+                crew.free -= 1
+            crew.threads -= 1
+            return None
+
+    def _take(self) -> _Job | None:
+        """Slow ones first, since quick ones have another process; with a single process it is the other way round."""
+        may_be_slow = sum(job.slow for job in self._crew.running) < self._most_slow
+        if self._most == 1:
+            return self._quick.next() or self._slow.next()
+        return (self._slow.next() if may_be_slow else None) or self._quick.next()
+
+    def _serve(self, job: _Job, process: ParserProcess | None, crew: _Crew) -> ParserProcess | None:
+        """Read one document, and return the process for the next one, if it may go on."""
+        seconds = self._limit(job)
+        start, used, again = time.monotonic(), None, False
         try:
-            async with asyncio.timeout(self._seconds):
-                return await asyncio.shield(work)
-        except (TimeoutError, asyncio.CancelledError):
-            process.kill()  # which ends the call in the thread
-            await asyncio.wait([work])
-            work.cancelled() or work.exception()
-            raise
-        finally:
-            self._busy.discard(process)
-            self._lay_by(process)
-            del work  # as above
+            process, done = self._read(job, process, crew, seconds)
+            used = done.seconds
+            if process.resident > RETIRE:
+                self._drop(process, crew)
+                process = None
+            if done.failure is not None:
+                _set_error(job, done.failure)
+            else:
+                value = job.then(done)
+                if job.result.set_running_or_notify_cancel():
+                    job.result.set_result(value)
+        except OutOfTime:
+            process, again = None, job.thorough and not job.slow and seconds < self._seconds
+            if not again:
+                log.warning("a document takes too much time to read", url=mask_credentials(job.where), seconds=seconds)
+                _fail(job, f"the document could not be parsed in {seconds:g} s of processor time", seconds)
+        except ProcessEnded as ended:
+            process = None
+            if not job.abandoned:
+                log.warning("a document ended its parser", url=mask_credentials(job.where), bytes=len(job.body))
+            _fail(job, _CLOSED if job.abandoned else str(ended) or "reading it takes too much time or memory")
+        except BaseException as error:
+            _set_error(job, error)
+        if used is None:
+            used = min(seconds, time.monotonic() - start)
+        with self._change:
+            job.process = None
+            crew.running.discard(job)
+            self._lane(job).used(job.key, used)
+            self._remember(job, used > self._quick_seconds or again)
+            if again and not job.abandoned and crew is self._crew:
+                job.slow = True
+                self._enqueue(job)
+            else:
+                job.body = b""  # an error may know this frame, and would keep the document until the next collection
+                if again:
+                    _fail(job, _CLOSED)
+            self._change.notify_all()
+        return process
 
-    def _lay_by(self, process: ParserProcess) -> None:
-        """Keep a process for the next heavy document, for a while."""
-        if self._closed or not process.answered or process.resident > RETIRE:
-            process.close()
-            return
-        self._idle.append(process)
-        loop = asyncio.get_running_loop()
-        self._timers[process.pid] = loop.call_later(IDLE_SECONDS, self._retire, process)
+    def _read(
+        self, job: _Job, process: ParserProcess | None, crew: _Crew, seconds: float
+    ) -> tuple[ParserProcess, Done]:
+        """The outcome of a document, and the process that read it. Raises ProcessEnded."""
+        fresh = process is None
+        while True:
+            process = process or self._new_process(crew)
+            with self._change:
+                if job.abandoned:
+                    self._drop(process, crew)
+                    raise ProcessEnded
+                job.process = process
+            try:
+                return process, process.run(job.task, job.body, job.arguments, seconds=seconds, where=job.where)
+            except ProcessEnded as error:
+                self._drop(process, crew)
+                if fresh or job.abandoned or isinstance(error, OutOfTime):
+                    raise
+                # It may have died before, by other hands. A fresh one tells whether the document ends it.
+                process, fresh = None, True
 
-    def _retire(self, process: ParserProcess) -> None:
-        self._timers.pop(process.pid, None)
-        if process in self._idle:
-            self._idle.remove(process)
-            process.close()
+    def _remember(self, job: _Job, slow: bool) -> None:
+        """Which documents needn't try the quick lane next time."""
+        if not slow:
+            self._known_slow.pop(job.where, None)
+        elif job.thorough:
+            self._known_slow[job.where] = None
+            if len(self._known_slow) > _MOST_SLOW_KNOWN:
+                del self._known_slow[next(iter(self._known_slow))]
+
+    def _new_process(self, crew: _Crew) -> ParserProcess:
+        process = ParserProcess(self._memory)
+        with self._change:
+            if crew is self._crew:
+                crew.processes.add(process)
+                return process
+        process.close()
+        raise ProcessEnded(_CLOSED)
+
+    def _drop(self, process: ParserProcess, crew: _Crew) -> None:
+        with self._change:
+            crew.processes.discard(process)
+        process.close()
+
+
+def _fail(job: _Job, detail: str, seconds: float = 0.0) -> None:
+    _set_error(job, ParsingStopped(mask_credentials(job.where), detail, seconds))
+
+
+def _set_error(job: _Job, error: BaseException) -> None:
+    if job.result.set_running_or_notify_cancel():
+        job.result.set_exception(error)

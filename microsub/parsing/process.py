@@ -1,105 +1,187 @@
-"""A process that does nothing but parse: what is large or full of markup is read there, with an end in time and memory.
+"""A process that does nothing but parse. Foreign documents are read in one, with an end in processor time and memory.
 
-A thread can't be ended, and ten megabytes of empty elements keep one busy for minutes and take a gigabyte. A process
-can be, and gives all its memory back. It knows nothing but the documents: no settings, no Redis, no environment.
+A thread can't be ended, and some kilobytes of markup keep a parser busy for minutes. A process can be, and gives all
+its memory back. It knows nothing but the documents: no settings, no Redis, no environment.
 
-The child says with one byte that it is ready. Then they exchange pickles, each behind its length: (task, arguments,
-length of the body) and the bare body one way; the result, why there is none, and the bytes that the child holds, the
-other.
+The child says with one byte that it is ready. Then they exchange JSON (`values`), which can't run code on either side:
+what to do, behind it the bare body, one way; how it ended and the result the other. The system ends a child that uses
+more processor time than a document may have (`ITIMER_PROF`), whatever it is doing and however busy the machine is; the
+parent ends one that hasn't answered after a much longer time of the clock.
 """
 
 from __future__ import annotations
 
 import io
 import os
-import pickle
 import resource
+import signal
+import socket
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import Any, BinaryIO, get_type_hints
+
+import orjson
 
 from microsub.errors import ParseError, ParsingStopped
-from microsub.formats.discovery import better_feeds, discover
+from microsub.formats.discovery import better_feeds, discover, forwarded
+from microsub.formats.ekster import OldPost, to_jf2
+from microsub.formats.indieauth.clients import read_client
+from microsub.formats.indieauth.endpoints import profile_links
+from microsub.formats.indieauth.rels import examined
 from microsub.formats.parse import parse
+from microsub.formats.queries import profile_in
+from microsub.formats.references import author_on, target_on
 from microsub.formats.rereading import reread
+from microsub.parsing.values import Reader, dumps, reader
 
 MEMORY = 512 * 1024 * 1024
 """Bytes of address space that one document may take on top of what the process needs to live."""
 
-TASKS: Mapping[str, Callable[..., Any]] = {
-    "parse": parse,
-    "reread": reread,
-    "discover": discover,
-    "better_feeds": better_feeds,
-}
-"""What can be done with a document: functions of its body, its address, and what else they ask for."""
+PATIENCE = 20.0
+"""Seconds of the clock for each second of processor time that a document may use, and at least `_LEAST_PATIENCE`: a
+machine that is so busy is out of order.
+"""
 
+_LEAST_PATIENCE = 60.0
+_START = 60.0
 _READY = b"\n"
-_LENGTH = struct.Struct(">Q")
-_LARGEST_REPLY = 64 * 1024 * 1024
+_HEAD = struct.Struct(">QQ")
+_LARGEST_REPLY = 32 * 1024 * 1024
+_LONGEST_DETAIL = 2000
 _ROOT = Path(__file__).resolve().parents[2]
+_NICENESS = 5
+"""At least: readers come before documents."""
+
+
+def old_post(body: bytes, item_id: str, published: str) -> OldPost:
+    """`formats.ekster.to_jf2`."""
+    return to_jf2(item_id, body, published)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """Something to do with a document: a function of its body and other arguments, and how to read these and its
+    result from JSON.
+    """
+
+    do: Callable[..., Any]
+    arguments: tuple[Reader, ...]
+    result: Reader
+
+    @classmethod
+    def of(cls, do: Callable[..., Any]) -> Task:
+        """The task that a function with annotations is."""
+        hints = get_type_hints(do)
+        result = reader(hints.pop("return"))
+        return cls(do, tuple(reader(hint) for name, hint in hints.items() if name != "body"), result)
+
+
+TASKS: Mapping[str, Task] = {
+    do.__name__: Task.of(do)
+    for do in (
+        *(parse, reread, discover, better_feeds, forwarded, profile_in),
+        *(author_on, target_on, profile_links, read_client, examined, old_post),
+    )
+}
+"""All that is done with foreign documents."""
 
 
 class ProcessEnded(Exception):
     """The process isn't there any more: it was ended from outside, or by the document."""
 
 
+class OutOfTime(ProcessEnded):
+    """It was ended because the document took more time than it may."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """How a document ended: `failure` says why there is no result, `stopped` that this was for want of memory; the
+    `seconds` of processor time that it took, and the bytes that the process holds now.
+    """
+
+    failure: str | None
+    stopped: bool
+    seconds: float
+    resident: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """How a task ended: its result or its `failure`, and the `seconds` of processor time that it took."""
+
+    value: Any
+    failure: ParseError | None
+    seconds: float
+
+
 class ParserProcess:
     """The parent's hold on one such process; calls block, so they are made in threads. So does beginning one, until the
-    process is ready: no document pays for that with its time. Raises ProcessEnded when it never is.
+    process is ready: no document pays for that with its time. Raises OSError when it never is.
 
-    `resident` is how many bytes it held after its last document; `answered` is false while it is busy, and after a
-    document that it never answered.
+    `resident` is how many bytes it held after its last document.
     """
 
     def __init__(self, memory: int = MEMORY) -> None:
         self.resident = 0
-        self.answered = True
-        self._process = subprocess.Popen(  # noqa: S603 - this very module
-            [sys.executable, "-P", "-m", __name__, str(memory)],
-            env={"PYTHONPATH": str(_ROOT), "PATH": os.defpath},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            process_group=0,  # Ctrl-C at a terminal is the parent's to handle; what niceness it has counts here too
-        )
-        assert self._process.stdout is not None
+        self._socket, other = socket.socketpair()
         try:
-            _exactly(self._process.stdout, len(_READY))
+            self._process = subprocess.Popen(  # noqa: S603 - this very module
+                [sys.executable, "-P", "-m", __name__, str(memory)],
+                env={"PYTHONPATH": str(_ROOT), "PATH": os.defpath},
+                stdin=other.fileno(),
+                stdout=other.fileno(),
+                stderr=subprocess.DEVNULL,
+                process_group=0,  # Ctrl-C at a terminal is the parent's to handle
+            )
+        except OSError:
+            self._socket.close()
+            raise
+        finally:
+            other.close()
+        try:
+            self._receive(len(_READY), time.monotonic() + _START)
         except ProcessEnded:
             self.close()
-            raise
+            raise OSError("the process for parsing documents didn't start") from None
 
     @property
     def pid(self) -> int:
         """Its number."""
-        return self._process.pid
+        pid: int = self._process.pid
+        return pid
 
-    def run(self, task: str, body: bytes, url: str, *others: str | bytes | None) -> Any:
-        """The result of one of `TASKS`. Raises ParseError as that does, and ProcessEnded when the process has."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self.answered = False
+    def run(self, task: str, body: bytes, arguments: tuple[Any, ...], *, seconds: float, where: str) -> Done:
+        """What came of one of `TASKS`, which may use so many `seconds` of processor time. `where` is the document's
+        address, for its failure.
+
+        Raises OutOfTime and ProcessEnded when the process has ended.
+        """
+        until = time.monotonic() + max(PATIENCE * seconds, _LEAST_PATIENCE)
+        head = dumps((task, seconds, arguments))
         try:
-            for part in (*_framed(pickle.dumps((task, (url, *others), len(body)))), body):
-                self._process.stdin.write(part)
-            self._process.stdin.flush()
-            (size,) = _LENGTH.unpack(_exactly(self._process.stdout, _LENGTH.size))
-            if size > _LARGEST_REPLY:
-                raise ProcessEnded
-            reply = _exactly(self._process.stdout, size)
-        except (OSError, ValueError):
-            raise ProcessEnded from None
-        self.answered = True
-        found, failure, self.resident = pickle.loads(reply)  # noqa: S301 - our own code wrote it
-        if failure is not None:
-            detail, stopped = failure
-            raise (ParsingStopped if stopped else ParseError)(url, detail)
-        return found
+            self._send(_HEAD.pack(len(head), len(body)) + head, until)
+            self._send(body, until)
+            sizes = _HEAD.unpack(self._receive(_HEAD.size, until))
+            outcome, data = (self._receive(size, until) for size in sizes if sum(sizes) <= _LARGEST_REPLY)
+            said: _Outcome = reader(_Outcome)(orjson.loads(outcome))
+            self.resident = said.resident
+            if said.failure is not None:
+                kind = ParsingStopped if said.stopped else ParseError
+                return Done(None, kind(where, said.failure[:_LONGEST_DETAIL]), said.seconds)
+            return Done(TASKS[task].result(orjson.loads(data)), None, said.seconds)
+        except TimeoutError:
+            raise OutOfTime from None
+        except (ProcessEnded, OSError, TypeError, ValueError, KeyError, AttributeError) as error:
+            self.kill()
+            ended = OutOfTime if self._process.wait() == -signal.SIGPROF else ProcessEnded
+            raise ended(str(error)) from None
 
     def kill(self) -> None:
         """End it, whatever it does; a call in another thread then raises ProcessEnded."""
@@ -109,42 +191,61 @@ class ParserProcess:
         """End it and give back what the system holds of it. Not while a call is under way."""
         self._process.kill()
         self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(OSError):
-                    pipe.close()
+        self._socket.close()
+
+    def _send(self, data: bytes, until: float) -> None:
+        self._socket.settimeout(_left(until))
+        self._socket.sendall(data)
+
+    def _receive(self, size: int, until: float) -> bytes:
+        data = bytearray(size)
+        rest = memoryview(data)
+        while rest:
+            self._socket.settimeout(_left(until))
+            got = self._socket.recv_into(rest)
+            if not got:
+                raise ProcessEnded
+            rest = rest[got:]
+        return bytes(data)
 
 
-def _exactly(source: IO[bytes], size: int) -> bytes:
-    data = source.read(size)
-    if len(data) < size:
-        raise ProcessEnded
-    return data
-
-
-def _framed(data: bytes) -> tuple[bytes, bytes]:
-    return _LENGTH.pack(len(data)), data
+def _left(until: float) -> float:
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
 
 
 def serve(source: BinaryIO, sink: BinaryIO) -> None:
-    """Do what is asked until the parent closes the pipe."""
-    while len(head := source.read(_LENGTH.size)) == _LENGTH.size:
-        task, others, size = pickle.loads(source.read(_LENGTH.unpack(head)[0]))  # noqa: S301 - the parent wrote it
-        for part in _framed(pickle.dumps((*_outcome(task, source, size, others), _resident()))):
+    """Do what is asked until the parent closes its end."""
+    while len(head := source.read(_HEAD.size)) == _HEAD.size:
+        length, size = _HEAD.unpack(head)
+        name, seconds, arguments = orjson.loads(source.read(length))
+        task, before = TASKS[name], time.process_time()
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        data, failure, stopped = _outcome(
+            task, source, size, [read(one) for read, one in zip(task.arguments, arguments, strict=False)]
+        )
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        outcome = dumps(_Outcome(failure, stopped, time.process_time() - before, _resident()))
+        for part in (_HEAD.pack(len(outcome), len(data)), outcome, data):
             sink.write(part)
         sink.flush()
 
 
-def _outcome(task: str, source: BinaryIO, size: int, others: tuple[Any, ...]) -> tuple[Any, tuple[str, bool] | None]:
-    """The result, or what a ParseError says and whether it is for want of memory."""
-    too_much = ("reading it takes too much memory", True)
+def _outcome(task: Task, source: BinaryIO, size: int, arguments: list[Any]) -> tuple[bytes, str | None, bool]:
+    """The result as JSON, or why there is none and whether that is for want of memory."""
+    too_much = (b"", "reading it takes too much memory", True)
     try:
         # The body has no name here, so that it can go as soon as its text is there.
-        return TASKS[task](source.read(size), *others), None
+        data = dumps(task.do(source.read(size), *arguments))
     except ParseError as error:
-        return None, too_much if isinstance(error.__cause__, MemoryError) else (error.detail, False)
+        return too_much if isinstance(error.__cause__, MemoryError) else (b"", error.detail[:_LONGEST_DETAIL], False)
     except MemoryError:
-        return None, too_much
+        return too_much
+    except Exception as error:  # the parsers beneath raise anything on documents that were made for it
+        return b"", f"the document can't be read ({type(error).__name__})", False
+    return too_much if len(data) > _LARGEST_REPLY // 2 else (data, None, False)
 
 
 def _resident() -> int:
@@ -159,6 +260,7 @@ def _limit_memory(extra: int) -> None:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         most = pages * resource.getpagesize() + extra
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -166,10 +268,13 @@ def main() -> None:
     """Run the child: documents from standard input, results to standard output."""
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # nothing that a library prints gets between the replies
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
+    os.nice(max(0, _NICENESS - os.nice(0)))
     _limit_memory(int(sys.argv[1]))
     sink.write(_READY)
     sink.flush()
-    with suppress(BrokenPipeError, KeyboardInterrupt):
+    with suppress(BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
         serve(io.BufferedReader(io.FileIO(0)), sink)
 
 

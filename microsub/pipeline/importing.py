@@ -23,7 +23,7 @@ from microsub.config.document import parse
 from microsub.config.legacy import channel_uids
 from microsub.errors import ConfigError, InvalidRequest, ParseError
 from microsub.formats.dates import from_text
-from microsub.formats.ekster import OldPost, source_among, to_jf2
+from microsub.formats.ekster import OldPost, source_among
 from microsub.formats.identity import host_of
 from microsub.model.jf2 import Feed
 from microsub.model.reader import NOTIFICATIONS
@@ -31,6 +31,7 @@ from microsub.pipeline.import_report import ChannelImport, ImportReport, Skipped
 from microsub.pipeline.store_items import items_to_store, scores_of, settled
 
 if TYPE_CHECKING:
+    from microsub.parsing.pool import ParsePool
     from microsub.pipeline.fan_out import LimitsOf
     from microsub.services.applying import Applier
     from microsub.store.accounts import Accounts
@@ -104,6 +105,7 @@ class Importing:
         imported: Imported,
         limits: LimitsOf,
         people: Applier,
+        parser: ParsePool,
     ) -> None:
         self._accounts = accounts
         self._channels = channels
@@ -114,6 +116,7 @@ class Importing:
         self._imported = imported
         self._limits = limits
         self._people = people
+        self._parser = parser
 
     async def run(
         self, user: str, file: OldFile, source: OldDatabase, now: float, *, dry_run: bool = False
@@ -178,7 +181,7 @@ class Importing:
         own = [feed.url for feed in channel.feeds]
         undated = 0
         async for batch in _batches(source, before):
-            found = _converted(batch, before, own, feeds, counted, report)
+            found = await _converted(self._parser, batch, before, own, feeds, counted, report)
             undated = _place_undated(found, now, undated)
             if report.dry_run:
                 continue
@@ -304,7 +307,8 @@ async def _batches(source: OldDatabase, before: str) -> AsyncIterator[list[tuple
             yield [(item, False, None) for item in new]
 
 
-def _converted(
+async def _converted(
+    parser: ParsePool,
     batch: Sequence[tuple[OldItem, bool, float | None]],
     before: str,
     own: Sequence[str],
@@ -320,7 +324,7 @@ def _converted(
             report.skipped.append(Skipped(before, item.id, why))
             continue
         try:
-            post = to_jf2(item.id, item.data, item.published)
+            post = await parser.old_post(item.id, item.data, item.published)
         except ParseError as error:
             report.skipped.append(Skipped(before, item.id, error.detail))
             continue

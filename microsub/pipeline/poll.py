@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import islice
 from random import random as chance
 from typing import TYPE_CHECKING, Protocol
 
@@ -54,6 +55,9 @@ if it is as it was before.
 PUT_OFF_SECONDS = 15.0
 """Until a feed is asked again that couldn't be because of us."""
 
+_SOME = 20
+"""Followers of a feed of whom the one that has used least is who its document is read for."""
+
 
 class Fetching(Protocol):
     """What a poll needs: `cache.CachingFetcher`, or a plain `fetch.Fetcher`."""
@@ -91,20 +95,26 @@ class PollResult:
 
 @dataclass(frozen=True, slots=True)
 class FeedDue:
-    """A feed as it was when its poll began, and the Unix time when the publisher was asked."""
+    """A feed as it was when its poll began, the Unix time when the publisher was asked, and for whom its document is
+    read: some of its followers.
+    """
 
     feed: FeedRecord
     asked: float
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What a document says: of the feed, which posts may be news, when its posts were published, and its marks."""
+    """What a document says: of the feed, which posts may be news, when its posts were published, and its marks; and the
+    `seconds` of processor time that reading it took.
+    """
 
     feed: Feed
     items: list[ItemToStore]
     dates: tuple[float, ...]
     marks: bytes | None
+    seconds: float
 
 
 class Poller:
@@ -149,19 +159,19 @@ class Poller:
 
         Raises StoreError and what is a bug; the caller plans the next attempt then.
         """
-        feed, subscribers = await self._feeds.begin_reading(feed_id)
+        feed, users = await self._feeds.begin_reading(feed_id)
         if feed is None or feed.gone:
             return PollResult(feed_id, "gone", None, "" if feed is None else host_of(feed.url))
-        if not subscribers:
+        if not users:
             return PollResult(feed_id, "unfollowed", None, host_of(feed.url))
         pause = held_until(feed, self._clock())
         if pause is not None:
             return PollResult(feed_id, "held", pause, host_of(feed.url))
-        due = FeedDue(feed, self._clock())
+        due = FeedDue(feed, self._clock(), tuple(islice(users, _SOME)))
         if feed.next_poll is not None:
             POLL_DELAY.observe(max(0.0, due.asked - feed.next_poll))
         with structlog.contextvars.bound_contextvars(feed=feed.id, url=mask_credentials(feed.url)):
-            return await self._conclude(due, await self._fetch(feed, subscribers))
+            return await self._conclude(due, await self._fetch(feed, len(users)))
 
     async def give_up(self, feed_id: str, reason: str, detail: str) -> PollResult:
         """Plan the next attempt after a poll that ended in a bug of ours, so that it isn't tried every second."""
@@ -227,12 +237,16 @@ class Poller:
         parsed: _Read | ParseError
         try:
             parsed = await self._parser.reread(
-                document, source, await self._feeds.marks(due.feed), lambda reading: _read(reading, when, source)
+                document,
+                source,
+                await self._feeds.marks(due.feed),
+                lambda reading, seconds: _read(reading, seconds, when, source),
+                due.keys,
             )
         except ParseError as error:
             parsed = error.with_traceback(None)  # which would keep this frame, and the document, for long
         if due.feed.last_success is None:
-            links = await self._named(document, parsed)
+            links = await self._named(due, document, parsed)
             # Asked for consent or a login instead of a page, we may still know where its feed is.
             if not links and isinstance(parsed, ParseError):
                 links = feeds_by_address(due.feed.url)
@@ -241,9 +255,10 @@ class Poller:
         if isinstance(parsed, ParseError):
             if left := await self._pass_on(due):
                 return left
-            return await self._settle(due, Failed("parse", parsed.detail), {}, None)
+            seconds = parsed.seconds if isinstance(parsed, ParsingStopped) else 0.0
+            return await self._settle(due, Failed("parse", parsed.detail, seconds=seconds), {}, None)
         new, updated, sent = await self._take_in(due.feed, parsed, now, is_first)
-        outcome = Answered(new, updated, document.max_age, parsed.feed.ttl, parsed.dates)
+        outcome = Answered(new, updated, document.max_age, parsed.feed.ttl, parsed.dates, seconds=parsed.seconds)
         label = "changed" if new or updated else "unchanged"
         fields |= {"body_hash": digest, "last_read": f"{now:.3f}"} | ({"sent": sent} if sent else {})
         if sent and is_first:
@@ -348,19 +363,20 @@ class Poller:
             return replace(result, host=moved.host, next_poll=None if moved.merged_into else result.next_poll)
         return result
 
-    async def _named(self, document: Fetched, parsed: _Read | ParseError) -> list[FeedLink]:
+    async def _named(self, due: FeedDue, document: Fetched, parsed: _Read | ParseError) -> list[FeedLink]:
         """The feeds to follow instead of a document, best first; none for a feed."""
         if not isinstance(parsed, ParseError) and parsed.feed.format != "h-feed":
             return []
         try:
-            return await self._parser.better_feeds(document)
-        except ParsingStopped:
+            return await self._parser.better_feeds(document, due.keys)
+        except ParseError:
             return []
 
 
-def _read(reading: Reading, discovered: float, source: str) -> _Read:
+def _read(reading: Reading, seconds: float, discovered: float, source: str) -> _Read:
     """What follows from a document. For threads: a long one takes its time."""
-    return _Read(reading.feed, items_of(reading.listed, discovered, source), dates_of(reading.listed), reading.marks)
+    items, dates = items_of(reading.listed, discovered, source), dates_of(reading.listed)
+    return _Read(reading.feed, items, dates, reading.marks, seconds)
 
 
 def _discovered(feed: FeedRecord, now: float, is_first: bool) -> float:

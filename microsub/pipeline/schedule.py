@@ -27,6 +27,9 @@ LONGEST_HOLD = 7 * DAY
 """A `Retry-After` beyond this is a mistake; honouring it would stop the feed."""
 _CLOCKS_DIFFER = DAY
 
+SPARING = 600.0
+"""A feed is not polled again before this many times the processor time has passed that its document took."""
+
 MOVE_SIGHTINGS = 3
 MOVE_SECONDS = DAY
 _SHORTEST_GAP = 60.0
@@ -61,7 +64,8 @@ class Answered:
     """The publisher answered as it should: with `new` and `updated` entries, or none of both.
 
     `max_age` as in `fetch.Fetched`; `dates` are the publication times of the document's entries, for the first guess;
-    `not_modified` marks a 304, which leaves in force what it doesn't mention (RFC 9111, 4.3.4).
+    `not_modified` marks a 304, which leaves in force what it doesn't mention (RFC 9111, 4.3.4); `seconds` is the
+    processor time that reading the document took.
     """
 
     new: int = 0
@@ -70,15 +74,17 @@ class Answered:
     ttl: float | None = None
     dates: tuple[float, ...] = ()
     not_modified: bool = False
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """No usable document; `retry_after` in seconds where the publisher asked for a pause."""
+    """No document; `retry_after` in seconds where the publisher asked for a pause; `seconds` as in `Answered`."""
 
     reason: str
     detail: str
     retry_after: float | None = None
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +183,7 @@ def _after_answer(history: PollHistory, answer: Answered, now: float, random: fl
     else:
         # A hub that let us find posts by ourselves may have stopped working: look again as if there were none.
         base = max(policy.least, min(policy.most, interval_for(max(gap, now - last_change), policy)))
+        base = max(base, answer.seconds * SPARING)
     max_age = history.max_age if answer.not_modified and answer.max_age is None else answer.max_age
     wish = max(max_age or 0.0, answer.ttl or history.ttl or 0.0) if policy.ttl is None else policy.ttl
     most = policy.cap if wish > base or policy.fixed is not None else policy.most
@@ -200,6 +207,7 @@ def _learn(history: PollHistory, answer: Answered, now: float) -> tuple[float, f
 def _after_failure(history: PollHistory, failed: Failed, now: float, random: float, policy: PollPolicy) -> PollPlan:
     failures = history.failures + 1
     usual = policy.fixed or history.interval or policy.least
+    usual = max(usual, failed.seconds * SPARING)
     base = min(policy.back_off, usual * 2.0 ** min(failures - 1, 32))
     wait = draw(base, random, policy.back_off)
     hold = None

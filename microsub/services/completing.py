@@ -14,11 +14,12 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from microsub.errors import ParseError
 from microsub.fetch import Fetched, FetchRequest, FetchResult
 from microsub.formats.identity import host_of, mask_credentials
 from microsub.formats.lookups import AuthorPage, LookUp, completed, lacking
-from microsub.formats.references import answer
 from microsub.model.jf2 import Card, Entry
+from microsub.parsing.pool import ParsePool
 
 AT_ONCE = 8
 """Look-ups under way together in one process."""
@@ -34,12 +35,10 @@ FAILURES_REMEMBERED = 600.0
 """Seconds for which an author's card, or that there was none, is remembered: all posts of a blog have the same."""
 
 MOST_REMEMBERED = 5000
-_PARSED_AT_ONCE = 2
 
 log = structlog.get_logger(__name__)
 
 Answer = Card | Entry | None
-Answering = Callable[[LookUp, bytes, str, str | None], Answer]
 
 
 class Fetching(Protocol):
@@ -51,7 +50,7 @@ class Fetching(Protocol):
 
 
 class Completing:
-    """Completes entries. Pages are taken apart in threads, small ones only (`formats.references`).
+    """Completes entries. Pages are read by `parser`, microformats in small ones only (`formats.references`).
 
     The same pages give the same entries, in whatever order they come, and what is complete stays as it is: calling
     twice does no harm. A look-up that fails leaves its gap. Belongs to one event loop.
@@ -60,17 +59,16 @@ class Completing:
     def __init__(
         self,
         fetcher: Fetching,
+        parser: ParsePool,
         *,
         at_once: int = AT_ONCE,
         seconds: float = SECONDS,
-        answering: Answering = answer,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._fetcher = fetcher
+        self._parser = parser
         self._turn = asyncio.Semaphore(at_once)
-        self._parsing = asyncio.Semaphore(_PARSED_AT_ONCE)
         self._seconds = seconds
-        self._answering = answering
         self._clock = clock
         self._hosts: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._authors: dict[LookUp, tuple[float, Answer]] = {}
@@ -118,10 +116,10 @@ class Completing:
         document = await self._fetcher.fetch(FetchRequest(look_up.url.partition("#")[0]))
         if not isinstance(document, Fetched):
             return None
-        async with self._parsing:
-            return await asyncio.to_thread(
-                self._answering, look_up, document.body, document.final_url, document.content_type
-            )
+        try:
+            return await self._parser.answer(look_up, document)
+        except ParseError:
+            return None
 
     def _remember(self, look_up: LookUp, said: Answer) -> None:
         self._authors.pop(look_up, None)

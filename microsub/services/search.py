@@ -17,9 +17,9 @@ import structlog
 
 from microsub.errors import InvalidRequest, ParseError, ParsingStopped, TooManyRequests
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult
-from microsub.formats.discovery import FeedLink, common_paths, feeds_by_address, forwarded
+from microsub.formats.discovery import FeedLink, common_paths, feeds_by_address
 from microsub.formats.identity import identities, mask_credentials
-from microsub.formats.queries import MAX_QUERY, addresses, is_account, is_unusable_url, profile_in
+from microsub.formats.queries import MAX_QUERY, addresses, is_account, is_unusable_url
 from microsub.formats.wire import timestamp, to_wire
 from microsub.model.jf2 import Feed
 from microsub.model.reader import GLOBAL
@@ -32,7 +32,7 @@ SEARCH_SECONDS = 25.0
 
 PREVIEW_SECONDS = 40.0
 PARSE_SECONDS = 10.0
-"""For one document. Polls, which nobody waits for, have more."""
+"""Processor time for one document. Polls, which nobody waits for, have more."""
 
 _BUSY_SECONDS = 10
 
@@ -149,7 +149,7 @@ class Search:
         document = await self._page(url)
         if not isinstance(document, Fetched):
             return _known(url, document), document if isinstance(document, FetchFailed) else None
-        if account and (profile := profile_in(document.body, url)):
+        if account and (profile := await self._profile(document, url)):
             return await self._discover(profile, account=account)
         found = await self._parser.discover(document) or feeds_by_address(url)
         if found or account:
@@ -165,6 +165,13 @@ class Search:
                 return [FeedLink(path, feed.format, feed.name, feed.photo, feed.description)], None
         return [], None
 
+    async def _profile(self, document: Fetched, url: str) -> str | None:
+        """The profile that a WebFinger document names, if it is one."""
+        try:
+            return await self._parser.profile_in(document, url)
+        except ParseError:
+            return None
+
     async def _parsed(self, document: Fetched) -> Feed | None:
         """The feed in a document, if one is. Raises ParsingStopped."""
         try:
@@ -179,7 +186,10 @@ class Search:
         document = await self._get(url)
         if not isinstance(document, Fetched):
             return document
-        there = await asyncio.to_thread(forwarded, document.body, document.final_url, document.content_type)
+        try:
+            there = await self._parser.forwarded(document)
+        except ParseError:
+            there = None  # what wants to read it will be told
         if there is None:
             return document
         other = await self._get(there)

@@ -138,17 +138,17 @@ class Feeds:
         replies = await self._redis.pipeline([("HGETALL", keys.feed(feed_id)) for feed_id in ids])
         return {feed_id: _record(feed_id, reply) for feed_id, reply in zip(ids, replies, strict=True) if reply}
 
-    async def begin_reading(self, feed_id: str) -> tuple[FeedRecord | None, int]:
-        """The record, with the number of a reading that begins now, and how many users follow the feed.
+    async def begin_reading(self, feed_id: str) -> tuple[FeedRecord | None, frozenset[str]]:
+        """The record, with the number of a reading that begins now, and which users follow the feed.
 
         From now on whatever earlier readings write is refused. One round trip, another one for a list that changed.
         """
         reply = await self._redis.script(_READ, [keys.feed(feed_id), keys.feed_edition(feed_id)])
         if not reply:
-            return None, 0
+            return None, frozenset()
         _, record, *edition = reply
         places = await self._audience.at(feed_id, edition[0] if edition else None)
-        return _record(feed_id, record), len({user for user, _ in places})
+        return _record(feed_id, record), frozenset(user for user, _ in places)
 
     async def update(self, feed_id: str, fields: Mapping[str, str | None], reading: float | None = None) -> bool:
         """Set fields, or delete those whose value is None.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from microsub.config.settings import Settings
 from microsub.errors import NotFound
+from microsub.parsing.pool import ParsePool
 from microsub.services.identity.doctor import Doctor
 from microsub.services.identity.findings import Report
 from microsub.services.identity.lines import profile_page
@@ -18,9 +19,13 @@ async def examine(settings: Settings, address: str) -> Report:
     Raises InvalidRequest, and what `open_stores` raises for data that can't be used.
     """
     here = await _here(settings)
-    async with open_fetcher(settings) as fetcher:
-        doctor = Doctor(fetcher, private=bool(settings.allow_private_networks), asks_itself=True)
-        return await doctor.examine(address, here)
+    parser = ParsePool()
+    try:
+        async with open_fetcher(settings) as fetcher:
+            doctor = Doctor(fetcher, parser, private=bool(settings.allow_private_networks), asks_itself=True)
+            return await doctor.examine(address, here)
+    finally:
+        parser.close()
 
 
 async def _here(settings: Settings) -> Here:

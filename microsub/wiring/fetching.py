@@ -10,6 +10,7 @@ from pathlib import Path
 from microsub.cache import CachingFetcher, DirectoryMapping, FeedCache, MappingStorage
 from microsub.config.settings import Settings
 from microsub.fetch import Fetcher, FetchSettings, HostPace, SpacedFetcher
+from microsub.parsing.pool import ParsePool
 from microsub.services.completing import Completing
 from microsub.store.feedcopies import FeedCopies
 from microsub.wiring.stores import Stores
@@ -51,9 +52,11 @@ async def open_feed_cache(settings: Settings, folder: Path) -> AsyncIterator[Fee
 
 
 @contextlib.asynccontextmanager
-async def open_completing(settings: Settings, stores: Stores | None = None) -> AsyncIterator[Completing]:
+async def open_completing(
+    settings: Settings, parser: ParsePool, stores: Stores | None = None
+) -> AsyncIterator[Completing]:
     """Look-ups for entries, with the server's copies of documents, or without `stores` with copies of its own."""
     async with open_fetcher(settings) as fetcher, contextlib.AsyncExitStack() as stack:
         copies: FeedCopies | MappingStorage = MappingStorage({}) if stores is None else FeedCopies(stores.redis)
         stack.push_async_callback(copies.aclose)
-        yield Completing(CachingFetcher(copies, SpacedFetcher(fetcher), keep=COPIES_KEPT))
+        yield Completing(CachingFetcher(copies, SpacedFetcher(fetcher), keep=COPIES_KEPT), parser)

@@ -10,6 +10,7 @@ from microsub.config.backend import InstanceSettings
 from microsub.config.joining import Registration
 from microsub.config.settings import Settings
 from microsub.fetch import Fetcher
+from microsub.parsing.pool import ParsePool
 from microsub.services.identity.admission import KnownAddresses, UsersOnly
 from microsub.services.identity.asking import Asking
 from microsub.services.identity.bundle import Identity
@@ -59,17 +60,19 @@ def make_identity(
     settings: Settings,
     redis: Redis,
     fetcher: Fetcher,
+    parser: ParsePool,
     in_force: InstanceNow = InstanceSettings,
     current: InForcePort | None = None,
 ) -> Identity:
     """The bundle. `fetcher` is the plain door to the web: what has to do with identity is never taken from a cache.
+    `parser` reads what strangers' pages say.
 
     `in_force` tells the instance's settings without waiting, `current` all settings, as fresh as they are needed for
     what can't be taken back.
     """
     current = current or _OfInstance(in_force)
     private = bool(settings.allow_private_networks)
-    profiles = Profiles(fetcher, private=private, own=settings.public_url)
+    profiles = Profiles(fetcher, parser, private=private, own=settings.public_url)
     vouching = Vouching(fetcher, profiles, own=settings.public_url, private=private)
     accounts = Accounts(redis)
     quotas = UserQuotas(current, accounts, Limiting(Rates(redis)))
@@ -78,14 +81,14 @@ def make_identity(
     sessions = Sessions(SessionStore(redis), lent)
     return Identity(
         profiles=profiles,
-        granting=_granting(redis, fetcher, quotas, lent),
+        granting=_granting(redis, fetcher, parser, quotas, lent),
         sessions=sessions,
         local=make_local(redis, sessions, Naming(accounts, lent)),
         signing_in=SigningIn(
             PendingStore(redis), profiles, fetcher, admission, Turnstile(KnownAddresses(accounts)), private=private
         ),
         verification=Verification(ForeignTokens(redis), vouching, lambda: in_force().identity),
-        doctor=Doctor(fetcher, private=private),
+        doctor=Doctor(fetcher, parser, private=private),
         quotas=quotas,
         asking=Asking(AttemptCounts(redis)),
     )
@@ -98,9 +101,11 @@ def _registration(current: InForcePort) -> Callable[[], Awaitable[Registration]]
     return registration
 
 
-def _granting(redis: Redis, fetcher: Fetcher, quotas: UserQuotas, lent: Callable[[str], str]) -> Granting:
+def _granting(
+    redis: Redis, fetcher: Fetcher, parser: ParsePool, quotas: UserQuotas, lent: Callable[[str], str]
+) -> Granting:
     """Our own IndieAuth server."""
-    clients, tokens = Clients(fetcher), OwnTokens(redis)
+    clients, tokens = Clients(fetcher, parser), OwnTokens(redis)
     return Granting(
         Accounts(redis), Codes(redis), Grants(redis), tokens, ServiceTokens(redis), clients, quotas.tokens, lent
     )
@@ -111,11 +116,12 @@ async def open_identity(
     settings: Settings,
     redis: Redis,
     fetcher: Fetcher,
+    parser: ParsePool,
     in_force: InstanceNow = InstanceSettings,
     current: InForcePort | None = None,
 ) -> AsyncIterator[Identity]:
     """The bundle for the block, with whatever has to be taken down at its end."""
-    identity = make_identity(settings, redis, fetcher, in_force, current)
+    identity = make_identity(settings, redis, fetcher, parser, in_force, current)
     try:
         yield identity
     finally:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from microsub.config.document import check
 from microsub.config.settings import Settings
+from microsub.parsing.pool import ParsePool
 from microsub.pipeline.import_report import ImportReport
 from microsub.pipeline.importing import Importing, OldFile
 from microsub.services.announcing import Announcing
@@ -95,11 +96,15 @@ def mending(stores: Stores) -> Mending:
 
 async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, dry_run: bool) -> ImportReport:
     """Take over the older Go server's file and its Redis at `url` for a user. Raises what `open_old` raises."""
+    parser = ParsePool()
     importing = Importing(stores.accounts, stores.channels, stores.feeds, stores.items, stores.timelines,
                           stores.schedule, Imported(stores.redis), TimelineLimitsInForce(stores),
-                          applier(stores))  # fmt: skip
-    async with open_old(url, stores.redis) as source:
-        return await importing.run(user, file, source, time.time(), dry_run=dry_run)
+                          applier(stores), parser)  # fmt: skip
+    try:
+        async with open_old(url, stores.redis) as source:
+            return await importing.run(user, file, source, time.time(), dry_run=dry_run)
+    finally:
+        parser.close()
 
 
 def checking(stores: Stores) -> Checking:

@@ -43,12 +43,12 @@ async def open_app(settings: Settings, stores: Stores, config: Configuration) ->
     """The ASGI application with its cache of items."""
     tracker = Tracker(stores.url, keys.ITEM_PREFIX)
     cache = ItemCache(stores.items, tracker, max_bytes=settings.item_cache_mb * 1024 * 1024)
+    parser = ParsePool(seconds=PARSE_SECONDS)
     async with (
         open_caching_fetcher(settings, stores, HostPace()) as fetcher,
         open_fetcher(settings) as plain,
-        open_identity(settings, stores.redis, plain, stores.in_force.instance_now, stores.in_force) as identity,
+        open_identity(settings, stores.redis, plain, parser, stores.in_force.instance_now, stores.in_force) as identity,
     ):
-        parser = ParsePool(seconds=PARSE_SECONDS)
         reading = _reading(stores, cache)
         try:
             services = _services(stores, reading, fetcher, parser, config, identity)

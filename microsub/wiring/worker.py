@@ -51,8 +51,11 @@ async def open_worker(
 ) -> AsyncIterator[Worker]:
     """A worker that hasn't begun yet. `on_refused`: see `Poller`."""
     await stores.in_force.instance()  # so that the very first poll is planned with the settings, not the defaults
-    async with open_caching_fetcher(settings, stores) as fetcher, open_completing(settings, stores) as completing:
-        parser = ParsePool(threads=1)  # nobody waits for a single document here
+    parser = ParsePool()
+    async with (
+        open_caching_fetcher(settings, stores) as fetcher,
+        open_completing(settings, parser, stores) as completing,
+    ):
         name = worker_name()
         announcing = Announcing(Events(stores.redis))
         filling = fan_out(stores)

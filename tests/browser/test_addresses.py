@@ -10,7 +10,7 @@ from playwright.async_api import Page
 
 from microsub.errors import InvalidRequest
 from microsub.formats.indieauth.clients import ClientInfo, allowed_redirect
-from microsub.formats.indieauth.endpoints import endpoints_of
+from microsub.formats.indieauth.endpoints import profile_links
 from microsub.formats.indieauth.me import canonical_me
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
@@ -214,7 +214,7 @@ async def test_endpoints_are_where_the_page_says(page: Page) -> None:
     )
     for target, there in zip(targets, followed, strict=True):
         body = f'<!doctype html><link rel="token_endpoint" href="{_attribute(target)}">'
-        found = endpoints_of(body.encode(), base, "text/html; charset=utf-8", None).token
+        found = profile_links(body.encode(), base, "text/html; charset=utf-8", None).endpoints.token
         if found is not None:
             assert there is not None, target
             led = without_dot(there.partition("#")[0])

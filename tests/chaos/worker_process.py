@@ -17,6 +17,7 @@ from microsub.pipeline.stage import Patience
 from microsub.services.completing import Completing
 from microsub.store.connect import connect
 from microsub.store.port import Redis
+from tests.support.parsing import PARSER
 from tests.support.polling import world
 
 LEASE = 2.0
@@ -63,7 +64,7 @@ async def main(url: str, trips: int) -> None:
     """Poll and run the stages until SIGTERM, or until the end comes."""
     redis = Mortal(await connect(url), trips)
     async with world(redis, patience=PATIENCE) as it:
-        it.completing = Completing(it.fetcher, seconds=5.0)
+        it.completing = Completing(it.fetcher, PARSER, seconds=5.0)
         worker = it.make_worker(lease_seconds=LEASE, tick=0.02)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stop)
         await worker.run(grace=1.0)

@@ -18,6 +18,7 @@ from microsub.services.identity.doctor import Doctor
 from microsub.services.identity.findings import MONOCLE, Report
 from microsub.services.identity.server_findings import Here
 from tests.support.own_server import links
+from tests.support.parsing import PARSER
 from tests.support.process import Installation, installation
 from tests.support.provider import Provider, Variant, provider
 from tests.support.raw_http import html_reply
@@ -77,7 +78,7 @@ async def test_an_issuer_by_http_is_told_in_the_name_of_monocle() -> None:
 
 
 def doctor() -> Doctor:
-    return Doctor(Fetcher(FetchSettings(allow_private_networks=(ip_network("127.0.0.0/8"),))), private=True)
+    return Doctor(Fetcher(FetchSettings(allow_private_networks=(ip_network("127.0.0.0/8"),))), PARSER, private=True)
 
 
 @dataclass

@@ -9,6 +9,7 @@ import orjson
 from microsub.pipeline.stages import Stages
 from microsub.services.completing import Completing
 from microsub.store.port import Redis
+from tests.support.parsing import PARSER
 from tests.support.polling import World, world
 from tests.support.web import Answer, Publisher, publisher
 
@@ -45,7 +46,7 @@ def looking_up(it: World) -> Stages:
         it.items,
         it.fan_out,
         it.announcing,
-        Completing(it.fetcher),
+        Completing(it.fetcher, PARSER),
         consumer="looking-up",
         clock=it.clock,
     )

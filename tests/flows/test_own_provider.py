@@ -19,6 +19,7 @@ from microsub.services.identity.doctor import Doctor
 from microsub.services.identity.server_findings import Here
 from microsub.store.port import Redis
 from tests.support.apps import Apps
+from tests.support.parsing import PARSER
 from tests.support.reader_app import App, Person
 from tests.support.reader_apps import (
     APPS,
@@ -52,7 +53,7 @@ async def server(real_redis: Redis) -> AsyncIterator[Instance]:
     """An instance with the user ann, who follows a feed of three posts. It is today."""
     async with instance(real_redis, base_url=ADDRESS, now=time.time()) as made:
         apps = Apps()
-        made.identity.granting.clients = Clients(apps)
+        made.identity.granting.clients = Clients(apps, PARSER)
         apps.say(HOME, PAGE)
         made.identity.profiles._sender = apps
         ann = await made.reader("ann", "home")

@@ -22,6 +22,7 @@ from microsub.store.events import Event, Events
 from microsub.store.invariants import violations
 from microsub.store.port import Redis
 from microsub.store.rules import Rules
+from tests.support.parsing import PARSER
 from tests.support.polling import World, dated, rss, world
 from tests.support.web import Publisher, publisher
 
@@ -166,7 +167,7 @@ ANN = b"""<!doctype html><div class=h-card><a class='p-name u-url' rel=me href=h
 
 
 def completing_stages(it: World, pages: Pages) -> Stages:
-    completing = Completing(pages)
+    completing = Completing(pages, PARSER)
     return Stages(
         it.redis, it.feeds, it.items, it.fan_out, it.announcing, completing, consumer="completer", clock=it.clock
     )

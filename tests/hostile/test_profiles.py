@@ -11,6 +11,7 @@ import pytest
 from microsub.errors import ProfileError, ProfileMismatch, ProfileUnreachable
 from microsub.fetch import Fetcher, FetchSettings
 from microsub.services.identity.profiles import Profiles
+from tests.support.parsing import PARSER
 from tests.support.provider import Fault, Provider, Variant, provider
 
 METADATA = "/.well-known/oauth-authorization-server"
@@ -34,7 +35,7 @@ async def secret() -> AsyncIterator[Provider]:
 
 def opened(network: str = "127.0.0.1/32") -> Profiles:
     """Discovery through the guarded door; of the private networks it may reach this one alone."""
-    return Profiles(Fetcher(FetchSettings(allow_private_networks=(ip_network(network),))), private=True)
+    return Profiles(Fetcher(FetchSettings(allow_private_networks=(ip_network(network),))), PARSER, private=True)
 
 
 @pytest.fixture

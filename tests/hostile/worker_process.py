@@ -11,14 +11,13 @@ import ssl
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from contextvars import ContextVar
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
 import mf2py  # noqa: F401 - read when the first page comes, and not what that page costs
 
-from microsub.fetch import Fetched, Fetcher, FetchLimits, FetchRequest, FetchResult, FetchSettings
+from microsub.fetch import Fetcher, FetchLimits, FetchRequest, FetchResult, FetchSettings
 from microsub.formats.identity import host_of
 from microsub.parsing.pool import ParsePool
 from microsub.store.connect import connect
@@ -32,8 +31,6 @@ LIMITS = FetchLimits(total=1.2, idle=0.6)
 PARSE_SECONDS = 4.0
 PATIENT = FetchLimits(total=60, idle=30)
 PATIENT_PARSE_SECONDS = 60.0
-
-_parse_seconds = ContextVar("_parse_seconds", default=PATIENT_PARSE_SECONDS)
 
 
 def is_brief(url: str) -> bool:
@@ -61,21 +58,11 @@ class Fetchers:
 class Parser(ParsePool):
     """The same for what they have fetched, in the same processes."""
 
-    @property
-    def _seconds(self) -> float:  # type: ignore[override]
-        return _parse_seconds.get()
+    def __init__(self) -> None:
+        super().__init__(seconds=PATIENT_PARSE_SECONDS)
 
-    @_seconds.setter
-    def _seconds(self, _: float) -> None:
-        pass
-
-    async def reread(self, document: Fetched, *about: Any, **more: Any) -> Any:
-        _parse_seconds.set(PARSE_SECONDS if is_brief(document.url) else PATIENT_PARSE_SECONDS)
-        return await super().reread(document, *about, **more)
-
-    async def better_feeds(self, document: Fetched) -> Any:
-        _parse_seconds.set(PARSE_SECONDS if is_brief(document.url) else PATIENT_PARSE_SECONDS)
-        return await super().better_feeds(document)
+    def _limit(self, job: Any) -> float:
+        return min(super()._limit(job), PARSE_SECONDS if is_brief(job.where) else PATIENT_PARSE_SECONDS)
 
 
 class Names:

@@ -1,110 +1,215 @@
-"""Parsing in threads and in processes, with an end."""
+"""Parsing in processes, with an end, in turns."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import threading
+from collections.abc import AsyncIterator
 
 import pytest
 
-from microsub.errors import ParseError
-from microsub.fetch import Fetched
-from microsub.model.jf2 import Feed
-from microsub.parsing.pool import ParsePool, is_heavy
+from microsub.errors import ParseError, ParsingStopped
+from microsub.fetch import Answered, Fetched
+from microsub.parsing.pool import ParsePool, parsing_for
+from microsub.parsing.process import ParserProcess, ProcessEnded
 from tests.support.waiting import wait_until
 
 
-def document(body: bytes = b"") -> Fetched:
-    return Fetched("http://u:p@a.test/", "http://a.test/x", 200, {}, body, "text/xml", None, None, None)
+def document(body: bytes = b"", name: str = "x") -> Fetched:
+    return Fetched(f"http://u:p@a.test/{name}", f"http://a.test/{name}", 200, {}, body, "text/xml", None, None, None)
 
 
-async def test_documents_are_parsed_at_their_final_address() -> None:
-    """The base of relative links is where the document was found; the loop goes on meanwhile."""
-    seen: list[object] = []
-
-    def parse(body: bytes, url: str, content_type: str | None) -> Feed:
-        seen.extend((body, url, content_type, threading.current_thread() is threading.main_thread()))
-        return Feed(url, "rss")
-
-    pool = ParsePool(parse=parse)
-    assert (await pool.parse(document(b"x"))).url == "http://a.test/x"
-    assert seen == [b"x", "http://a.test/x", "text/xml", False]
-    pool.close()
+SMALL = b"<rss><channel><title>t</title><item><title>x</title></item></channel></rss>"
+LARGE = b"<rss><channel><title>t</title>" + b"<item><title>x</title><description>y</description></item>" * 1000
+SPINS = b"<rss><channel><title>t</title>" + b"<" * 5_000_000
+"""Keeps its parser busy for minutes."""
 
 
-async def test_a_document_that_takes_for_ever_fails() -> None:
-    """The waiting ends, with the address masked; other documents have a thread left."""
-    begun, go_on = threading.Event(), threading.Event()
-
-    def parse(body: bytes, url: str, _content_type: str | None) -> Feed:
-        if body == b"slow":
-            begun.set()
-            go_on.wait(60)
-        return Feed(url, "rss")
-
-    pool = ParsePool(threads=2, seconds=0.1, parse=parse)
-    slow = asyncio.create_task(pool.parse(document(b"slow")))
-    await wait_until(begun.is_set)
-    pool._seconds = 60  # this machine may have other things to do
-    await pool.parse(document(b"quick"))
-    with pytest.raises(ParseError) as failure:
-        await slow
-    assert "u:p" not in str(failure.value)
-    go_on.set()
-    pool.close()
+@pytest.fixture
+async def pool() -> AsyncIterator[ParsePool]:
+    """A pool with an end."""
+    made = ParsePool()
+    yield made
+    made.close()
 
 
-LARGE = b"<rss><channel><title>t</title>" + b"<item><title>x</title><description>y</description></item>" * 5000
-
-
-async def test_large_documents_are_parsed_in_a_process() -> None:
-    """The process is kept for the next one; what isn't a feed is said as in a thread."""
-    pool = ParsePool()
-    assert is_heavy(LARGE)
+async def test_documents_are_parsed_at_their_final_address(pool: ParsePool) -> None:
+    """The base of relative links is where the document was found."""
     feed = await pool.parse(document(LARGE))
     assert (feed.name, len(feed.entries), feed.url) == ("t", 300, "http://a.test/x")
+
+
+async def test_there_is_no_process_before_it_is_needed_and_none_after_a_while() -> None:
+    """One that has work to do stays; what isn't a feed is no reason to end it."""
+    pool = ParsePool(idle=0.3)
+    assert not pool.processes
+    await pool.parse(document(SMALL))
     first = pool.processes
     with pytest.raises(ParseError, match="empty"):
-        await pool.parse(document(b" " * 300_000))
+        await pool.parse(document(b" "))
     assert pool.processes == first
     assert len(first) == 1
+    await wait_until(lambda: not pool.processes)
+    assert (await pool.parse(document(SMALL))).name == "t"
     pool.close()
 
 
-async def test_documents_are_heavy_by_their_tags_too() -> None:
-    """A small document of nothing but tags, in any encoding, costs as much as a large one of text."""
-    assert not is_heavy(b"x" * 200_000)
-    for body in (b"<a>" * 5000, b"&lt;" * 5000, b"{}," * 5000, ("<a>" * 5000).encode("utf-16")):
-        assert is_heavy(body)
+async def test_a_process_begins_while_the_document_is_on_its_way(pool: ParsePool) -> None:
+    """So nobody who signs in waits for it."""
+    pool.warm()
+    pool.warm()
+    await wait_until(lambda: len(pool.processes) == 1)
+    first = pool.processes
+    await pool.parse(document(SMALL))
+    assert pool.processes == first
 
 
-async def test_a_process_is_ended_when_it_takes_too_long() -> None:
-    """Its document has failed, and the next one gets a new process."""
-    pool = ParsePool(seconds=2.5)
-    with pytest.raises(ParseError, match="could not be parsed in"):
-        await pool.parse(document(b"<rss><channel><title>t</title>" + b"<" * 5_000_000))
-    assert not pool.processes
-    pool._seconds = 60  # this machine may have other things to do
-    assert (await pool.parse(document(LARGE))).name == "t"
+async def test_a_process_is_ended_when_a_document_takes_too_much_processor_time(pool: ParsePool) -> None:
+    """Its document has failed, with its address masked, and the next one is read."""
+    pool = ParsePool(quick=0.1, seconds=0.3)
+    with pytest.raises(ParsingStopped, match=r"in 0\.3 s of processor time") as failure:
+        await pool.parse(document(SPINS))
+    assert "u:p" not in str(failure.value)
+    assert failure.value.seconds == 0.3
+    assert (await pool.parse(document(SMALL))).name == "t"
     pool.close()
+
+
+async def test_time_in_which_a_process_does_not_run_does_not_count(pool: ParsePool) -> None:
+    """A machine with other things to do makes no document fail."""
+    pool = ParsePool(processes=1, quick=1.0, seconds=1.0)
+    await pool.parse(document(SMALL))
+    (pid,) = pool.processes
+    os.kill(pid, signal.SIGSTOP)
+    reading = asyncio.create_task(pool.parse(document(SMALL)))
+    await asyncio.sleep(1.5)
+    assert not reading.done()
+    os.kill(pid, signal.SIGCONT)
+    assert (await reading).name == "t"
+    assert pool.processes == {pid}
+    pool.close()
+
+
+async def test_a_document_that_is_slow_once_more_does_not_try_the_quick_lane() -> None:
+    """It would lose that time at every poll."""
+    pool = ParsePool(quick=0.1, seconds=0.2)
+    for _ in range(2):
+        with pytest.raises(ParsingStopped):
+            await pool.parse(document(SPINS, "slow"))
+    lanes = {pool._submit(job).slow for job in [_job("slow"), _job("slow")]}
+    assert lanes == {True}
+    assert not pool._submit(_job("other")).slow
+    pool.close()
+
+
+async def test_the_quick_lane_stays_open_for_others() -> None:
+    """While heavy documents are read and wait, small ones of the same caller and of others are read."""
+    pool = ParsePool(quick=0.2, seconds=60.0)
+    heavy = [asyncio.create_task(pool.parse(document(SPINS, f"heavy{number}"))) for number in range(4)]
+    await wait_until(lambda: len(pool._slow) >= 2 and any(job.slow for job in pool._crew.running))
+    assert (await pool.parse(document(SMALL))).name == "t"
+    assert not any(task.done() for task in heavy)
+    for task in heavy:
+        task.cancel()
+    await asyncio.gather(*heavy, return_exceptions=True)
+    pool.close()
+
+
+async def test_callers_take_turns_in_the_slow_lane() -> None:
+    """A heavy document of one waits for one of another who has thirty, not for thirty."""
+    pool = ParsePool(quick=0.05, seconds=0.2)
+    ended: list[str] = []
+
+    async def read(whom: str, number: int) -> None:
+        with parsing_for(whom):
+            with pytest.raises(ParsingStopped):
+                await pool.parse(document(SPINS, f"{whom}{number}"))
+            ended.append(whom)
+
+    many = [asyncio.create_task(read("many", number)) for number in range(5)]
+    await wait_until(lambda: len(pool._slow) >= 4)
+    await read("one", 0)
+    assert ended.count("many") <= 2
+    for task in many:
+        task.cancel()
+    await asyncio.gather(*many, return_exceptions=True)
+    pool.close()
+
+
+async def test_a_reading_that_nobody_waits_for_is_ended() -> None:
+    """The process is free for the next document; what waits still never begins."""
+    pool = ParsePool(processes=1, seconds=600.0, quick=600.0)
+    first = asyncio.create_task(pool.parse(document(SPINS)))
+    await wait_until(lambda: bool(pool._crew.running))
+    second = asyncio.create_task(pool.parse(document(SPINS)))
+    await wait_until(lambda: len(pool._quick) == 1)
+    for task in (second, first):
+        task.cancel()
+    await asyncio.gather(first, second, return_exceptions=True)
+    assert (await pool.parse(document(SMALL))).name == "t"
+    pool.close()
+
+
+async def test_closing_ends_processes_at_once() -> None:
+    """Though they are busy; those who wait hear of it."""
+    pool = ParsePool(seconds=600.0, quick=600.0)
+    reading = [asyncio.create_task(pool.parse(document(SPINS, str(number)))) for number in range(5)]
+    await wait_until(lambda: len(pool._crew.running) == 2 and len(pool.processes) == 2)
+    processes = [process._process for process in pool._crew.processes]
+    pool.close()
+    assert all(process.wait(10) == -signal.SIGKILL for process in processes)
+    for result in await asyncio.gather(*reading, return_exceptions=True):
+        assert isinstance(result, ParsingStopped)
 
 
 async def test_a_process_is_ended_when_it_takes_too_much_memory() -> None:
-    """The document fails, here or in the process; nothing else does."""
+    """The document fails; nothing else does."""
     pool = ParsePool(memory=8 * 1024 * 1024)
     with pytest.raises(ParseError, match="memory"):
-        await pool.parse(document(LARGE * 10))
+        await pool.parse(document(LARGE * 20))
+    assert (await pool.parse(document(SMALL))).name == "t"
     pool.close()
 
 
-async def test_a_process_that_died_while_idle_costs_nothing() -> None:
+async def test_a_process_that_died_while_idle_costs_nothing(pool: ParsePool) -> None:
     """The next document gets another one, and isn't blamed."""
-    pool = ParsePool()
-    await pool.parse(document(LARGE))
+    await pool.parse(document(SMALL))
     (pid,) = pool.processes
     os.kill(pid, signal.SIGKILL)
-    assert (await pool.parse(document(LARGE))).name == "t"
+    assert (await pool.parse(document(SMALL))).name == "t"
     assert pool.processes != {pid}
-    pool.close()
+
+
+async def test_the_loop_goes_on_while_a_document_is_read_however_small(pool: ParsePool) -> None:
+    """No foreign document is read in the process that serves: not even one of a few bytes is."""
+    page = Answered(200, {"content-type": "text/html"}, b"<link rel=me href=https://b.test/>", "http://a.test/")
+    assert (await pool.profile_links(page, private=False)).me == ("https://b.test/",)
+    assert len(pool.processes) == 1
+
+
+def test_replies_that_are_no_values_end_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process writes that somebody else has taken over becomes text, numbers and our own dataclasses, or nothing."""
+    process = ParserProcess()
+    replies = [b'{"failure":null,"stopped":false,"seconds":0.1,"resident":1}', b'{"url":"x","format":["not text"]}']
+    sizes = (len(replies[0]).to_bytes(8, "big") + len(replies[1]).to_bytes(8, "big"),)
+    parts = iter([*sizes, *replies])
+    monkeypatch.setattr(process, "_receive", lambda *_: next(parts))
+    with pytest.raises(ProcessEnded):
+        process.run("parse", SMALL, ("http://a.test/", None), seconds=5, where="http://a.test/")
+    process.close()
+
+
+def test_replies_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that announces gigabytes is ended before they are there."""
+    process = ParserProcess()
+    monkeypatch.setattr(process, "_receive", lambda *_: (1 << 40).to_bytes(8, "big") * 2)
+    with pytest.raises(ProcessEnded):
+        process.run("parse", SMALL, ("http://a.test/", None), seconds=5, where="http://a.test/")
+    process.close()
+
+
+def _job(name: str) -> object:
+    from microsub.parsing.pool import _Job, _value
+
+    return _Job("parse", document(SMALL, name).url, SMALL, ("http://a.test/", None), ("",), True, _value)

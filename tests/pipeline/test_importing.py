@@ -25,6 +25,7 @@ from microsub.store.multiplexer import Multiplexed
 from microsub.store.port import Redis
 from microsub.store.rules import Rules
 from tests.support.old_server import BEGIN, OldServer, post, when
+from tests.support.parsing import PARSER
 from tests.support.polling import World, world
 from tests.support.web import Publisher, publisher
 
@@ -52,7 +53,7 @@ def importing(here: World, redis: Redis | None = None) -> Importing:
     people = Applier(here.accounts, here.channels, here.feeds, rules, following, Applied(here.redis))
     return Importing(
         here.accounts, here.channels, here.feeds, here.items, here.timelines, here.schedule,
-        Imported(redis or here.redis), default_limits, people,
+        Imported(redis or here.redis), default_limits, people, PARSER,
     )  # fmt: skip
 
 

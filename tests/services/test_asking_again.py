@@ -16,6 +16,7 @@ from microsub.store.arrivals import ItemToStore
 from microsub.store.messages import EntriesFound, ItemIncomplete
 from microsub.store.port import Redis
 from microsub.store.streams import Bounds, Stream
+from tests.support.parsing import PARSER
 from tests.support.polling import World, world
 from tests.support.posts import NOON, candidate
 from tests.support.readers import Web
@@ -46,7 +47,7 @@ def asking(it: World, at_once: int = 100) -> AskingAgain:
 
 async def complete(it: World) -> int:
     """A worker that looks up comes along; how many look-ups it has handled."""
-    async with world(it.redis, completing=Completing(Web())) as other:
+    async with world(it.redis, completing=Completing(Web(), PARSER)) as other:
         return await other.stages.run_once()
 
 

@@ -10,8 +10,10 @@ import pytest
 from microsub.cache import CachingFetcher
 from microsub.fetch import Fetcher, FetchFailed, FetchRequest, FetchResult, FetchSettings
 from microsub.model.jf2 import Card, Entry
+from microsub.parsing.pool import ParsePool
 from microsub.services import completing
 from microsub.services.completing import Completing
+from tests.support.parsing import PARSER
 from tests.support.readers import Web
 
 HOME = "https://ann.example/"
@@ -52,32 +54,32 @@ def web(*hung: str) -> HungWeb:
 async def test_an_entry_is_completed() -> None:
     """Author and target; once more changes nothing."""
     pages = web()
-    completer = Completing(CachingFetcher({}, pages))
+    completer = Completing(CachingFetcher({}, pages), PARSER)
     done = await completer.complete(LIKE)
     assert done.author == Card(name="Ann", url=HOME, photo=f"{HOME}a.png")
     found = done.refs[THERE]
     assert isinstance(found, Entry)
     assert found.name == "Pears"
     assert await completer.complete(done) is done
-    assert await Completing(CachingFetcher({}, pages)).complete(LIKE) == done
+    assert await Completing(CachingFetcher({}, pages), PARSER).complete(LIKE) == done
 
 
 async def test_what_fails_leaves_the_entry_as_it_is() -> None:
     """Nothing there, a page that says nothing, a bomb of a page: the other look-up counts all the same."""
     pages = web()
     del pages.documents[THERE]
-    done = await Completing(pages).complete(LIKE)
+    done = await Completing(pages, PARSER).complete(LIKE)
     assert done.author is not None
     assert (done.author.name, done.refs) == ("Ann", {})
     pages.documents[HOME] = (b"\x89PNG", "image/png")
-    assert await Completing(pages).complete(LIKE) is LIKE
+    assert await Completing(pages, PARSER).complete(LIKE) is LIKE
     pages.documents[HOME] = (b"<b>" * 2_000_000, "text/html")
-    assert await Completing(pages).complete(LIKE) is LIKE
+    assert await Completing(pages, PARSER).complete(LIKE) is LIKE
 
 
 async def test_who_hangs_holds_nobody_up() -> None:
     """What has been found when the time is over is used."""
-    done = await Completing(web(THERE), seconds=0.2).complete(LIKE)
+    done = await Completing(web(THERE), PARSER, seconds=0.2).complete(LIKE)
     assert done.author is not None
     assert (done.author.name, done.refs) == ("Ann", {})
 
@@ -87,7 +89,7 @@ async def test_many_entries_share_their_look_ups() -> None:
     pages = web()
     entries = [replace(LIKE, url=f"{HOME}{n}", like_of=(f"https://b{n}.example/",)) for n in range(30)]
     pages.documents |= {f"https://b{n}.example/": (b"<title>T%d</title>" % n, "text/html") for n in range(30)}
-    done = await Completing(pages, at_once=3).complete_all(entries)
+    done = await Completing(pages, PARSER, at_once=3).complete_all(entries)
     assert [entry.url for entry in done] == [entry.url for entry in entries]
     assert [next(iter(entry.refs.values())).name for entry in done] == [f"T{n}" for n in range(30)]
     assert pages.asked.count(HOME) == 1
@@ -99,7 +101,7 @@ async def test_a_busy_host_takes_nobodys_place() -> None:
     hung = tuple(f"https://slow.example/{n}" for n in range(20))
     pages = web(*hung)
     entries = [replace(LIKE, like_of=(url,)) for url in (*hung, THERE)]
-    done = await Completing(pages, at_once=3, seconds=0.5).complete_all(entries)
+    done = await Completing(pages, PARSER, at_once=3, seconds=0.5).complete_all(entries)
     assert list(done[-1].refs) == [THERE]
     assert sum(url in hung for url in pages.tried) == 1
 
@@ -109,7 +111,7 @@ async def test_look_ups_of_one_call_are_bounded(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(completing, "MOST", 10)
     pages = web()
     entries = [replace(LIKE, like_of=(f"https://b{n}.example/",)) for n in range(30)]
-    await Completing(pages).complete_all(entries)
+    await Completing(pages, PARSER).complete_all(entries)
     assert len(pages.asked) == 10
 
 
@@ -118,7 +120,7 @@ async def test_authors_are_remembered_for_a_while() -> None:
     now = 0.0
     pages = web()
     pages.documents["https://eve.example/"] = (b"<p>Nobody</p>", "text/html")
-    completer = Completing(pages, clock=lambda: now)
+    completer = Completing(pages, PARSER, clock=lambda: now)
     entries = [replace(LIKE, author=Card(url=url), like_of=()) for url in (HOME, "https://eve.example/")]
     for later, requests in ((0.0, 2), (300.0, 2), (700.0, 3), (completing.REMEMBERED + 1, 5)):
         now = later
@@ -130,7 +132,7 @@ async def test_the_document_itself_is_not_asked_for() -> None:
     """The page that the entry stands on, and the one that it came from."""
     pages = web()
     entry = replace(LIKE, like_of=())
-    assert await Completing(pages).complete(entry, HOME) is entry
+    assert await Completing(pages, PARSER).complete(entry, HOME) is entry
     assert pages.asked == []
 
 
@@ -147,7 +149,7 @@ async def test_private_addresses_are_refused() -> None:
     targets = ("http://127.0.0.1:6379/", "http://[::1]/", "http://169.254.169.254/latest/", "http://localhost/")
     entry = Entry(url=f"{HOME}1", author=Card(url="http://10.0.0.1/"), like_of=targets)
     try:
-        assert await Completing(CachingFetcher({}, Watched())).complete(entry) is entry
+        assert await Completing(CachingFetcher({}, Watched()), PARSER).complete(entry) is entry
     finally:
         await fetcher.aclose()
     assert len(seen) == 5
@@ -157,11 +159,12 @@ async def test_private_addresses_are_refused() -> None:
 async def test_a_bug_is_an_exception() -> None:
     """What our own code does wrong isn't taken for a page that says nothing."""
 
-    def wrong(*_: object) -> Card:
-        raise ZeroDivisionError
+    class Wrong(ParsePool):
+        async def answer(self, *_: object) -> Card:
+            raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await Completing(web(), answering=wrong).complete(LIKE)
+        await Completing(web(), Wrong()).complete(LIKE)
 
 
 async def test_a_fragment_names_a_part_of_the_page() -> None:
@@ -169,7 +172,7 @@ async def test_a_fragment_names_a_part_of_the_page() -> None:
     page = b'<div class="h-entry">All</div><div id="c" class="h-entry"><p class="e-content">Part</p></div>'
     pages = web()
     pages.documents[THERE] = (page, "text/html")
-    done = await Completing(pages).complete(replace(LIKE, like_of=(f"{THERE}#c",)))
+    done = await Completing(pages, PARSER).complete(replace(LIKE, like_of=(f"{THERE}#c",)))
     found = done.refs[f"{THERE}#c"]
     assert isinstance(found, Entry)
     assert found.content is not None

@@ -12,7 +12,6 @@ from microsub.config.backend import InstanceSettings, Polling
 from microsub.fetch import Fetcher, FetchLimits, FetchSettings
 from microsub.formats.identity import host_of
 from microsub.model.reader import ChannelSettings, PageQuery, Row
-from microsub.parsing.pool import ParsePool
 from microsub.pipeline.fan_out import FanOut
 from microsub.pipeline.moving import Mover
 from microsub.pipeline.on_demand import PollNow
@@ -33,6 +32,7 @@ from microsub.store.presence import Presence
 from microsub.store.schedule import Schedule
 from microsub.store.streams import Stream
 from microsub.store.timelines import Timelines
+from tests.support.parsing import PARSER
 
 FAST = InstanceSettings(polling=Polling(host_interval=0))
 
@@ -78,7 +78,7 @@ class World:
         self.fan_out = FanOut(self.feeds, self.items, self.timelines, clock=self.clock)
         self.stages = self.make_stages()
         self.mover = Mover(self.feeds, self.items, self.channels, self.schedule, self.fan_out)
-        self.parser = ParsePool()
+        self.parser = PARSER
         self.fetcher = Fetcher(
             FetchSettings(allow_private_networks=(ip_network("127.0.0.0/8"),), limits=self.limits),
             resolver=loopback,
@@ -209,7 +209,8 @@ async def world(redis: Redis, **parts: object) -> AsyncIterator[World]:
     try:
         yield made
     finally:
-        made.parser.close()
+        if made.parser is not PARSER:
+            made.parser.close()
         await made.fetcher.aclose()
 
 

@@ -42,6 +42,7 @@ from microsub.store.schedule import Schedule
 from microsub.store.servicetokens import ServiceTokens
 from microsub.store.timelines import Timelines
 from microsub.wiring.identity import make_identity
+from tests.support.parsing import PARSER
 from tests.support.posts import NOON, candidate
 
 ENDPOINT = "/microsub"
@@ -132,13 +133,13 @@ class Instance:
     now: float = NOON + 10_000
     settings: InstanceSettings = field(default_factory=InstanceSettings)
     web: Web = field(default_factory=Web)
-    parser: ParsePool = field(default_factory=ParsePool)
+    parser: ParsePool = PARSER
     base_url: str | None = None
 
     def __post_init__(self) -> None:
         self.process = Settings(base_url=self.base_url, allow_private_networks=LOOPBACK)
         self.fetcher = Fetcher(FetchSettings(allow_private_networks=LOOPBACK), resolver=nowhere)
-        self.identity = make_identity(self.process, self.redis, self.fetcher, lambda: self.settings)
+        self.identity = make_identity(self.process, self.redis, self.fetcher, self.parser, lambda: self.settings)
         self.accounts = Accounts(self.redis)
         self.channels = Channels(self.redis)
         self.feeds = Feeds(self.redis)
@@ -201,7 +202,8 @@ async def instance(redis: Redis, **parts: Any) -> AsyncIterator[Instance]:
         async with made.client:
             yield made
     finally:
-        made.parser.close()
+        if made.parser is not PARSER:
+            made.parser.close()
         await made.fetcher.aclose()
 
 

@@ -13,6 +13,7 @@ from microsub.formats.indieauth.pkce import challenge, new_verifier
 from microsub.services.identity.clients import MAX_LOGO, Clients
 from microsub.store.identity.codes import Codes
 from tests.support.apps import Apps
+from tests.support.parsing import PARSER
 from tests.support.readers import Instance
 from tests.support.visitor import Shown, Visitor
 
@@ -27,7 +28,7 @@ PAGE = b"""<!doctype html><title>x</title><link rel=redirect_uri href="https://e
 @pytest.fixture
 def apps(server: Instance) -> Apps:
     made = Apps()
-    server.identity.granting.clients = Clients(made)
+    server.identity.granting.clients = Clients(made, PARSER)
     return made
 
 

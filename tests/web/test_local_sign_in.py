@@ -21,6 +21,7 @@ from tests.support.local_sign_in import (
     tried,
     with_passkey,
 )
+from tests.support.parsing import PARSER
 from tests.support.readers import Instance
 from tests.support.visitor import Visitor, fields_of
 
@@ -229,7 +230,7 @@ class TestTheAppThatSentSomebodyHere:
     @pytest.fixture
     def apps(self, server: Instance) -> Apps:
         made = Apps()
-        server.identity.granting.clients = Clients(made)
+        server.identity.granting.clients = Clients(made, PARSER)
         return made
 
     def address(self, client: str = APP, back: str = "", **more: str) -> str:

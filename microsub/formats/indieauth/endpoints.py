@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from microsub.errors import InvalidRequest
 from microsub.formats.indieauth.identifiers import endpoint
 from microsub.formats.indieauth.me import canonical_me
-from microsub.formats.indieauth.rels import links_of
+from microsub.formats.indieauth.rels import Link, links_of
 from microsub.formats.urls import safe_url
 
 _NAMES = {
@@ -37,29 +38,39 @@ class Endpoints:
         return any((self.metadata, self.authorization, self.token))
 
 
-def endpoints_of(body: bytes, url: str, content_type: str | None, link_header: str | None) -> Endpoints:
-    """The first of each relation that is usable: HTTP `Link`, then `<link>` in the head. Never raises.
+@dataclass(frozen=True, slots=True)
+class ProfileLinks:
+    """What a person's page says: which servers it names, and which profiles it calls the same person's."""
 
-    `url` is where the document was found; `link_header` the joined value of its `Link` header.
+    endpoints: Endpoints
+    me: tuple[str, ...] = ()
+
+
+def profile_links(
+    body: bytes, url: str, content_type: str | None, link_header: str | None, private: bool = False
+) -> ProfileLinks:
+    """Both, of the page found at `url`; `link_header` is the joined value of its `Link` header. Never raises.
+
+    Of each server the first that is usable: HTTP `Link`, then `<link>` in the head. The profiles (`rel=me`) are
+    canonical, each once, in the page's order. They too are taken from HTTP `Link` and `<link>` in the head only: whoever
+    writes there could name a server of their own as well.
     """
+    links = list(links_of(body, url, content_type, link_header))
+    return ProfileLinks(_endpoints(links), _me(links, private))
+
+
+def _endpoints(links: Iterable[Link]) -> Endpoints:
     found: dict[str, str] = {}
-    for rel, target, base in links_of(body, url, content_type, link_header):
+    for rel, target, base in links:
         name = _NAMES.get(rel)
         if name is not None and name not in found and (address := endpoint(target, base)) is not None:
             found[name] = address
     return Endpoints(**found)
 
 
-def me_links_of(
-    body: bytes, url: str, content_type: str | None, link_header: str | None, *, private: bool = False
-) -> tuple[str, ...]:
-    """The profiles that a page calls the same person's (`rel=me`), canonical, each once, in its order. Never raises.
-
-    From HTTP `Link` and `<link>` in the head, as endpoints are: whoever writes there could name a server of their own
-    as well.
-    """
+def _me(links: Iterable[Link], private: bool) -> tuple[str, ...]:
     found: dict[str, None] = {}
-    for rel, target, base in links_of(body, url, content_type, link_header):
+    for rel, target, base in links:
         if rel != "me" or len(found) >= _MOST_ME or len(target) > _LONGEST_ME:
             continue
         try:

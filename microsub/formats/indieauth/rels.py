@@ -17,6 +17,7 @@ from urllib.parse import urljoin
 
 from selectolax.lexbor import LexborHTMLParser
 
+from microsub.formats.discovery import discover
 from microsub.formats.encoding import decode
 from microsub.formats.feedlinks import from_header
 from microsub.formats.parse import sniff
@@ -28,6 +29,8 @@ Link = tuple[str, str, str]
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
 _MOST_LINKS = 500
 _MOST_RELS = 50
+_LARGEST_FOR_FEEDS = 256 * 1024
+_MOST_FEEDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,27 @@ def rels_in_body(body: bytes, content_type: str | None) -> frozenset[str]:
     tree = page_of(body, content_type)
     nodes = tree.css("body link[rel][href]")[:_MOST_LINKS] if tree is not None else []
     return frozenset(rel for node in nodes for rel in (node.attributes.get("rel") or "").lower().split()[:_MOST_RELS])
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What there is to check on a page: its links as they are written, the relations of those in its body, whether it
+    is served as HTML, and the first of the feeds that it is or names; None for a page that is too long to look for them.
+    """
+
+    links: tuple[Written, ...]
+    in_body: frozenset[str]
+    is_html: bool
+    feeds: tuple[str, ...] | None
+
+
+def examined(body: bytes, url: str, content_type: str | None, link_header: str | None) -> Examined:
+    """A page as it is examined for its owner."""
+    links = tuple(written_links(body, url, content_type, link_header))
+    feeds = None
+    if len(body) <= _LARGEST_FOR_FEEDS:
+        feeds = tuple(feed.url for feed in discover(body, url, content_type, link_header)[:_MOST_FEEDS])
+    return Examined(links, rels_in_body(body, content_type), page_of(body, content_type) is not None, feeds)
 
 
 def page_of(body: bytes, content_type: str | None) -> LexborHTMLParser | None:

@@ -22,8 +22,9 @@ import structlog
 
 from microsub.errors import FetchError, ParseError, TooManyRequests
 from microsub.fetch import Answered, FetchFailed, Sending, SendLimits
-from microsub.formats.indieauth.clients import ClientInfo, may_be_asked, read_client
+from microsub.formats.indieauth.clients import ClientInfo, may_be_asked
 from microsub.formats.indieauth.identifiers import identifier, same_origin
+from microsub.parsing.pool import ParsePool
 from microsub.services.identity.crowd import OF_PEOPLE, OF_STRANGERS, Asker, Crowd
 from microsub.services.identity.remembering import Remembering
 
@@ -90,9 +91,15 @@ class Clients:
     """Apps by identifier, remembered for a quarter of an hour. `clock` gives seconds. Belongs to one event loop."""
 
     def __init__(
-        self, sender: Sender, *, patience: float = PATIENCE, clock: Callable[[], float] = time.monotonic
+        self,
+        sender: Sender,
+        parser: ParsePool,
+        *,
+        patience: float = PATIENCE,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sender = sender
+        self._parser = parser
         self._patience = patience
         self._people, self._strangers = Crowd(OF_PEOPLE, clock), Crowd(OF_STRANGERS, clock)
         self._known: Remembering[App] = Remembering(
@@ -147,6 +154,7 @@ class Clients:
             return None
 
     async def _ask(self, client: str) -> App:
+        self._parser.warm()
         answer = await self._sender.send(Sending(client, accept=_ACCEPT, limits=_DOCUMENT))
         if isinstance(answer, FetchFailed):
             raise FetchError(client, answer.reason, answer.detail)
@@ -156,10 +164,7 @@ class Clients:
         places = [*(hop.url for hop in answer.hops), answer.final_url]
         if not all(same_origin(place, client) for place in places):
             raise ParseError(client, "its page is on another host")
-        arguments = (answer.body, client, answer.final_url, answer.content_type, answer.headers.get("link"))
-        # Pages of strangers may take a second or two, however small they are.
-        info = await asyncio.to_thread(read_client, *arguments)
-        return App(info, answered=True)
+        return App(await self._parser.client(client, answer), answered=True)
 
     async def _picture(self, url: str) -> str:
         """Our copy of a logo; empty for what is no picture that can do no harm. Raises FetchError."""

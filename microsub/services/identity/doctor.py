@@ -14,13 +14,13 @@ from urllib.parse import urlsplit
 
 from microsub.errors import ParseError, TooManyRequests
 from microsub.fetch import FEED_ACCEPT, PAGE_ACCEPT, Answered, FetchFailed, Sending, SendLimits
-from microsub.formats.discovery import discover
 from microsub.formats.identity import mask_credentials
 from microsub.formats.indieauth.identifiers import endpoint
 from microsub.formats.indieauth.me import canonical_me, site_of_me
 from microsub.formats.indieauth.metadata import ServerMetadata, read_metadata
-from microsub.formats.indieauth.rels import Written, page_of, rels_in_body, written_links
+from microsub.formats.indieauth.rels import Examined, Written
 from microsub.formats.trees import MAX_PAGE
+from microsub.parsing.pool import ParsePool
 from microsub.services.identity.findings import Finding, Report
 from microsub.services.identity.lines import Line, microsub_line
 from microsub.services.identity.own import is_own
@@ -64,7 +64,6 @@ PER_SITE = 12
 EVERY = 60.0
 """How many examinations one client's address may ask for, and one site may be the subject of, in so many seconds."""
 
-_LARGEST_FOR_FEEDS = 256 * 1024
 _PAGE = SendLimits(total=5.0, body=MAX_PAGE)
 _FEED = SendLimits(total=5.0, body=1024 * 1024)
 
@@ -122,12 +121,14 @@ class Doctor:
     def __init__(
         self,
         sender: Sender,
+        parser: ParsePool,
         *,
         private: bool = False,
         asks_itself: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sender = sender
+        self._parser = parser
         self._private = private
         self._asks_itself = asks_itself
         self._clock = clock
@@ -197,7 +198,12 @@ class Doctor:
                 )
             )
             return
-        page = await asyncio.to_thread(_read, got)
+        try:
+            page = _page(got, await self._parser.examined(got))
+        except ParseError as error:
+            text = f"the page can't be read: {error.detail}"
+            notes.add(Finding("problem", "page", text, "Make it shorter, or nest its elements less deeply."))
+            return
         trail = trail_of(me, got.hops, private=self._private)
         notes.add(*_page_findings(page), *address_findings(me, got.hops, trail, private=self._private))
         notes.add(*scheme_findings(me, other), *head_findings(got, head), *caching_findings(got))
@@ -338,17 +344,10 @@ def _page_findings(page: _Page) -> list[Finding]:
     ]
 
 
-def _read(answer: Answered) -> _Page:
-    """What stands on the page. Pure; for a thread, because pages may be large."""
-    parts = (answer.body, answer.final_url, answer.content_type, answer.headers.get("link"))
-    links = tuple(written_links(*parts))
+def _page(answer: Answered, found: Examined) -> _Page:
     named: dict[str, str] = {}
-    for link in links:
+    for link in found.links:
         for rel in link.rels:
             if rel in RELS and rel not in named and (address := endpoint(link.target, link.base)) is not None:
                 named[rel] = address
-    feeds = None
-    if len(answer.body) <= _LARGEST_FOR_FEEDS:
-        feeds = tuple(feed.url for feed in discover(*parts)[:5])
-    is_html = page_of(answer.body, answer.content_type) is not None
-    return _Page(answer, links, named, rels_in_body(answer.body, answer.content_type), is_html, feeds)
+    return _Page(answer, found.links, named, found.in_body, found.is_html, found.feeds)

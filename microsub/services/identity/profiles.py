@@ -18,11 +18,12 @@ from urllib.parse import urlsplit
 from microsub.errors import InvalidRequest, ParseError, ProfileError, ProfileMismatch, ProfileUnreachable
 from microsub.fetch import PAGE_ACCEPT, Answered, FetchFailed, Hop, Sending, SendLimits
 from microsub.formats.identity import mask_credentials
-from microsub.formats.indieauth.endpoints import Endpoints, endpoints_of, me_links_of
+from microsub.formats.indieauth.endpoints import Endpoints
 from microsub.formats.indieauth.identifiers import endpoint
 from microsub.formats.indieauth.me import canonical_me, path_of_me, site_of_me
 from microsub.formats.indieauth.metadata import ServerMetadata, read_metadata
 from microsub.formats.trees import MAX_PAGE
+from microsub.parsing.pool import ParsePool
 from microsub.services.identity.own import is_own, own_metadata
 from microsub.services.identity.remembering import Remembering
 
@@ -39,8 +40,8 @@ RECENT = 60.0
 
 _PAGE = SendLimits(total=5.0, body=MAX_PAGE)
 _DOCUMENT = SendLimits(total=5.0)
-_QUICK = 32 * 1024
-"""Bytes of a page that are read at once; larger ones are in a thread."""
+_PARSING = 10.0
+"""Seconds to wait for a page to be read, others before it included."""
 
 _NO_SERVER = (
     "found no IndieAuth server named there, expected a link with rel=indieauth-metadata, "
@@ -153,6 +154,7 @@ class Profiles:
     def __init__(
         self,
         sender: Sender,
+        parser: ParsePool,
         *,
         private: bool = False,
         own: str | None = None,
@@ -160,6 +162,7 @@ class Profiles:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._sender = sender
+        self._parser = parser
         self._private = private
         self._own = own
         self._people: Remembering[Profile] = Remembering(
@@ -226,13 +229,18 @@ class Profiles:
 
     async def _read(self, me: str) -> tuple[Endpoints, Claims, str]:
         """What the page at `me` names and says, and where it is. Raises ProfileError."""
+        self._parser.warm()
         page = await self._ask(Sending(me, accept=PAGE_ACCEPT, limits=_PAGE))
-        if len(page.body) <= _QUICK:
-            endpoints, me_links = _read(page, self._private)
-        else:
-            endpoints, me_links = await asyncio.to_thread(_read, page, self._private)
+        shown = mask_credentials(page.final_url)
+        try:
+            async with asyncio.timeout(_PARSING):
+                links = await self._parser.profile_links(page, private=self._private)
+        except TimeoutError:
+            raise ProfileUnreachable(shown, f"found a page that wasn't read within {_PARSING:g} s") from None
+        except ParseError as error:
+            raise ProfileError(shown, f"found a page that can't be read: {error.detail}") from None
         trail = trail_of(me, page.hops, private=self._private)
-        return endpoints, Claims(trail, () if _is_lent(me, page.hops) else me_links), page.final_url
+        return links.endpoints, Claims(trail, () if _is_lent(me, page.hops) else links.me), page.final_url
 
     async def _metadata(self, url: str) -> ServerMetadata:
         document = await self._ask(Sending(url, limits=_DOCUMENT))
@@ -304,8 +312,3 @@ def _as_confirmed(profile: Profile, returned: str) -> Profile:
 
 def _leaves_https(addresses: Sequence[str]) -> bool:
     return any(one.startswith("https:") and other.startswith("http:") for one, other in pairwise(addresses))
-
-
-def _read(page: Answered, private: bool) -> tuple[Endpoints, tuple[str, ...]]:
-    parts = (page.body, page.final_url, page.content_type, page.headers.get("link"))
-    return endpoints_of(*parts), me_links_of(*parts, private=private)

@@ -18,7 +18,7 @@ import pytest
 
 from microsub.errors import ParseError
 from microsub.formats.indieauth.clients import read_client
-from microsub.formats.indieauth.endpoints import endpoints_of, me_links_of
+from microsub.formats.indieauth.endpoints import profile_links
 from microsub.formats.indieauth.metadata import read_metadata
 from microsub.formats.indieauth.replies import read_check, read_code_answer, read_introspection
 
@@ -29,7 +29,8 @@ Served = dict[str, Any]
 
 def page(body: bytes, served: Served) -> dict[str, Any]:
     parts = (body, served["url"], served["type"], served.get("link"))
-    return {**asdict(endpoints_of(*parts)), "me": list(me_links_of(*parts))}
+    found = profile_links(*parts)
+    return {**asdict(found.endpoints), "me": list(found.me)}
 
 
 READERS: dict[str, Callable[[bytes, Served], Any]] = {

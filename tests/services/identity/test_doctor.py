@@ -21,6 +21,7 @@ from microsub.fetch import Answered, FetchFailed, Hop, Sending
 from microsub.services.identity.doctor import AT_ONCE, EVERY, PER_ADDRESS, PER_SITE, Doctor
 from microsub.services.identity.findings import Report
 from microsub.services.identity.server_findings import Here, user_in
+from tests.support.parsing import PARSER
 
 CASES = sorted((Path(__file__).parents[2] / "data" / "doctor").glob("*.html"))
 BASE = "https://reader.example"
@@ -96,7 +97,7 @@ def web_of(served: Mapping[str, Any], body: bytes) -> Web:
 async def examined(served: Mapping[str, Any], body: bytes) -> tuple[Report, Web]:
     web = web_of(served, body)
     here = Here(**{"base": BASE, **served.get("here", {})})
-    doctor = Doctor(web, private=served.get("private", False), asks_itself=served.get("asks_itself", False))
+    doctor = Doctor(web, PARSER, private=served.get("private", False), asks_itself=served.get("asks_itself", False))
     return await doctor.examine(served.get("asked", "https://alice.example/"), here), web
 
 
@@ -171,7 +172,7 @@ async def test_from_the_command_line_this_server_is_asked_too() -> None:
     """There it may not run, or not be reached."""
     case = next(path for path in CASES if path.stem == "complete-with-own-provider")
     web = web_of({}, case.read_bytes())
-    report = await Doctor(web, asks_itself=True).examine("https://alice.example/", Here(BASE))
+    report = await Doctor(web, PARSER, asks_itself=True).examine("https://alice.example/", Here(BASE))
     assert [one.about for one in report.findings if one.level == "problem"] == [
         "indieauth-metadata",
         "authorization_endpoint",
@@ -184,14 +185,14 @@ async def test_a_page_without_https_is_not_a_mistyped_name() -> None:
     """Who leaves the scheme out is taken to mean https."""
     at = "https://alice.example/"
     web = Web({("GET", at): FetchFailed(at, "tls", "TLS failed: WRONG_VERSION_NUMBER")})
-    (found,) = (await Doctor(web).examine("alice.example", Here())).findings
+    (found,) = (await Doctor(web, PARSER).examine("alice.example", Here())).findings
     assert "begins with http://" in found.mend
 
 
 async def test_what_takes_too_long_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that never answers holds nobody up for longer than the limit."""
     monkeypatch.setattr("microsub.services.identity.doctor.SECONDS", 0.01)
-    report = await Doctor(Silence()).examine("alice.example", Here())
+    report = await Doctor(Silence(), PARSER).examine("alice.example", Here())
     assert [(one.level, one.about) for one in report.findings] == [("problem", "time")]
 
 
@@ -200,14 +201,14 @@ async def test_an_address_that_is_nobodys() -> None:
     web = Web({})
     for address in ("", "ftp://alice.example/", "https://alice.example/#me", "https://10.0.0.1/", "two words"):
         with pytest.raises(InvalidRequest):
-            await Doctor(web).examine(address, Here())
+            await Doctor(web, PARSER).examine(address, Here())
     assert not web.asked
 
 
 async def test_nobody_checks_pages_all_the_time() -> None:
     """One client has so many a minute, and so has one site; others go on, and so does everybody a minute later."""
     now = 0.0
-    doctor = Doctor(Web({}), clock=lambda: now)
+    doctor = Doctor(Web({}), PARSER, clock=lambda: now)
     for number in range(PER_ADDRESS):
         await doctor.examine_for("192.0.2.1", f"a{number}.example", Here())
     with pytest.raises(TooManyRequests) as stopped:
@@ -226,7 +227,7 @@ async def test_nobody_checks_pages_all_the_time() -> None:
 async def test_a_few_pages_are_checked_at_once() -> None:
     """Whoever comes while all places are taken is told so, and takes none."""
     silence = Silence()
-    doctor = Doctor(silence)
+    doctor = Doctor(silence, PARSER)
     under_way = [
         asyncio.create_task(doctor.examine_for(f"192.0.2.{number}", f"a{number}.example", Here()))
         for number in range(AT_ONCE)

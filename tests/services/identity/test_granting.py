@@ -16,6 +16,7 @@ from microsub.store.identity.own_tokens import OwnTokens
 from microsub.store.port import Redis
 from microsub.store.servicetokens import ServiceTokens
 from tests.support.apps import Apps
+from tests.support.parsing import PARSER
 
 NOW = 2_000_000_000.0
 ONE, TWO = "https://one.example/", "https://two.example/"
@@ -32,7 +33,7 @@ async def accounts(redis: Redis) -> Accounts:
 
 @pytest.fixture
 def granting(redis: Redis, accounts: Accounts) -> Granting:
-    parts = (Codes(redis), Grants(redis), OwnTokens(redis), ServiceTokens(redis), Clients(Apps()))
+    parts = (Codes(redis), Grants(redis), OwnTokens(redis), ServiceTokens(redis), Clients(Apps(), PARSER))
     return Granting(accounts, *parts)
 
 

@@ -13,6 +13,7 @@ import pytest
 from microsub.errors import InvalidRequest, ProfileError, ProfileMismatch, ProfileUnreachable
 from microsub.fetch import Answered, Fetcher, FetchFailed, FetchSettings, Hop, Sending
 from microsub.services.identity.profiles import FAILURES, LIFETIME, RECENT, Profile, Profiles, trail_of
+from tests.support.parsing import PARSER
 from tests.support.provider import METADATA, Fault, Variant, provider
 from tests.support.tls import certificate
 from tests.support.web import Answer, Publisher, publisher
@@ -48,7 +49,7 @@ def page(url: str, *links: str, hops: Sequence[tuple[str, bool]] = ()) -> Answer
 
 def profiles(**parts: object) -> Profiles:
     door = Fetcher(FetchSettings(allow_private_networks=(ip_network("127.0.0.0/8"),)))
-    return Profiles(door, **{"private": True, **parts})  # type: ignore[arg-type]
+    return Profiles(door, PARSER, **{"private": True, **parts})  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -98,14 +99,14 @@ A, B, C = "https://a.example/", "https://b.example/", "https://c.example/"
 )
 async def test_what_a_page_says_of_its_owners_other_addresses(answer: Answered, expected: set[str]) -> None:
     """By permanent redirects, and by `rel=me` in header and head; a server need not be named."""
-    found = await Profiles(Web({A: answer})).claims(A)
+    found = await Profiles(Web({A: answer}), PARSER).claims(A)
     assert found.others == expected
 
 
 async def test_a_server_may_mean_its_person_by_such_an_address() -> None:
     """Of the page that names the server; by https where the page says http."""
     server = ("authorization_endpoint=/auth", "token_endpoint=/token")
-    found = await Profiles(Web({A: page(A, "me=http://b.example/", *server)})).discover(A)
+    found = await Profiles(Web({A: page(A, "me=http://b.example/", *server)}), PARSER).discover(A)
     assert [found.is_known_as(me) for me in (A, B, "http://b.example/", C)] == [True, True, True, False]
     assert found.names == {A}
 
@@ -183,7 +184,7 @@ async def test_a_page_that_may_be_back_says_so(site: Publisher, status: int) -> 
 async def test_what_is_no_profile_url_is_asked_of_nobody() -> None:
     """An error of the request."""
     with pytest.raises(InvalidRequest):
-        await Profiles(Web({})).discover("https://alice.example:8080/")
+        await Profiles(Web({}), PARSER).discover("https://alice.example:8080/")
 
 
 # --- redirects --------------------------------------------------------------------------------------------------------
@@ -239,7 +240,9 @@ def test_http_that_redirects_to_https_is_one_person() -> None:
 async def test_a_temporary_redirect_lends_endpoints() -> None:
     """Who has no page but a redirect signs in with the server of the page it leads to, as themselves."""
     there = "https://host.example/alice"
-    found = await Profiles(Web({ME: page(there, "authorization_endpoint=/auth", hops=[(there, False)])})).discover(ME)
+    found = await Profiles(
+        Web({ME: page(there, "authorization_endpoint=/auth", hops=[(there, False)])}), PARSER
+    ).discover(ME)
     assert (found.me, found.names, found.page) == (ME, {ME}, there)
     assert found.authorization_endpoint == "https://host.example/auth"
 
@@ -249,7 +252,7 @@ async def test_a_redirect_from_https_to_http_is_refused() -> None:
     hops = [("http://alice.example/x", False), ("https://alice.example/y", False)]
     web = Web({ME: page("https://alice.example/y", "authorization_endpoint=/auth", hops=hops)})
     with pytest.raises(ProfileError, match="from https to http"):
-        await Profiles(web).discover(ME)
+        await Profiles(web, PARSER).discover(ME)
 
 
 async def test_over_tls_the_certificate_counts(tmp_path: Path) -> None:
@@ -264,9 +267,9 @@ async def test_over_tls_the_certificate_counts(tmp_path: Path) -> None:
         me = site.url("/", "alice.test")
         settings = FetchSettings(allow_private_networks=(ip_network("127.0.0.0/8"),))
         trusting = Fetcher(settings, resolver=here, ssl_context=client)
-        assert (await Profiles(trusting, private=True).discover(me)).me == me
+        assert (await Profiles(trusting, PARSER, private=True).discover(me)).me == me
         with pytest.raises(ProfileUnreachable, match="TLS failed"):
-            await Profiles(Fetcher(settings, resolver=here), private=True).discover(me)
+            await Profiles(Fetcher(settings, resolver=here), PARSER, private=True).discover(me)
 
 
 # --- metadata ---------------------------------------------------------------------------------------------------------
@@ -324,7 +327,7 @@ async def test_people_of_one_server_share_its_metadata() -> None:
 async def test_what_was_found_is_remembered_for_an_hour() -> None:
     """Unless somebody needs it fresh, or says that it has changed."""
     web, clock = Web({ME: page(ME, "token_endpoint=/token")}), Clock()
-    discovery = Profiles(web, clock=clock)
+    discovery = Profiles(web, PARSER, clock=clock)
     await discovery.discover(ME)
     clock.now += LIFETIME - 1
     await discovery.discover("https://ALICE.example")
@@ -344,7 +347,7 @@ async def test_what_was_found_is_remembered_for_an_hour() -> None:
 async def test_failures_are_remembered_for_a_minute() -> None:
     """A server that is down isn't asked by every request; the error is the same."""
     web, clock = Web({}), Clock()
-    discovery = Profiles(web, clock=clock)
+    discovery = Profiles(web, PARSER, clock=clock)
     for _ in range(3):
         with pytest.raises(ProfileUnreachable, match="there is nobody"):
             await discovery.discover(ME)
@@ -358,7 +361,7 @@ async def test_memory_is_bounded() -> None:
     """The ones that were wanted last stay."""
     addresses = [f"https://example.com/{number}" for number in range(30)]
     web = Web({url: page(url, "token_endpoint=/token") for url in addresses})
-    discovery = Profiles(web, most=10)
+    discovery = Profiles(web, PARSER, most=10)
     for address in addresses:
         await discovery.discover(address)
         await discovery.discover(addresses[0])
@@ -387,7 +390,7 @@ async def test_an_asker_who_leaves_takes_nothing_from_the_others() -> None:
 
 
 async def confirmed(web: Web, entered: str, returned: str, authorization: str = "https://auth.example/") -> Profile:
-    return await Profiles(web).confirm(entered, returned, authorization=authorization)
+    return await Profiles(web, PARSER).confirm(entered, returned, authorization=authorization)
 
 
 AUTH = "authorization_endpoint=https://auth.example/"
@@ -458,7 +461,7 @@ async def test_what_a_persons_own_server_may_call_them() -> None:
     """Their names, and such a name by https; not by http, and not another page."""
     there = "https://alice.example/home"
     web = Web({ME: page(there, AUTH, hops=[(there, True)]), "http://bob.example/": page("http://bob.example/", AUTH)})
-    alice, bob = [await Profiles(web).discover(me) for me in (ME, "http://bob.example/")]
+    alice, bob = [await Profiles(web, PARSER).discover(me) for me in (ME, "http://bob.example/")]
     assert all(alice.is_known_as(name) for name in (ME, there, "HTTPS://alice.example"))
     assert bob.is_known_as("https://bob.example/")
     others = ["http://alice.example/", f"{there}/", f"{ME}x", "https://bob.example/", "https://alice.example/#x", ""]

@@ -16,6 +16,7 @@ from microsub.services.identity import vouching
 from microsub.services.identity.profiles import Profiles
 from microsub.services.identity.vouching import Another, Denied, Good, Said, Silent, Vouching
 from microsub.store.identity.foreign import Principal
+from tests.support.parsing import PARSER
 from tests.support.provider import Fault, Provider, Variant, provider
 from tests.support.readers import LOOPBACK, nowhere
 
@@ -44,7 +45,7 @@ class Asked:
         self.site = site
         site.clock = lambda: NOW
         self.alice, self.bob = site.person("alice"), site.person("bob")
-        self.profiles = Profiles(fetcher, private=True)
+        self.profiles = Profiles(fetcher, PARSER, private=True)
         self.vouching = Vouching(fetcher, self.profiles, private=True, **more)
 
     async def ask(self, token: str, **who: Any) -> Said:
@@ -266,7 +267,7 @@ async def test_a_page_that_names_nobody(newer: Asked) -> None:
 
 async def test_private_networks_are_not_asked(fetcher: Fetcher) -> None:
     """Neither as a page nor as a token endpoint; names that lead there count as they do."""
-    asking = Vouching(fetcher, Profiles(fetcher))
+    asking = Vouching(fetcher, Profiles(fetcher, PARSER))
     for who in (
         Principal("alice", "https://alice.example/"),
         Principal("alice", "https://alice.example/", "https://tokens.example/"),
@@ -287,7 +288,7 @@ async def test_the_token_goes_no_further_than_the_provider(older: Asked) -> None
 async def test_who_has_moved_is_found_at_the_new_provider(newer: Asked, fetcher: Fetcher) -> None:
     """When the provider that is remembered denies a token, the page is asked again, if it wasn't just now."""
     clock = 0.0
-    profiles = Profiles(fetcher, private=True, clock=lambda: clock)
+    profiles = Profiles(fetcher, PARSER, private=True, clock=lambda: clock)
     asking = Vouching(fetcher, profiles, private=True)
     async with provider(Variant()) as other:
         other.clock = lambda: NOW
@@ -306,7 +307,7 @@ async def test_who_has_moved_is_found_at_the_new_provider(newer: Asked, fetcher:
 async def test_a_no_counts_while_the_page_is_away(newer: Asked, fetcher: Fetcher) -> None:
     """The provider that is known has answered; that the page can't be asked for a newer one changes nothing."""
     clock = 0.0
-    asking = Vouching(fetcher, Profiles(fetcher, private=True, clock=lambda: clock), private=True)
+    asking = Vouching(fetcher, Profiles(fetcher, PARSER, private=True, clock=lambda: clock), private=True)
     who, token = Principal("alice", newer.alice.me), newer.grant()
     assert isinstance(await asking.ask(who, token, NOW), Good)
     newer.site.revoke(token)

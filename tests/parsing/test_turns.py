@@ -1,0 +1,89 @@
+"""Who is next where many wait for a parser."""
+
+from __future__ import annotations
+
+from microsub.parsing.turns import Turns
+
+
+def order(turns: Turns[str], seconds: float = 1.0) -> list[str]:
+    """All that waits, in its order, if every job takes `seconds`; jobs are named after their keys."""
+    found = []
+    while (job := turns.next()) is not None:
+        found.append(job)
+        turns.used(job[0], seconds)
+    return found
+
+
+def test_one_document_does_not_wait_for_thirty_of_another() -> None:
+    """It comes second, after the one that is being read."""
+    turns: Turns[str] = Turns(0.05)
+    for number in range(30):
+        turns.add(f"a{number}", ["a"])
+    assert turns.next() == "a0"
+    turns.add("b0", ["b"])
+    turns.used("a", 15.0)
+    assert turns.next() == "b0"
+
+
+def test_callers_take_turns_and_their_documents_stay_in_order() -> None:
+    """Whoever asked for more waits for more."""
+    turns: Turns[str] = Turns(0.05)
+    for job in ("a1", "a2", "a3", "b1", "b2"):
+        turns.add(job, [job[0]])
+    assert order(turns) == ["a1", "b1", "a2", "b2", "a3"]
+
+
+def test_who_uses_more_for_a_document_has_fewer_read() -> None:
+    """What counts is processor time, not documents."""
+    turns: Turns[str] = Turns(0.05)
+    for number in range(9):
+        turns.add(f"a{number}", ["a"])
+        turns.add(f"b{number}", ["b"])
+    first = []
+    for _ in range(10):
+        job = turns.next()
+        assert job is not None
+        turns.used(job[0], 8.0 if job[0] == "a" else 1.0)
+        first.append(job[0])
+    assert first.count("a") == 2
+
+
+def test_a_document_that_several_want_is_on_the_account_of_who_used_least() -> None:
+    """A heavy user who follows what others follow holds nobody up."""
+    turns: Turns[str] = Turns(0.05)
+    turns.add("a0", ["a"])
+    assert turns.next() == "a0"
+    turns.used("a", 20.0)
+    assert turns.add("shared", ["a", "c"]) == "c"
+
+
+def test_idleness_saves_nothing_up() -> None:
+    """Who comes late takes turns with the others from then on."""
+    turns: Turns[str] = Turns(0.05)
+    for number in range(4):
+        turns.add(f"a{number}", ["a"])
+    assert [turns.next(), turns.next()] == ["a0", "a1"]
+    turns.used("a", 10.0)
+    turns.used("a", 10.0)
+    for number in range(4):
+        turns.add(f"b{number}", ["b"])
+    assert order(turns, 10.0) in (["b0", "b1", "a2", "b2", "a3", "b3"], ["b0", "a2", "b1", "a3", "b2", "b3"])
+
+
+def test_what_nobody_waits_for_any_more_is_taken_out() -> None:
+    """Once."""
+    turns: Turns[str] = Turns(0.05)
+    turns.add("a0", ["a"])
+    assert turns.remove("a0")
+    assert not turns.remove("a0")
+    assert turns.next() is None
+
+
+def test_keys_are_forgotten() -> None:
+    """Strangers come from many networks."""
+    turns: Turns[str] = Turns(0.05)
+    for number in range(5000):
+        turns.add(str(number), [str(number)])
+        turns.next()
+        turns.used(str(number), 0.01)
+    assert len(turns._used) <= 2001
