@@ -189,7 +189,7 @@ async def test_the_loop_goes_on_while_a_document_is_read_however_small(pool: Par
 
 
 def test_replies_that_are_no_values_end_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a process writes that somebody else has taken over becomes text, numbers and our own dataclasses, or nothing."""
+    """A process that others have taken over can send text, numbers and our dataclasses of them, and nothing else."""
     process = ParserProcess()
     replies = [b'{"failure":null,"stopped":false,"seconds":0.1,"resident":1}', b'{"url":"x","format":["not text"]}']
     sizes = (len(replies[0]).to_bytes(8, "big") + len(replies[1]).to_bytes(8, "big"),)
