@@ -17,13 +17,13 @@ FEED = "application/rss+xml"
 SPINS = b"<rss><channel><title>t</title>" + b"<" * 5_000_000
 LARGE = rss([(f"e{number}", f"Entry {number} " + "word " * 300, None) for number in range(400)])
 SECONDS = 2.0
-"""Enough for a process to begin and to read what is only large."""
+"""Enough to read what is only large."""
 
 
 @pytest.fixture
 async def server(real_redis: Redis) -> AsyncIterator[Instance]:
-    """An instance whose documents have two seconds each."""
-    async with instance(real_redis, parser=ParsePool(threads=1, seconds=SECONDS)) as made:
+    """An instance whose documents have two seconds of processor time each."""
+    async with instance(real_redis, parser=ParsePool(quick=0.5, seconds=SECONDS)) as made:
         yield made
 
 
@@ -35,9 +35,9 @@ async def test_a_preview_that_would_never_end_is_ended(server: Instance) -> None
     assert (await alice.get(action="channels"))["channels"]
     assert not preview.done()
     reply = await preview
-    assert "could not be parsed in 2 s" in reply["error_description"]
+    assert "could not be parsed in 2 s of processor time" in reply["error_description"]
     assert URL in reply["error_description"]
-    assert not server.parser.processes
+    assert not server.parser._crew.running
 
 
 async def test_a_search_that_would_never_end_finds_nothing(server: Instance) -> None:
@@ -52,11 +52,12 @@ async def test_a_search_that_would_never_end_finds_nothing(server: Instance) -> 
 
 
 async def test_small_documents_do_not_wait_for_one_that_spins(server: Instance) -> None:
-    """They are read in threads of their own."""
+    """They are read in a process that is kept for them."""
     alice = await server.reader("alice", "home")
+    server.parser._seconds = 600.0
     server.web.documents[URL] = (SPINS, FEED)
     server.web.documents["https://good.example/feed"] = (rss(dated(3)), FEED)
     preview = asyncio.create_task(alice.get(400, action="preview", url=URL))
     assert len((await alice.get(action="preview", url="https://good.example/feed"))["items"]) == 3
     assert not preview.done()
-    await preview
+    preview.cancel()

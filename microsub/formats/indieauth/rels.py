@@ -82,7 +82,7 @@ def rels_in_body(body: bytes, content_type: str | None) -> frozenset[str]:
 @dataclass(frozen=True, slots=True)
 class Examined:
     """What there is to check on a page: its links as they are written, the relations of those in its body, whether it
-    is served as HTML, and the first of the feeds that it is or names; None for a page that is too long to look for them.
+    is served as HTML, and the first of the feeds that it is or names; None for a page too long to look for them.
     """
 
     links: tuple[Written, ...]

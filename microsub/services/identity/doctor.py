@@ -154,7 +154,7 @@ class Doctor:
         self._sites.allows(site, now)
         self._busy += 1
         try:
-            doctor = self if known else Doctor(_WebPorts(self._sender), private=self._private)
+            doctor = self if known else Doctor(_WebPorts(self._sender), self._parser, private=self._private)
             return await doctor.examine(address, here)
         finally:
             self._busy -= 1
