@@ -22,6 +22,7 @@ from microsub.store.messages import EntriesFound, ItemIncomplete, ItemsStored
 from microsub.store.port import Redis
 from microsub.store.streams import Message, Stream
 from tests.support.between import Between, once
+from tests.support.parsing import PARSER
 from tests.support.polling import World, dated, rss, world
 from tests.support.posts import NOON, candidate
 from tests.support.web import Publisher, publisher
@@ -148,7 +149,7 @@ async def test_what_look_ups_found_is_told_after_a_crash(it):
             return replace(entry, author=replace(entry.author, url="https://ann.example/", name="Anna"))
 
     def populate(redis: Any) -> Populate:
-        completing = Found(Nobody())
+        completing = Found(Nobody(), PARSER)
         return Populate(it.feeds, Items(redis), completing, Stream(redis, "stored"), it.announcing, clock=it.clock)
 
     async def die() -> None:
