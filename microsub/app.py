@@ -22,9 +22,7 @@ from microsub.api.oauth import OAuthEndpoint
 from microsub.api.poststore import PATH as POST_STORE
 from microsub.api.poststore import PostStoreEndpoint
 from microsub.api.responses import CORS
-from microsub.parsing.pool import parsing_for
 from microsub.services.bundle import Services
-from microsub.services.identity.attempts import network_of
 from microsub.web.missing import missing_page
 from microsub.web.monitoring import Monitors
 from microsub.web.routes import page_routes
@@ -54,12 +52,10 @@ class Application(Starlette):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection of any kind that ASGI knows."""
-        client = scope.get("client")
-        with parsing_for(network_of(client[0]) if client else ""):
-            if scope["type"] == "http" and is_endpoint(scope["path"]):
-                await self._endpoint(scope, receive, send)
-            else:
-                await super().__call__(scope, receive, send)
+        if scope["type"] == "http" and is_endpoint(scope["path"]):
+            await self._endpoint(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
 def create_app(services: Services, *, base_url: str | None = None, monitors: Monitors | None = None) -> Starlette:

@@ -1,7 +1,7 @@
 """The only door out: guarded and limited. What lies behind it is chosen by others, not by us."""
 
 from microsub.fetch.fetcher import Fetcher
-from microsub.fetch.network import Resolver, asking_for, out_of_descriptors
+from microsub.fetch.network import Resolver, asking_for, out_of_descriptors, who_asks
 from microsub.fetch.sending import Answered, Hop, Sending, SendLimits
 from microsub.fetch.spacing import HostPace, SpacedFetcher
 from microsub.fetch.targets import ascii_host, target_of
@@ -45,4 +45,5 @@ __all__ = [
     "asking_for",
     "out_of_descriptors",
     "target_of",
+    "who_asks",
 ]

@@ -128,6 +128,11 @@ def asking_for(asker: str) -> Iterator[None]:
         _ASKER.reset(token)
 
 
+def who_asks() -> str:
+    """For whom work is done here: see `asking_for`."""
+    return _ASKER.get()
+
+
 MOST_LOOK_UPS = 16
 """Names that are looked up at the same time for one asker. A name server that doesn't answer holds a thread for 20
 seconds and more, whatever is done about it, and there are 256.
@@ -196,7 +201,7 @@ class Guard:
 
         A look-up that is given up goes on in its thread, so it counts for its asker until that ends.
         """
-        asker = _ASKER.get()
+        asker = who_asks()
         if asker and self._looked_up[asker] >= MOST_LOOK_UPS:
             raise HopError(
                 "busy", f"{MOST_LOOK_UPS} names are being looked up for you: try again in some seconds", _WAIT_FOR_NAMES

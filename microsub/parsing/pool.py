@@ -11,15 +11,14 @@ import asyncio
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from microsub.errors import ParsingStopped
-from microsub.fetch import Answered, Fetched
+from microsub.fetch import Answered, Fetched, who_asks
 from microsub.formats.ekster import OldPost
 from microsub.formats.feedlinks import FeedLink
 from microsub.formats.identity import mask_credentials
@@ -49,17 +48,6 @@ RETIRE = 88 * 1024 * 1024
 _EXPECTED = 0.05
 _CLOSED = "the reading was ended"
 _MOST_SLOW_KNOWN = 1000
-_FOR = ContextVar("_FOR", default="")
-
-
-@contextmanager
-def parsing_for(whom: str) -> Iterator[None]:
-    """What is read within the block, and in tasks begun there, counts as work for `whom`: a user, a network."""
-    token = _FOR.set(whom)
-    try:
-        yield
-    finally:
-        _FOR.reset(token)
 
 
 def _value(done: Done) -> Any:
@@ -100,6 +88,8 @@ class ParsePool:
 
     A document may use `quick` seconds of processor time in the quick lane, `seconds` in the slow one, `memory` bytes.
     Documents are taken to be from their final address.
+
+    What is read counts as work for who asks (`fetch.asking_for`), unless `keys` name others.
 
     All methods that read a document raise ParsingStopped when it takes too much time or memory.
     """
@@ -250,7 +240,7 @@ class ParsePool:
         then: Callable[[Done], Any] = _value,
     ) -> Any:
         start = time.perf_counter()
-        job = self._submit(_Job(task, where, body, arguments, keys or (_FOR.get(),), thorough, then))
+        job = self._submit(_Job(task, where, body, arguments, keys or (who_asks(),), thorough, then))
         try:
             return await asyncio.wrap_future(job.result)
         except asyncio.CancelledError:
@@ -261,7 +251,7 @@ class ParsePool:
 
     def run(self, task: str, where: str, body: bytes, *arguments: Any) -> Any:
         """The same for a thread, which waits: what one of `process.TASKS` returns. Raises ParseError."""
-        job = _Job(task, where, body, arguments, (_FOR.get(),), True, _value)
+        job = _Job(task, where, body, arguments, (who_asks(),), True, _value)
         return self._submit(job).result.result()
 
     def warm(self) -> None:

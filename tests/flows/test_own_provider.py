@@ -145,7 +145,7 @@ async def test_the_doctor_finds_the_page_here_good(server: Instance, http: httpx
     apps = Apps()
     reply = await http.get(url)
     apps.say(url, reply.content)
-    report = await Doctor(apps).examine(url, Here(ADDRESS, {"carol": url}))
+    report = await Doctor(apps, PARSER).examine(url, Here(ADDRESS, {"carol": url}))
     assert report.is_complete, report.as_text()
     assert {one.about for one in report.findings if one.level == "advice"} <= {"micropub", "feeds"}
     assert "account" in {one.about for one in report.findings}

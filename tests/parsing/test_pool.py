@@ -10,8 +10,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from microsub.errors import ParseError, ParsingStopped
-from microsub.fetch import Answered, Fetched
-from microsub.parsing.pool import ParsePool, parsing_for
+from microsub.fetch import Answered, Fetched, asking_for
+from microsub.parsing.pool import ParsePool
 from microsub.parsing.process import ParserProcess, ProcessEnded
 from tests.support.waiting import wait_until
 
@@ -122,7 +122,7 @@ async def test_callers_take_turns_in_the_slow_lane() -> None:
     ended: list[str] = []
 
     async def read(whom: str, number: int) -> None:
-        with parsing_for(whom):
+        with asking_for(whom):
             with pytest.raises(ParsingStopped):
                 await pool.parse(document(SPINS, f"{whom}{number}"))
             ended.append(whom)

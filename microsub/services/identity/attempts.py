@@ -17,7 +17,6 @@ from __future__ import annotations
 import ipaddress
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 
 from microsub.errors import TooManyRequests
 from microsub.store.identity.attempts import AttemptCounts
@@ -154,7 +153,6 @@ def _of_address(address: str) -> list[tuple[str, Allowance]]:
     return found if site is None else [*found, (f"address {site}", OF_SITE)]
 
 
-@lru_cache(maxsize=4096)
 def network_of(address: str) -> str:
     """What stands for a client's address: itself, or its /64 for IPv6; IPv4 inside of IPv6 is IPv4. Pure."""
     try:
