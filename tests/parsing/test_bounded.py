@@ -48,7 +48,7 @@ def test_a_document_that_takes_too_much_memory_is_ended() -> None:
     """As a failure of that document."""
     bounded = BoundedParser(memory=2 * 1024 * 1024)
     with pytest.raises(ParsingStopped):
-        bounded(LARGE, URL, None)
+        bounded(LARGE * 20, URL, None)
     bounded.close()
 
 
