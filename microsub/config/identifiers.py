@@ -110,7 +110,7 @@ def _port(text: str | None, scheme: str) -> int | None:
     if not text:
         return None
     if len(text) > 5 or not 0 < int(text) < 65536:
-        raise ValueError("with a port that is none")
+        raise ValueError("with an invalid port")
     return int(text) if int(text) != _DEFAULT_PORTS[scheme] else None
 
 
@@ -119,9 +119,9 @@ def _host(text: str) -> str:
         try:
             return f"[{IPv6Address(text[1:-1])}]"
         except ValueError:
-            raise ValueError("with a host that is none") from None
+            raise ValueError("with an invalid host") from None
     if text.endswith(".."):
-        raise ValueError("with a host that is none")
+        raise ValueError("with an invalid host")
     host = ascii_host(text)
     if _NUMBER.fullmatch(host):
         try:
@@ -129,5 +129,5 @@ def _host(text: str) -> str:
         except ValueError:
             raise ValueError("with an address in an odd notation as its host") from None
     if not _NAME.fullmatch(host):
-        raise ValueError("with a host that is none")
+        raise ValueError("with an invalid host")
     return host

@@ -61,7 +61,7 @@ _RANKS: Mapping[type, int] = {
             TokenEndpointChanged,
             UserSettingsChanged,
             UserQuotasChanged,
-            ChannelRemoved,  # before names are taken anew
+            ChannelRemoved,  # before names are used again
             ChannelRenamed,
             ChannelAdded,
             ChannelSettingsChanged,

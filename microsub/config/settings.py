@@ -104,7 +104,7 @@ def _url(*schemes: str) -> Callable[[str], str]:
         parts = urlsplit(text)
         if parts.scheme not in schemes or not parts.hostname or re.search(r"\s", text):
             raise ValueError(text)
-        _ = parts.port  # raises ValueError for a port that is none
+        _ = parts.port  # raises ValueError for an invalid port
         return text
 
     return parse

@@ -28,7 +28,7 @@ def usable(url: str) -> bool:
         return False
     try:
         parts = urlsplit(url)
-        _ = parts.port  # raises ValueError for a port that is none
+        _ = parts.port  # raises ValueError for an invalid port
     except ValueError:
         return False
     return parts.scheme in _PORTS and bool(parts.hostname)

@@ -2,10 +2,13 @@
 
 `look` and `write_back` are single steps that may be repeated at any time; `in_step` calls them when there is reason to.
 One process at a time does either, under a lease. What is remembered as applied is the base of the next merge; it is
-written last, so a crash only means that the same file is applied again, which does nothing where it was done.
+written last.
 
-No ping-pong: what `write_back` puts into the file is remembered as applied at once, so the change of the file that it
-causes is none to `look`; and a file that isn't the applied one is never written over.
+No ping-pong: what `write_back` puts into the file is remembered as applied at once, so `look` finds nothing to do; and
+a file that isn't the applied one is never written over.
+
+What is being applied is noted before the first change and forgotten after the last, so that a process which dies in the
+middle leaves nothing half made: the next one completes the edit before it looks at the file.
 """
 
 from __future__ import annotations
@@ -276,7 +279,7 @@ class Configuration:
     def _base(self, last: AppliedFile | None, document: Document, state: FileState) -> Backend:
         """What the file's edits are measured by.
 
-        Where a hand has spoilt what Redis remembers of it, its hash still tells which file it was: this one, or the one
+        Where what Redis remembers of it is corrupt, its hash still tells which file it was: this one, or the one
         that this process saw last. Of any other, nothing is known: then the file adds what it says and takes out
         nothing, as the first file does.
         """
@@ -420,7 +423,7 @@ class Configuration:
         last = await self._applied.last()
         if (last is None or last.backend is None) and await self._apply(document, state) == "applied":
             self._done = (state.digest, state.edited_at)
-            last = await self._applied.last()  # it was gone, or spoilt, and without it nothing would ever be written
+            last = await self._applied.last()  # it was gone or corrupt, and without it nothing would ever be written
         if last is None or last.digest != state.digest or last.backend != document.backend:
             return False
         current = await self._applier.current(declared=document.backend.users.keys())

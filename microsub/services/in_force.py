@@ -114,7 +114,7 @@ class SettingsInForce:
             except StoreDamaged as error:
                 if not self._is_known:
                     raise
-                # What a hand has spoilt doesn't undo what was in force.
+                # Settings that are corrupt don't undo those in force.
                 if self._damage != error.key:
                     log.warning("the settings of before stay in force", error=str(error))
                 self._damage = error.key

@@ -1,4 +1,4 @@
-"""What people are told of backend.json: in the log each thing once, not at every look, and as a status."""
+"""What people learn about backend.json: in the log, each thing once and not at every look, and as a status."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Status:
 
 
 class Notices:
-    """Tells of the file at `path`. `last` is what was applied last, None where nothing ever was."""
+    """Reports on the file at `path`. `last` is what was applied last, None where nothing ever was."""
 
     def __init__(self, path: Path, last: Callable[[], Awaitable[object | None]]) -> None:
         self.status = Status()

@@ -221,7 +221,7 @@ def _time(value: bytes) -> float:
 
 
 def unreadable(fields: Mapping[str, bytes]) -> AppliedFile:
-    """What can still be told of a record that can't be read as a whole."""
+    """What is still known of a record that can't be read as a whole."""
     digest, place = (fields.get(name, b"") for name in ("hash", "place"))
     return AppliedFile(
         backend=None,
@@ -245,7 +245,7 @@ def is_setting(name: str, value: bytes) -> bool:
 
 
 def _part(name: str, value: bytes) -> InstanceSettings | Limits | Quotas | None:
-    """One field of the settings in force; None for what is none, which `microsub check` finds."""
+    """One field of the settings in force; None for what can't be read, which `microsub check` finds."""
     try:
         part = orjson.loads(value)
         if name == _INSTANCE:

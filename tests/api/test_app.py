@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from microsub.app import create_app, is_endpoint
-from microsub.errors import StoreFull, StoreUnavailable
-from microsub.services.health import PROBE_SECONDS
+from microsub.errors import ConfigError, StoreFull, StoreUnavailable
+from microsub.services.health import PROBE_SECONDS, Health
+from microsub.services.notices import Status
 from tests.support.readers import Instance, Reader
 
 LOCAL = {"Host": "127.0.0.1:8080"}
@@ -73,6 +74,21 @@ async def test_health_needs_redis_and_a_worker(server: Instance, monkeypatch: py
         down = await server.client.get("/health", headers=LOCAL)
     assert down.status_code == 503
     assert down.json() == {"status": "failing", "redis": "unreachable", "worker": "unknown", "backend": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("status", "backend", "overall"),
+    [
+        (Status(), "ok", "ok"),
+        (Status(problems=(ConfigError(file="b", path="", found="x", expected="y"),)), "refused", "ok"),
+        (Status(lost=True), "lost", "degraded"),
+    ],
+)
+async def test_health_tells_of_backend_json(server: Instance, status: Status, backend: str, overall: str) -> None:
+    """A file that can't be used leaves the server as good as it was; lost data doesn't."""
+    await server.presence.beat("w1", server.now)
+    report = await Health(server.presence, status=lambda: status).check(server.now)
+    assert (report.backend, report.status) == (backend, overall)
 
 
 async def test_health_tells_of_a_redis_that_takes_no_writes(server: Instance, monkeypatch: pytest.MonkeyPatch) -> None:

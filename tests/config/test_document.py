@@ -476,9 +476,9 @@ def test_a_file_that_cant_be_read_is_a_problem_like_others(tmp_path: Path) -> No
         ("https://ann.example/a/../b", "with a segment of dots"),
         ("ftp://ann.example/", ""),
         ("ann.example", ""),
-        ("https://ann.example:99999/", "with a port that is none"),
+        ("https://ann.example:99999/", "with an invalid port"),
         ("https://1.2.3/", "an address in an odd notation"),
-        ("https://ann..example/", "with a host that is none"),
+        ("https://ann..example/", "with an invalid host"),
         ("", ""),
     ],
 )

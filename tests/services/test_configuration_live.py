@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import structlog
+from prometheus_client import REGISTRY
 
 from microsub.errors import StoreFull
 from microsub.services import backend_file
@@ -134,9 +135,11 @@ async def test_a_refused_file_that_is_repaired_is_said_to_be_good(configured: Co
         configured.save('{"users": {')
         assert await configured.configuration.look() == "invalid"
         assert configured.configuration.status.problems
+        assert REGISTRY.get_sample_value("microsub_backend_refused") == 1
         configured.save(good)
         assert await configured.configuration.look() == "unchanged"
     assert not configured.configuration.status.problems
+    assert REGISTRY.get_sample_value("microsub_backend_refused") == 0
     assert [line["event"] for line in lines] == [
         "backend.json refused; the last good configuration stays active",
         "backend.json can be used again",
