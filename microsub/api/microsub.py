@@ -111,8 +111,16 @@ class MicrosubEndpoint:
         return collect(urlencoded(query), await body_pairs(body)), grant
 
     async def _verify(self, scope: Scope, params: Params) -> Grant:
-        presented = await self._presented(scope, params)
-        return await self._credentials.checked(presented, self._services.clock())
+        return await self._checked(await self._presented(scope, params), self._services.clock())
+
+    async def _checked(self, presented: Presented, now: float) -> Grant:
+        grant = await self._credentials.checked(presented, now)
+        self._note_use(Credential(grant.user, presented.credential.digest), now)
+        return grant
+
+    def _note_use(self, credential: Credential, now: float) -> None:
+        if self._services.token_use is not None:
+            self._services.token_use.note(credential, now)
 
     async def _presented(self, scope: Scope, params: Params) -> Presented:
         return await self._credentials.presented(scope, params, self._owner(scope["path"]))
@@ -125,7 +133,7 @@ class MicrosubEndpoint:
             presented = await self._presented(scope, params)
             if isinstance(entry, FusedAction):
                 return await self._fused(entry, params, presented, now)
-            grant = await self._credentials.checked(presented, now)
+            grant = await self._checked(presented, now)
         await services.identity.quotas.count(grant.user, now)
         if not isinstance(entry, Action):
             _reject(verb, action, params)
@@ -149,6 +157,7 @@ class MicrosubEndpoint:
             grant = await self._credentials.asked(presented, error, now)
             grant, reply = await self._tried(entry, params, Credential(grant.user, credential.digest), now)
         await quotas.count(grant.user, now)
+        self._note_use(Credential(grant.user, credential.digest), now)
         return reply
 
     async def _tried(

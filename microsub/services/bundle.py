@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from microsub.model.reader import Credential
+from microsub.services.being_seen import BeingSeen
 from microsub.services.curating import Curating
 from microsub.services.figures import Figures
 from microsub.services.following import Following
@@ -40,3 +42,4 @@ class Services:
     identity: Identity
     clock: Callable[[], float] = time.time
     changed: Callable[[], None] = lambda: None
+    token_use: BeingSeen[Credential] | None = None

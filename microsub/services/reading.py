@@ -65,7 +65,7 @@ class Reading:
         *,
         style: StyleOf = counted,
         catching_up: CatchingUp | None = None,
-        seen: BeingSeen | None = None,
+        seen: BeingSeen[str] | None = None,
     ) -> None:
         self._channels = channels
         self._timelines = timelines

@@ -53,13 +53,18 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as its owner may see it: never the secret. Times are Unix seconds; `expires` None means never."""
+    """A token as its owner may see it: never the secret. Times are Unix seconds; `expires` None means never, `used`
+    that it wasn't used yet, or belongs to a grant. `is_given`: made for the user, not granted to an app or vouched for
+    elsewhere.
+    """
 
     digest: str
     scopes: frozenset[str]
     client: str
     created: float
     expires: float | None = None
+    used: float | None = None
+    is_given: bool = True
 
 
 class Accounts:
@@ -193,7 +198,9 @@ class Accounts:
                 continue
             expires = _time(fields["expires"]) if "expires" in fields else None
             scopes = frozenset(fields.get("scope", "").split())
-            found.append(Token(digest, scopes, fields.get("client", ""), _time(fields.get("created", "")), expires))
+            client, created, used = fields.get("client", ""), _time(fields.get("created", "")), fields.get("used")
+            is_given = fields.keys().isdisjoint({"grant", "foreign"})
+            found.append(Token(digest, scopes, client, created, expires, moment(used), is_given))
         if expired:
             await self._redis.command("SREM", keys.tokens(user), *expired)
         return sorted(found, key=lambda token: (token.created, token.digest))

@@ -1,11 +1,16 @@
-"""When users were last seen, for a fan-out that serves the lively ones first (`settings.delivery` of backend.json)."""
+"""When users were last seen, for a fan-out that serves the lively ones first (`settings.delivery` of backend.json), and
+when their tokens were last used, for their account's page. To within minutes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from microsub.model.reader import Credential
 from microsub.store import keys
+from microsub.store.identity.grants import grant_pattern
 from microsub.store.port import Redis
+from microsub.store.scripts import load
 from microsub.store.timelinekeys import batches
 
 _AT_ONCE = 1000
@@ -27,3 +32,15 @@ class Activity:
         asked = [("ZMSCORE", keys.seen(), *batch) for batch in batches(names, _AT_ONCE)]
         times = [at for reply in await self._redis.pipeline(asked) for at in reply]
         return {user: float(at) for user, at in zip(names, times, strict=True) if at is not None}
+
+
+class TokenUse:
+    """When tokens were last used, at their records or those of their grants. Times are Unix seconds."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def note(self, credential: Credential, now: float) -> None:
+        """The token was used at that time; nothing where it isn't one of ours any more."""
+        key = keys.token(credential.user, credential.digest)
+        await self._redis.script(load("token_used"), [key], [f"{now:.0f}", grant_pattern(credential.user)])

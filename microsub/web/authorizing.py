@@ -96,10 +96,10 @@ async def _answer(visit: Visit) -> Response:
 
 
 async def _end(visit: Visit) -> Response:
-    """Shut an app out that was let in before."""
+    """Revoke the access of an app."""
     session = visit.require_session()
     await visit.site.identity.granting.revoke_app(session.user, visit.form.text("client"))
-    return visit.go("/account")
+    return visit.go("/account", done="app")
 
 
 async def _posts_elsewhere(visit: Visit, asked: Asked, me: str) -> bool:

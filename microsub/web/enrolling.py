@@ -13,6 +13,7 @@ from microsub.errors import InvalidRequest, RequestError, TooManyRequests
 from microsub.services.identity.enrolling import PATH
 from microsub.services.identity.passwords import repeated
 from microsub.store.identity.credentials import InvitationSpent, user_in
+from microsub.web.headers import page_headers
 from microsub.web.local_sign_in import answered, asked_json, has_passkeys, told
 from microsub.web.routing import form, page
 from microsub.web.session import Visit
@@ -20,6 +21,7 @@ from microsub.web.site import Site
 
 PASSWORD_PATH = f"{PATH}/password"
 PASSKEY_PATH = f"{PATH}/passkey"
+LOOK_PATH = f"{PATH}/look"
 PASSKEY_BEGIN_PATH = f"{PATH}/passkey/begin"
 
 
@@ -27,6 +29,7 @@ def routes(site: Site) -> list[Route]:
     """The routes of this module."""
     return [
         page(site, PATH, _ask),
+        form(site, LOOK_PATH, _look),
         form(site, PASSWORD_PATH, _choose_password),
         form(site, PASSKEY_BEGIN_PATH, _begin_passkey),
         form(site, PASSKEY_PATH, _choose_passkey),
@@ -35,6 +38,12 @@ def routes(site: Site) -> list[Route]:
 
 async def _ask(visit: Visit) -> Response:
     return _page(visit, "")
+
+
+async def _look(visit: Visit) -> Response:
+    """Whether the link is still good, before anybody chooses anything. Our script asks when it has the code."""
+    await visit.site.identity.local.enrolling.invited(visit.form.text("code"))
+    return Response(status_code=204, headers=dict(page_headers()))
 
 
 async def _choose_password(visit: Visit) -> Response:

@@ -1,4 +1,4 @@
-"""The first page: what this is, what belongs on a user's page, and a form that checks a page for it."""
+"""The first page: how to read, what belongs on a user's page, and a form that checks a page for it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from microsub.errors import InvalidRequest
 from microsub.formats.indieauth.identifiers import shown
 from microsub.services.identity.attempts import network_of
 from microsub.services.identity.findings import Report
-from microsub.services.identity.lines import microsub_line, provider_lines
+from microsub.services.identity.lines import microsub_line, profile_page, provider_lines
 from microsub.services.identity.server_findings import ENDPOINT, Here
 from microsub.web.routing import form, page
 from microsub.web.session import Visit
@@ -29,6 +29,7 @@ async def _start(visit: Visit) -> Response:
     return visit.page(
         "start.html",
         endpoint=base + ENDPOINT,
+        lent=profile_page(base, visit.session.user if visit.session else _NAME),
         own_line=microsub_line(base, visit.session.user if visit.session else _NAME).html,
         provider_lines=[line.html for line in provider_lines(base)],
         checks=_checks(visit),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 from starlette.types import ASGIApp
 
@@ -25,7 +26,7 @@ from microsub.services.reading import Reading
 from microsub.services.rules import RuleBook
 from microsub.services.search import PARSE_SECONDS, Search
 from microsub.store import keys
-from microsub.store.activity import Activity
+from microsub.store.activity import Activity, TokenUse
 from microsub.store.behind import Behind
 from microsub.store.events import Events
 from microsub.store.itemcache import ItemCache
@@ -49,14 +50,15 @@ async def open_app(settings: Settings, stores: Stores, config: Configuration) ->
         open_fetcher(settings) as plain,
         open_identity(settings, stores.redis, plain, parser, stores.in_force.instance_now, stores.in_force) as identity,
     ):
-        reading = _reading(stores, cache)
+        reading, used = _reading(stores, cache), BeingSeen(TokenUse(stores.redis))
         try:
-            services = _services(stores, reading, fetcher, parser, config, identity)
+            services = replace(_services(stores, reading, fetcher, parser, config, identity), token_use=used)
             monitors = Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
             yield create_app(services, base_url=settings.base_url, monitors=monitors)
         finally:
             parser.close()
             await reading.aclose()
+            await used.aclose()
             await cache.aclose()
 
 

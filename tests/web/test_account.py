@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import httpx
+import pytest
+
+from microsub.app import create_app
+from microsub.services.being_seen import BeingSeen
+from microsub.store.activity import TokenUse
+from microsub.web.pages import moment
+from tests.support.reader_apps import IndiePassDesktop
 from tests.support.readers import Instance
-from tests.support.visitor import Visitor
+from tests.support.visitor import Shown, Visitor, fields_of
 
 END, END_ALL = "/account/sessions/end", "/account/sessions/end-all"
 
@@ -23,7 +34,9 @@ async def test_another_browser_is_signed_out_from_here(ann: Visitor, other: Visi
     await signed_in(ann)
     theirs = await signed_in(other)
     page = await ann.get("/account")
-    assert (await ann.submit(page, END, {"session": theirs.id})).location == "/account"
+    shown = await ann.submit(page, END, {"session": theirs.id})
+    assert shown.location == "/account?done=session"
+    assert "That browser is signed out." in (await ann.get(shown.location)).text
     assert (await other.get("/account")).status == 303
     assert (await ann.get("/account")).status == 200
 
@@ -33,6 +46,7 @@ async def test_nobody_ends_a_session_of_somebody_else(
 ) -> None:
     """The id of another user's session means nothing here."""
     await server.accounts.add_user("bob", "https://bob.example/", server.now)
+    await signed_in(other)
     await signed_in(ann)
     theirs = await signed_in(other, "bob")
     page = await ann.get("/account")
@@ -53,9 +67,9 @@ async def test_signing_out_everywhere(ann: Visitor, other: Visitor, signed_in) -
 
 async def test_signing_out_takes_the_cookie_away(ann: Visitor, signed_in) -> None:
     """And the old value is good for nothing any more."""
-    mine = await signed_in(ann)
+    await signed_in(ann)
     old = ann.cookies["__Host-microsub-session"]
-    await ann.submit(await ann.get("/account"), END, {"session": mine.id})
+    await ann.submit(await ann.get("/account"), "/sign-out")
     assert "__Host-microsub-session" not in ann.cookies
     ann.client.cookies.set("__Host-microsub-session", old, domain="reader.example", path="/")
     assert (await ann.get("/account")).status == 303
@@ -100,3 +114,92 @@ async def test_a_browser_gets_a_new_secret_every_day(server: Instance, ann: Visi
     for old in (first, second):
         ann.client.cookies.set("__Host-microsub-session", old, domain="reader.example", path="/")
         assert (await ann.get("/account")).status == 303
+
+
+class TestTokens:
+    """Tokens that people make for apps that ask for an endpoint and a token."""
+
+    MAKE, END = "/account/tokens", "/account/tokens/end"
+
+    async def made(self, visitor: Visitor, **changes: Any) -> Shown:
+        fields = {"name": "My laptop", "scope": ["read", "follow"], "days": "30", **changes}
+        return await visitor.submit(await visitor.get("/account"), self.MAKE, **fields)
+
+    async def test_one_is_shown_once_reads_and_is_revoked(self, server: Instance, ann: Visitor, signed_in) -> None:
+        """With the endpoint beside it; the list has its name, permissions and end, and never the token."""
+        server.now = 2e9
+        await signed_in(ann)
+        shown = await self.made(ann)
+        assert shown.title == "A token for My laptop"
+        endpoint, token = [node.text() for node in shown.tree.css("main pre code")]
+        assert endpoint == "https://reader.example/microsub"
+        signed = IndiePassDesktop(server.client).pasted("/microsub", token)
+        assert await signed.read("notifications") == []
+        assert (await signed.app.post(signed, {"action": "mute", "url": "https://x.example/"})).status_code == 403
+        page = await ann.get("/account")
+        assert "My laptop follow read made 18 May 2033, 03:33 UTC, good until 17 June 2033, 03:33 UTC" in page.text
+        assert token not in page.response.text
+        ended = await ann.submit(page, self.END)
+        assert "The token is revoked." in (await ann.get(ended.location)).text
+        assert (await signed.app.get(signed, {"action": "channels"})).status_code == 401
+
+    @pytest.mark.parametrize(
+        "changes", [{"name": ""}, {"name": "x" * 101}, {"scope": []}, {"scope": "create"}, {"days": "1000000"}]
+    )
+    async def test_what_can_be_no_token_is_told(
+        self, server: Instance, ann: Visitor, signed_in, changes: dict[str, Any]
+    ) -> None:
+        """On the page that the form stands on; nothing is made."""
+        await signed_in(ann)
+        fields = fields_of((await ann.get("/account")).form(self.MAKE))
+        fields = {"name": "My laptop", "scope": "read", "days": "30", "form_token": fields["form_token"]}
+        shown = await ann.post(self.MAKE, {**fields, **changes})
+        assert shown.status == 400
+        assert shown.tree.css("[role=alert]")
+        assert await server.accounts.tokens("ann") == []
+
+    async def test_there_is_a_limit(
+        self, server: Instance, ann: Visitor, signed_in, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The one for tokens and apps together."""
+
+        async def most_of(_: str) -> int:
+            return 1
+
+        monkeypatch.setattr(server.identity.granting, "_most_of", most_of)
+        await signed_in(ann)
+        assert (await self.made(ann, days="")).status == 200
+        shown = await self.made(ann)
+        assert (shown.status, len(await server.accounts.tokens("ann"))) == (403, 1)
+
+    async def test_nobody_ends_a_token_of_somebody_else(
+        self, server: Instance, ann: Visitor, other: Visitor, signed_in
+    ) -> None:
+        """Nor one of an app by this form, nor all that begin alike."""
+        await server.accounts.add_user("bob", "https://bob.example/", server.now)
+        await signed_in(ann)
+        await signed_in(other, "bob")
+        await self.made(other, days="")
+        await self.made(ann, days="")
+        page = await ann.get("/account")
+        (theirs,) = await server.accounts.tokens("bob")
+        (mine,) = await server.accounts.tokens("ann")
+        for digest in (theirs.digest, mine.digest[:8], ""):
+            assert (await ann.submit(page, self.END, token=digest)).status == 404
+        assert [len(await server.accounts.tokens(name)) for name in ("ann", "bob")] == [1, 1]
+
+    async def test_when_one_was_used_last(self, server: Instance, ann: Visitor, signed_in) -> None:
+        """To within minutes, and without a write for every request; tokens of apps count at the app."""
+        used = BeingSeen(TokenUse(server.redis))
+        app = create_app(replace(server.services, token_use=used), base_url="https://reader.example")
+        await signed_in(ann)
+        shown = await self.made(ann, days="")
+        token = shown.tree.css("main pre code")[1].text()
+        assert "not used yet" in (await ann.get("/account")).text
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://reader.example") as client:
+            for seconds, action in ((0, "timeline&channel=notifications"), (30, "channels"), (60, "channels")):
+                server.now += seconds
+                reply = await client.get(f"/microsub?action={action}", headers={"Authorization": f"Bearer {token}"})
+                assert reply.status_code == 200
+        await used.aclose()
+        assert f"last used {moment(server.now - 90)}" in (await ann.get("/account")).text

@@ -604,7 +604,7 @@ class TestTheAccount:
         """With name, address and scopes; from the next request on they are strangers."""
         server.now = 2e9
         await signed_in(ann)
-        assert "Apps that you have let in" not in (await ann.get("/account")).text
+        assert "Apps that you allowed" not in (await ann.get("/account")).text
         apps.say(APP, {"client_id": APP, "client_name": "Reads well"})
         tokens = []
         for _ in range(2):
@@ -614,11 +614,11 @@ class TestTheAccount:
         page = await ann.get("/account")
         assert f"Reads well : {APP} follow read" in page.text
         assert page.text.count("Reads well") == 1
-        assert (await ann.submit(page, "/account/apps/end")).location == "/account"
+        assert (await ann.submit(page, "/account/apps/end")).location == "/account?done=app"
         for token in tokens:
             headers = {"Authorization": f"Bearer {token}"}
             assert (await server.client.get("/microsub?action=channels", headers=headers)).status_code == 401
-        assert "Apps that you have let in" not in (await ann.get("/account")).text
+        assert "Apps that you allowed" not in (await ann.get("/account")).text
 
     async def test_nobody_shuts_out_the_apps_of_somebody_else(
         self, server: Instance, ann: Visitor, other: Visitor, apps: Apps, signed_in

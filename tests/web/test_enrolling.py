@@ -144,3 +144,19 @@ async def test_one_users_link_makes_no_passkey_of_another(server: Instance, ann:
     )
     assert shown.status == 400
     assert (await server.identity.local.recognising.overview("ann")).passkeys == ()
+
+
+async def test_the_script_asks_whether_the_link_is_still_good(server: Instance, ann: Visitor) -> None:
+    """Before anybody chooses a password; the answer says what to do."""
+    code = await server.identity.local.enrolling.invite("ann")
+
+    async def look() -> Shown:
+        part = (await ann.get("/enrol")).tree.css_first("[data-look]")
+        token = {part.attributes["data-token-field"]: part.attributes["data-token"]}
+        return await ann.post(part.attributes["data-look"], {**token, "code": code})
+
+    assert (await look()).status == 204
+    await server.identity.local.enrolling.choose_password(code, PASSWORD, server.now)
+    shown = await look()
+    assert shown.status == 400
+    assert "used already" in shown.tree.css_first("[role=alert]").text()

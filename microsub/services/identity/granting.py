@@ -27,9 +27,9 @@ from microsub.formats.indieauth import pkce
 from microsub.formats.indieauth.clients import canonical_client_id
 from microsub.formats.indieauth.me import canonical_me
 from microsub.formats.indieauth.requests import Asked, read_scope
-from microsub.model.scopes import understood
+from microsub.model.scopes import ALL_SCOPES, understood
 from microsub.services.identity.clients import App, Clients
-from microsub.store.accounts import Accounts
+from microsub.store.accounts import Accounts, Token
 from microsub.store.identity.codes import Codes, Consent, Spent
 from microsub.store.identity.grants import AppGrant, Grants, Issued, Renewed
 from microsub.store.identity.own_tokens import OwnToken, OwnTokens
@@ -37,6 +37,9 @@ from microsub.store.servicetokens import ServiceTokens
 
 PROFILE = "profile"
 """The scope that lets an app see name and address of the person (https://indieauth.spec.indieweb.org/#profile-information)."""
+
+LONGEST_NAME = 100
+"""Characters of a token's name."""
 
 log = structlog.get_logger(__name__)
 
@@ -69,13 +72,16 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class GrantedApp:
-    """An app that a user has let in, once or repeatedly. `since` and `last` (the last exchange) are Unix seconds."""
+    """An app that a user has let in, once or repeatedly. Times are Unix seconds: `since` and `last` are when it was let
+    in first and last, `used` when it last used a token, to within minutes; None: not yet.
+    """
 
     client: str
     title: str
     scopes: frozenset[str]
     since: float
     last: float
+    used: float | None
     times: int
 
 
@@ -149,6 +155,33 @@ class Granting:
             metrics.GRANTS.labels("revoked").inc(ended)
             log.info("an app was shut out", user=user, client=client, grants=ended)
         return ended
+
+    async def make_token(self, user: str, name: str, scopes: Iterable[str], days: int | None, now: float) -> str:
+        """A token that the user makes for an app which asks for none, good for so many days (None: without an end). It
+        is seen this once. Raises InvalidRequest for a name that can't be used or without a scope of ours, QuotaReached.
+        """
+        chosen = frozenset(scopes).intersection(ALL_SCOPES)
+        if not name or len(name) > LONGEST_NAME:
+            raise InvalidRequest(f"a token needs a name of 1 to {LONGEST_NAME} characters, such as that of the app")
+        if not chosen:
+            raise InvalidRequest("a token needs at least one permission")
+        most = await self._most_of(user)
+        if most and (held := await self._grants.held(user)) >= most:
+            raise QuotaReached("tokens and apps that were let in", held, most)
+        expires = None if days is None else now + days * 86_400
+        token = await self._accounts.create_token(user, chosen, name, now, expires)
+        log.info("a user made a token", user=user, client=name, scope=" ".join(sorted(chosen)))
+        return token
+
+    async def given_tokens(self, user: str) -> list[Token]:
+        """The tokens that the user or the admin made, newest first."""
+        return [token for token in reversed(await self._accounts.tokens(user)) if token.is_given]
+
+    async def end_token(self, user: str, digest: str) -> bool:
+        """End one of them, from the next request on; whether there was one."""
+        return any(token.digest == digest for token in await self.given_tokens(user)) and (
+            await self._accounts.revoke(user, digest)
+        )
 
     async def revoke_all(self, user: str) -> int:
         """End all that the user has granted to any app; how many grants there were."""
@@ -302,8 +335,9 @@ def _profile(user: str, me: str) -> Mapping[str, str]:
 def _app(client: str, grants: list[AppGrant]) -> GrantedApp:
     newest = max(grants, key=lambda grant: grant.created)
     scopes = frozenset().union(*(grant.scopes for grant in grants))
-    last = max(grant.renewed or grant.created for grant in grants)
-    return GrantedApp(client, newest.title, scopes, min(grant.created for grant in grants), last, len(grants))
+    used = max((grant.used for grant in grants if grant.used is not None), default=None)
+    first = min(grant.created for grant in grants)
+    return GrantedApp(client, newest.title, scopes, first, newest.created, used, len(grants))
 
 
 def _bad_code(spent: Spent) -> OAuthRefused:

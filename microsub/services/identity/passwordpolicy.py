@@ -21,6 +21,14 @@ _OWN_PART = 8
 
 _ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm", "qwertzuiop", "azertyuiop", "password", "microsub", "letmein")
 
+_PHRASES = (
+    *("correcthorsebatterystaple", "thequickbrownfoxjumpsoverthelazydog", "loremipsumdolorsitamet"),
+    *("tobeornottobethatisthequestion", "tobeornottobe", "maytheforcebewithyou", "allyourbasearebelongtous"),
+    *("winteriscoming", "iloveyouverymuch", "openthepodbaydoors", "livelongandprosper", "nevergonnagiveyouup"),
+    *("itwasthebestoftimes", "callmeishmael", "inthebeginningwastheword", "fourwordsatrandom", "passwordpassword"),
+)
+"""Examples and sayings that are long and that everybody knows, without spaces and punctuation."""
+
 
 def normal(password: str) -> str | None:
     """The password as it is hashed and compared; None for what can't be anybody's, as it is too long or no text."""
@@ -51,6 +59,8 @@ def chosen(password: str, user: str) -> str:
         raise InvalidRequest("the password is little more than the name of the user")
     if _is_common(plain):
         raise InvalidRequest("the password is a run of keys or a word that everybody tries first")
+    if _is_known(plain):
+        raise InvalidRequest("the password is a well-known phrase or example, which is tried first")
     return text
 
 
@@ -60,6 +70,13 @@ def _is_common(plain: str) -> bool:
     for row in _ROWS:
         rest = rest.replace(row, "").replace(row[::-1], "")
     return _without_runs(rest) < _FEWEST_DIFFERENT
+
+
+def _is_known(plain: str) -> bool:
+    """Whether little is left besides a well-known phrase, however it is spaced."""
+    letters = "".join(letter for letter in plain if letter.isalnum())
+    rests = (letters.replace(phrase, "") for phrase in _PHRASES if phrase in letters)
+    return any(len(rest) < _FEWEST_DIFFERENT for rest in rests)
 
 
 def _without_runs(text: str) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from microsub.model.moments import moment
 from microsub.model.reader import NAME
 from microsub.store import identitykeys, keys
 from microsub.store.identity.derived import LONGEST, derive, digest, new_seed
@@ -45,7 +46,7 @@ class Issued:
 @dataclass(frozen=True, slots=True)
 class AppGrant:
     """One time that a user has let an app in. Times are Unix seconds; `renewed` None: never; `expires` is that of the
-    refresh token.
+    refresh token; `used` is when a token of it was used last, to within minutes, None: not yet.
     """
 
     id: str
@@ -56,6 +57,7 @@ class AppGrant:
     created: float
     renewed: float | None
     expires: float
+    used: float | None = None
 
 
 class Renewed(Enum):
@@ -189,7 +191,8 @@ def read_grant(user: str, grant: str, fields: Mapping[str, str]) -> AppGrant:
     renewed = float(fields["renewed"]) if "renewed" in fields else None
     scopes = frozenset(fields["scope"].split())
     created, expires = float(fields["created"]), float(fields["expires"])
-    return AppGrant(grant, user, fields["client"], fields["title"], scopes, created, renewed, expires)
+    used = moment(fields.get("used"))
+    return AppGrant(grant, user, fields["client"], fields["title"], scopes, created, renewed, expires, used)
 
 
 def _text(reply: list[bytes]) -> dict[str, str]:

@@ -1,6 +1,23 @@
 // Takes the code of a one-time link out of the address, which never sent it to anybody, and into the forms.
 "use strict";
 
+// Says at once that a link has been used, in place of the forms.
+async function look(code) {
+  const choices = document.querySelector("[data-choices]");
+  if (!choices) {
+    return;
+  }
+  const fields = new URLSearchParams({ code, [choices.dataset.tokenField]: choices.dataset.token });
+  const reply = await fetch(choices.dataset.look, { method: "POST", body: fields });
+  if (reply.status === 400) {
+    const page = new DOMParser().parseFromString(await reply.text(), "text/html");
+    const alert = document.querySelector("[data-spent]");
+    alert.textContent = page.querySelector("[role=alert]").textContent;
+    alert.hidden = false;
+    choices.hidden = true;
+  }
+}
+
 function takeCode() {
   const code = decodeURIComponent(location.hash.slice(1));
   if (!code) {
@@ -21,6 +38,7 @@ function takeCode() {
     part.querySelector("strong").textContent = name;
     part.hidden = false;
   }
+  look(code);
 }
 
 takeCode();

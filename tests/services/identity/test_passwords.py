@@ -52,6 +52,9 @@ async def store(redis: Redis) -> Credentials:
         ("qwertyuiop123456", "first"),
         ("Password123456789", "first"),
         ("zyxwvutsrqponm", "first"),
+        ("correct horse battery staple", "well-known"),
+        ("Correct-Horse-Battery-Staple1!", "well-known"),
+        ("May the Force be with you.", "well-known"),
         ("\ud800" * 20, "fewer"),
     ],
 )
