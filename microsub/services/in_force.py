@@ -46,6 +46,7 @@ class SettingsInForce:
         self._damage: str | None = None
         self._all_until = float("-inf")
         self._asking: asyncio.Task[None] | None = None
+        self._reading: asyncio.Task[InForce] | None = None
         self._own: dict[tuple[str, str], tuple[float, ChannelSettings]] = {}
         self._of_users: tuple[InForce, Callable[[str], Limits]] | None = None
 
@@ -105,23 +106,41 @@ class SettingsInForce:
     def forget(self) -> None:
         """Ask again next time: something was changed by this process."""
         self._all_until = float("-inf")
+        self._reading = None
         self._own.clear()
 
     async def _current(self) -> InForce:
         if self._all_until <= self._clock():
-            try:
-                self._all = await self._settings.in_force()
-            except StoreDamaged as error:
-                if not self._is_known:
-                    raise
-                # Settings that are corrupt don't undo those in force.
-                if self._damage != error.key:
-                    log.warning("the settings of before stay in force", error=str(error))
-                self._damage = error.key
-            else:
-                self._is_known, self._damage = True, None
-            self._all_until = self._clock() + self._remembered
+            if self._reading is None:
+                self._reading = asyncio.create_task(self._read(), name="settings")
+                self._reading.add_done_callback(self._have_read)
+            # One question for all who wait; who is cancelled doesn't take the answer away from the others.
+            return await asyncio.shield(self._reading)
         return self._all
+
+    async def _read(self) -> InForce:
+        task = asyncio.current_task()
+        found = self._all
+        try:
+            found = await self._settings.in_force()
+        except StoreDamaged as error:
+            if not self._is_known:
+                raise
+            # Settings that are corrupt don't undo those in force.
+            if self._damage != error.key:
+                log.warning("the settings of before stay in force", error=str(error))
+            self._damage = error.key
+        else:
+            self._is_known, self._damage = True, None
+        if self._reading is task:  # else something was changed since the question was sent
+            self._all, self._all_until = found, self._clock() + self._remembered
+        return found
+
+    def _have_read(self, task: asyncio.Task[InForce]) -> None:
+        if self._reading is task:
+            self._reading = None
+        if not task.cancelled():
+            task.exception()  # also where every caller was cancelled, the error counts as seen
 
 
 def resolved(own: ChannelSettings, user: str, everywhere: InForce) -> Limits:

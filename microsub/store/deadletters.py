@@ -8,9 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import structlog
+
 from microsub.store import keys
 from microsub.store.port import Redis
-from microsub.store.streams import Message, Stream
+from microsub.store.streams import Bounds, Message, Stream
+
+log = structlog.get_logger(__name__)
 
 _STAGES = tuple(name for name in keys.STREAMS if name != "dead")
 
@@ -18,6 +22,9 @@ _STAGE, _WHY, _AT, _ID, _DELIVERIES = "!stage", "!why", "!at", "!id", "!deliveri
 """Names that no message has itself."""
 
 _BATCH = 100
+
+BOUNDS = Bounds(messages=10_000, bytes=64 * 1024 * 1024)
+"""How much is kept: weeks of failures, and no more of Redis' memory than it can spare."""
 
 _LETTER_ID = re.compile(r"[0-9]{1,19}-[0-9]{1,19}", re.ASCII)
 
@@ -38,16 +45,25 @@ class DeadLetter:
 
 
 class DeadLetters:
-    """The stream of dead letters. Nobody consumes it; it has no bound, since every letter is a loss to somebody."""
+    """The stream of dead letters. Nobody consumes it; of more than `bounds` allow, the oldest are dropped."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, bounds: Bounds = BOUNDS) -> None:
         self._redis = redis
         self._stream = Stream(redis, "dead")
+        self._bounds = bounds
 
     async def add(self, stage: str, message: Message, why: str, now: float) -> None:
-        """Keep `message` of `stage`, which failed for the reason `why`."""
+        """Keep `message` of `stage`, which failed for the reason `why`. What is dropped for it is logged."""
         letter = DeadLetter("", stage, why, now, message.id, message.deliveries, message.fields)
         await self._stream.add([_fields(letter)])
+        while not self._bounds.hold(await self._stream.backlog()):
+            oldest = await self.list(1)
+            for one in oldest:
+                log.error(
+                    "a dead letter is dropped, since there are too many",
+                    letter=one.id, stage=one.stage, why=one.why, at=one.at,
+                )  # fmt: skip
+            await self.drop(oldest)
 
     async def list(self, count: int = _BATCH, after: str | None = None) -> list[DeadLetter]:
         """Up to `count` letters, the oldest first, behind the letter `after`."""

@@ -29,6 +29,9 @@ from microsub.store.program import choose, programs, text_of
 from microsub.store.unixsocket import remove_socket, socket_path, socket_url
 
 START_TIMEOUT = 30.0
+LOADING_TIMEOUT = 600.0
+"""Seconds that a server may read its data at its start, which takes one for each few hundred megabytes."""
+
 STOP_TIMEOUT = 60.0
 _POLL = 0.01
 _NO_RETRY = Retry(NoBackoff(), 0)
@@ -119,9 +122,13 @@ def _attached(folder: Folder) -> EmbeddedRedis:
 
 
 def _answer(address: str, data_dir: Path) -> Record | None:
-    """The server behind that socket when it is alive and serves `data_dir`; waits as long as it reads its data."""
+    """The server behind that socket when it is alive and serves `data_dir`; waits while it reads its data.
+
+    Raises StoreUnavailable where that takes longer than `LOADING_TIMEOUT`.
+    """
     require_own(address)
-    while True:
+    deadline = time.monotonic() + LOADING_TIMEOUT
+    while time.monotonic() < deadline:
         client = redis.Redis(unix_socket_path=address, socket_timeout=5, socket_connect_timeout=5, retry=_NO_RETRY)
         try:
             info = client.info("server")
@@ -137,6 +144,10 @@ def _answer(address: str, data_dir: Path) -> Record | None:
         if Path(where) != data_dir:
             return None
         return Record(pid=int(info["process_id"]), version=str(info["redis_version"]), socket=address)
+    raise StoreUnavailable(
+        f"the redis-server of {data_dir} has been reading its data for {LOADING_TIMEOUT:.0f} s; expected it to "
+        "answer by now. Start again when it does"
+    )
 
 
 def _running(folder: Folder) -> Record | None:

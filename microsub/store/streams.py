@@ -70,6 +70,10 @@ class Bounds:
         """Whether a stream with that backlog takes more."""
         return backlog.messages < self.messages and backlog.bytes < self.bytes
 
+    def hold(self, backlog: Backlog) -> bool:
+        """Whether that backlog is within the bounds; a single message always is."""
+        return backlog.messages < 2 or (backlog.messages <= self.messages and backlog.bytes <= self.bytes)
+
 
 class Stream:
     """One queue. `name` is one of `keys.STREAMS`."""

@@ -9,15 +9,19 @@ import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import structlog
+
 from microsub.config.document import Document
 from microsub.config.settings import Settings
-from microsub.errors import ConfigError
+from microsub.errors import ConfigError, StoreFull
 from microsub.services.applying import Applier
 from microsub.services.configuration import Configuration
 from microsub.store.datafolder import has_data
 from microsub.store.migrations import migrate
 from microsub.wiring.stores import Stores, following, open_stores
 from microsub.wiring.tasks import tell_failure
+
+log = structlog.get_logger(__name__)
 
 
 def applier(stores: Stores) -> Applier:
@@ -58,11 +62,17 @@ async def clashes(settings: Settings, document: Document) -> tuple[ConfigError, 
 
 @contextlib.asynccontextmanager
 async def open_configuration(settings: Settings, stores: Stores) -> AsyncIterator[Configuration]:
-    """Apply backend.json, and every later version of it, within the block."""
+    """Apply backend.json, and every later version of it, within the block.
+
+    Where Redis takes no writes, the file is applied when it takes them again: what can be read is served meanwhile.
+    """
     stop = asyncio.Event()
     service = configuration(settings, stores)
-    await service.look()
-    await service.watch_data()
+    try:
+        await service.look()
+        await service.watch_data()
+    except StoreFull as error:
+        log.warning("backend.json is applied when Redis takes writes again", error=str(error))
     task = asyncio.create_task(service.run(stop), name="configuration")
     task.add_done_callback(tell_failure)
     try:

@@ -172,3 +172,32 @@ async def test_a_single_redis_is_killed_and_started_again(tmp_path: Path, append
             await reached(promises, task, ENOUGH)
             await ended(task)
             await everything_goes_on(installed, alice, promises, site)
+
+
+async def test_what_can_be_read_is_served_where_redis_is_full_at_the_start(tmp_path: Path) -> None:
+    """A web process starts and serves pages; the file that was edited meanwhile is applied when there is room again."""
+    channels = [{"uid": "home", "name": "Home"}]
+    users = {"alice": {"me": "https://alice.example/", "channels": channels}}
+    with running_server(tmp_path / "redis") as server:
+        url = f"redis://127.0.0.1:{server.port}"
+
+        def bound(size: str) -> None:
+            with server.client() as client:
+                client.config_set("maxmemory", size)
+
+        async with installation(tmp_path, {"users": users}, MICROSUB_REDIS_URL=url) as installed:
+            await installed.serve("web")
+            await installed.stop()
+            token = await installed.token("alice")
+            channels.append({"uid": "later", "name": "Later"})
+            installed.write({"users": users})
+            await asyncio.to_thread(bound, "1")
+            async with reader(await installed.serve("web"), token) as alice:
+                assert [*await alice.channels()] == ["notifications", "home"]
+                assert await alice.timeline("home") == []
+                await asyncio.to_thread(bound, "0")
+
+                async def applied() -> bool:
+                    return len(await alice.channels()) == 3
+
+                await wait_until(applied)

@@ -14,7 +14,8 @@ from microsub.errors import StoreUnavailable
 from microsub.pipeline.stage import Patience, Stage
 from microsub.store.deadletters import DeadLetters, unknown_stage
 from microsub.store.port import Redis
-from microsub.store.streams import Message, Stream
+from microsub.store.streams import Bounds, Message, Stream
+from tests.support.posts import NOON
 from tests.support.waiting import wait_until
 
 QUICK = Patience(idle=0.3, deliveries=3, tick=0.01, look_around=0.01, trouble=0.01)
@@ -283,3 +284,15 @@ async def test_a_letter_that_names_no_stage_is_not_retried(redis: Redis) -> None
     assert "'hand-made', expected one of entries, stored, incomplete" in (unknown_stage(bad) or "")
     assert await dead.retry([bad, good]) == 1
     assert await dead.list(10) == [bad]
+
+
+async def test_dead_letters_have_a_bound(redis: Redis) -> None:
+    """By number and by size; the oldest are dropped, and the log says what they were. The newest stays in any case."""
+    dead = DeadLetters(redis, Bounds(messages=3, bytes=100_000))
+    with structlog.testing.capture_logs() as logs:
+        for number in range(5):
+            await dead.add("entries", Message(f"{number}-1", {"feed": b"7"}), f"reason {number}", NOON + number)
+    assert [letter.why for letter in await dead.list()] == ["reason 2", "reason 3", "reason 4"]
+    assert [(entry["stage"], entry["why"]) for entry in logs] == [("entries", "reason 0"), ("entries", "reason 1")]
+    await dead.add("entries", Message("9-1", {"feed": b"7" * 200_000}), "too large", NOON)
+    assert [letter.why for letter in await dead.list()] == ["too large"]

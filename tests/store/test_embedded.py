@@ -213,6 +213,25 @@ def test_a_server_whose_socket_was_deleted_is_not_doubled(data_dir, monkeypatch)
     assert server.stop()
 
 
+def test_a_server_that_never_ends_reading_its_data_is_given_up(data_dir, monkeypatch):
+    """An error says so, and the folder's lock is free again: the next start asks again."""
+
+    class Loading(embedded.redis.Redis):
+        def ping(self):
+            raise embedded.BusyLoadingError("LOADING")
+
+    server = start_embedded(data_dir)
+    with monkeypatch.context() as patch:
+        patch.setattr(embedded, "LOADING_TIMEOUT", 0.1)
+        patch.setattr(embedded.redis, "Redis", Loading)
+        with pytest.raises(StoreUnavailable, match="reading its data"):
+            start_embedded(data_dir)
+    again = start_embedded(data_dir)
+    assert again.pid == server.pid
+    again.detach()
+    assert server.stop()
+
+
 def test_a_server_that_is_reading_its_data_is_waited_for(data_dir, monkeypatch):
     """A held lock without an answer means a server on its way up or down."""
     data_dir.mkdir()
