@@ -26,6 +26,11 @@ _WALK = 1000
 _MOST_ITEMS = 5000
 """Most items of a feed that fill a timeline, whatever its own limit."""
 
+TIMES_A_DAY = 3
+"""How many times over somebody may fill their quota of feeds in a day (of Unix time). A feed that nobody follows any
+more leaves a record behind for a month, so who follows and unfollows without end would fill the store.
+"""
+
 _IN_FLIGHT = 30.0
 """Seconds: what was discovered so lately may have been on its way to a timeline when a subscription moved."""
 
@@ -76,13 +81,15 @@ class Following:
         """Follow a feed in a channel, and fill the timeline with what the store has of it.
 
         Doesn't wait for the network: a feed that the store has nothing of is due at once. To follow what is followed
-        already changes nothing. Raises QuotaReached where the user follows `most` feeds (0: any number).
+        already changes nothing. Raises QuotaReached where the user follows `most` feeds (0: any number), or has begun
+        to follow `TIMES_A_DAY` times as many since the day began.
         """
         await self._channels.get(user, uid)
         if most:
-            await self._check_room(user, uid, url, most)
+            await self._check_room(user, uid, url, now, most)
         record = await self._feeds.ensure(url, now)
-        await self._channels.follow(user, uid, record.id, url, now, name, most=most)
+        if await self._channels.follow(user, uid, record.id, url, now, name, most=most) and most:
+            await self._channels.followed_on(user, now, 1)
         stocked = record.last_success is not None
         if stocked:
             await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
@@ -94,12 +101,16 @@ class Following:
             await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
         return await self._one(user, uid, record)
 
-    async def _check_room(self, user: str, uid: str, url: str, most: int) -> None:
+    async def _check_room(self, user: str, uid: str, url: str, now: float, most: int) -> None:
         """Refuse what the store would refuse too, before there is a record of a feed that nobody follows."""
         everywhere = await self._channels.all_subscriptions(user)
         count = sum(len(subscriptions) for subscriptions in everywhere.values())
-        if count >= most and _named(everywhere.get(uid, []), url, await self._feeds.find(url)) is None:
+        begun = await self._channels.followed_on(user, now)
+        if max(count, begun // TIMES_A_DAY) < most or _named(everywhere.get(uid, []), url, await self._feeds.find(url)):
+            return
+        if count >= most:
             raise QuotaReached("feeds", count, most)
+        raise QuotaReached("feeds that you begin to follow in a day", begun, TIMES_A_DAY * most)
 
     async def unfollow(self, user: str, uid: str, url: str, now: float) -> None:
         """Stop following. Unread items of the feed leave, read ones stay until retention takes them.

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from typing import Any, Protocol
 import structlog
 
 from microsub.errors import InvalidRequest, ParseError, ParsingStopped, TooManyRequests
-from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult
+from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, who_asks
 from microsub.formats.discovery import FeedLink, common_paths, feeds_by_address
 from microsub.formats.identity import identities, mask_credentials
 from microsub.formats.queries import MAX_QUERY, addresses, is_account, is_unusable_url
@@ -25,6 +26,7 @@ from microsub.model.jf2 import Feed
 from microsub.model.reader import GLOBAL
 from microsub.parsing.pool import ParsePool
 from microsub.services.directory import Directory, ListedFeed
+from microsub.services.identity.pacing import Pacing
 
 PREVIEW_ITEMS = 20
 SEARCH_SECONDS = 25.0
@@ -59,6 +61,30 @@ class Fetching(Protocol):
     async def fetch(self, request: FetchRequest) -> FetchResult:
         """GET a document; failures are values."""
         ...
+
+
+COPIES_OF_USER = 8 * 1024 * 1024
+COPIES_IN_ALL = 64 * 1024 * 1024
+"""Bytes of documents that are kept in Redis for one user's searches and previews, and for those of all, in an hour."""
+
+
+class CopyShares:
+    """Whether a copy of what somebody has looked at is kept for an hour: as long as their share and that of all last.
+
+    What isn't kept is asked for again. Counted within the process. `clock` gives seconds, `seconds` is the hour.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._users = Pacing(COPIES_OF_USER, seconds)
+        self._all = Pacing(COPIES_IN_ALL, seconds)
+
+    def __call__(self, size: int) -> bool:
+        """Count a copy of `size` bytes, if there is room for it; whether there is."""
+        now, asker = self._clock(), who_asks()
+        if not (self._users.has_room(asker, now, size) and self._all.has_room("", now, size)):
+            return False
+        return self._users.allows(asker, now, size) and self._all.allows("", now, size)
 
 
 class Search:

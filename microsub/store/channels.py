@@ -22,7 +22,7 @@ from microsub.model.reader import (
     Grant,
     Subscription,
 )
-from microsub.store import keys
+from microsub.store import identitykeys, keys
 from microsub.store.absent import absent
 from microsub.store.accounts import grant, unauthorized
 from microsub.store.channeltext import read_settings, slug, write_settings
@@ -45,6 +45,9 @@ class ChannelNames:
 
     shape: tuple[bytes, bytes]
     channels: tuple[Channel, ...]
+
+
+_DAY = 86_400
 
 
 class Channels:
@@ -237,6 +240,14 @@ class Channels:
         which fan-out begins to deliver; `Timelines.add` of what the store has, once more.
         """
         return await self._subscriptions.follow(user, uid, Subscription(feed_id, url, now, name), most)
+
+    async def followed_on(self, user: str, now: float, more: int = 0) -> int:
+        """How many feeds the user has begun to follow in apps on the day of `now`, after counting `more`."""
+        key = identitykeys.follows(user, str(int(now // _DAY)))
+        if not more:
+            return int(await self._redis.command("GET", key) or 0)
+        count, _ = await self._redis.pipeline([("INCRBY", key, more), ("EXPIRE", key, 2 * _DAY)])
+        return int(count)
 
     async def unfollow(self, user: str, uid: str, feed_id: str) -> bool:
         """End a subscription; False when there was none. `Timelines.unfollow` then takes the unread items out."""

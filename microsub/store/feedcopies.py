@@ -23,10 +23,21 @@ _RELEASE = load("lease_release")
 
 
 class FeedCopies:
-    """Bytes by URL (`cache.Storage`). Like its connection, it belongs to one event loop."""
+    """Bytes by URL (`cache.Storage`). Like its connection, it belongs to one event loop.
 
-    def __init__(self, redis: Redis, *, lease: float = LEASE, clock: Callable[[], float] = time.time) -> None:
+    `may_keep` is asked before a copy of that many bytes is kept.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        *,
+        lease: float = LEASE,
+        clock: Callable[[], float] = time.time,
+        may_keep: Callable[[int], bool] = lambda _: True,
+    ) -> None:
         self._redis = redis
+        self._may_keep = may_keep
         self._lease = lease
         self._clock = clock
 
@@ -38,7 +49,7 @@ class FeedCopies:
     async def put(self, url: str, value: bytes, seconds: float) -> None:
         """Keep a copy for that many seconds, a month at most."""
         milliseconds = math.ceil(min(seconds, LONGEST_KEPT) * 1000)
-        if milliseconds <= 0:
+        if milliseconds <= 0 or not self._may_keep(len(value) + 2 * len(url)):
             await self.remove(url)
             return
         now = self._clock()

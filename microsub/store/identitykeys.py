@@ -174,6 +174,13 @@ def requests(name: str, minute: str) -> str:
     return f"user:{{{name}}}:requests:{minute}"
 
 
+def follows(name: str, day: str) -> str:
+    """String: how many feeds the user has begun to follow in apps on that day (Unix time divided by 86,400), where that
+    is limited. Lifetime: two days. `store.channels`.
+    """
+    return f"user:{{{name}}}:follows:{day}"
+
+
 USER_KEYS: tuple[Callable[[str], str], ...] = (
     *(credentials, passkeys, invitation, devices),
     *(foreign, foreign_checks, foreign_networks),
@@ -182,7 +189,7 @@ USER_KEYS: tuple[Callable[[str], str], ...] = (
 )
 """The keys that belong to a user, for the user's deletion."""
 
-ENDING: tuple[Callable[[str, str], str], ...] = (foreign_refused, foreign_lease, code, confirmed, requests)
+ENDING: tuple[Callable[[str, str], str], ...] = (foreign_refused, foreign_lease, code, confirmed, requests, follows)
 """Further keys of a user, which end by themselves so soon that a deletion needn't look for them."""
 
 USER_LISTS: tuple[tuple[Callable[[str], str], Callable[[str, str], str]], ...] = (

@@ -12,6 +12,7 @@ from microsub.config.settings import Settings
 from microsub.fetch import Fetcher, FetchSettings, HostPace, SpacedFetcher
 from microsub.parsing.pool import ParsePool
 from microsub.services.completing import Completing
+from microsub.services.search import CopyShares
 from microsub.store.feedcopies import FeedCopies
 from microsub.wiring.stores import Stores
 
@@ -35,13 +36,15 @@ feeds say is in the items. A search, a preview, a follow and its first poll come
 
 @contextlib.asynccontextmanager
 async def open_caching_fetcher(
-    settings: Settings, stores: Stores, pace: HostPace | None = None
+    settings: Settings, stores: Stores, *, shared: bool = False
 ) -> AsyncIterator[CachingFetcher]:
-    """The door to the web with copies in Redis behind it, which all processes share; `pace` bounds what one host is
-    asked.
+    """The door to the web with copies in Redis behind it, which all processes share. `shared`: it is for what people
+    ask for, so each of them has a share of hosts and of copies.
     """
+    pace = HostPace() if shared else None
+    copies = FeedCopies(stores.redis, may_keep=CopyShares(COPIES_KEPT)) if shared else FeedCopies(stores.redis)
     async with open_fetcher(settings, pace) as fetcher:
-        yield CachingFetcher(FeedCopies(stores.redis), fetcher, keep=COPIES_KEPT)
+        yield CachingFetcher(copies, fetcher, keep=COPIES_KEPT)
 
 
 @contextlib.asynccontextmanager

@@ -11,7 +11,6 @@ from starlette.types import ASGIApp
 from microsub.app import create_app
 from microsub.cache import CachingFetcher
 from microsub.config.settings import Settings
-from microsub.fetch import HostPace
 from microsub.parsing.pool import ParsePool
 from microsub.services.being_seen import BeingSeen
 from microsub.services.bundle import Services
@@ -46,7 +45,7 @@ async def open_app(settings: Settings, stores: Stores, config: Configuration) ->
     cache = ItemCache(stores.items, tracker, max_bytes=settings.item_cache_mb * 1024 * 1024)
     parser = ParsePool(seconds=PARSE_SECONDS)
     async with (
-        open_caching_fetcher(settings, stores, HostPace()) as fetcher,
+        open_caching_fetcher(settings, stores, shared=True) as fetcher,
         open_fetcher(settings) as plain,
         open_identity(settings, stores.redis, plain, parser, stores.in_force.instance_now, stores.in_force) as identity,
     ):

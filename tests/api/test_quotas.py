@@ -60,6 +60,19 @@ async def test_feeds(server: Instance, alice: Reader) -> None:
     await alice.post(action="follow", channel="home", url=FEED.format(3))
 
 
+async def test_who_follows_and_unfollows_without_end_is_stopped(server: Instance, alice: Reader) -> None:
+    """Three times the quota of feeds may be begun in a day; what is followed already may be followed again."""
+    allow(server, feeds=5)
+    for number in range(15):
+        await alice.post(action="follow", channel="home", url=FEED.format(number))
+        await alice.post(action="unfollow", channel="home", url=FEED.format(number))
+    reply = await alice.post(403, action="follow", channel="home", url=FEED.format(99))
+    assert "in a day is reached: you have 15, and this server allows you 15" in reply["error_description"]
+    assert await server.feeds.find(FEED.format(99)) is None, "it leaves no record"
+    server.now += 86_400
+    await alice.post(action="follow", channel="home", url=FEED.format(99))
+
+
 async def test_rules(server: Instance, alice: Reader, bob: Reader) -> None:
     """Mutes and blocks of all channels together; one that is there already is none more, one that goes makes room."""
     allow(server, rules=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import ip_network
@@ -12,6 +13,8 @@ import httpx
 from microsub.cache import CachingFetcher
 from microsub.fetch import Fetcher, FetchSettings, HostPace
 from microsub.fetch.network import MOST_LOOK_UPS, Resolver
+from microsub.services.search import COPIES_OF_USER, CopyShares
+from microsub.store.feedcopies import FeedCopies
 from microsub.store.port import Redis
 from tests.support.polling import dated, rss
 from tests.support.readers import Instance, Reader, instance
@@ -110,17 +113,43 @@ async def test_names_that_nobody_answers_for_use_up_the_share_of_who_asks(redis:
 
     async with publisher() as site, asking(redis, silent) as server:
         alice, bob = await server.reader("alice"), await server.reader("bob")
-        previews = [
-            asyncio.create_task(asked_of(server, alice, action="preview", url=f"http://silent{n}.test/"))
-            for n in range(1200)
-        ]
-        await wait_until(lambda: sum(task.done() for task in previews) == 1200 - MOST_LOOK_UPS)
+        some = asyncio.Semaphore(3 * MOST_LOOK_UPS)
+
+        async def preview(number: int) -> httpx.Response:
+            async with some:
+                return await asked_of(server, alice, action="preview", url=f"http://silent{number}.test/")
+
+        previews = [asyncio.create_task(preview(number)) for number in range(1200)]
+
+        def refused() -> list[str]:
+            done = [task.result() for task in previews if task.done()]
+            return [reply.json()["error_description"] for reply in done if reply.status_code == 429]
+
+        await wait_until(lambda: len(refused()) == 1200 - MOST_LOOK_UPS)
         assert len(looked_up) == MOST_LOOK_UPS
-        refused = next(task.result() for task in previews if task.done())
-        assert refused.status_code == 429
-        assert "names are being looked up for you" in refused.json()["error_description"]
+        assert "names are being looked up for you" in refused()[0]
         feed = site.serve_document("/feed", rss(dated(3)))
         assert len((await bob.get(action="preview", url=feed))["items"]) == 3
         for task in previews:
             task.cancel()
         await asyncio.gather(*previews, return_exceptions=True)
+
+
+async def test_what_previews_leave_in_the_store_is_bounded(redis: Redis) -> None:
+    """Previews of 1.4 MB each leave 8 MiB of one user and no more; another's copies are kept, and all are shown."""
+    async with publisher() as site:
+        door = Fetcher(FetchSettings(allow_private_networks=LOOPBACK), resolver=here)
+        copies = FeedCopies(redis, may_keep=CopyShares(3600.0))
+        async with instance(redis, web=CachingFetcher(copies, door, keep=3600.0)) as server:
+            alice, bob = await server.reader("alice"), await server.reader("bob")
+            noise = random.Random(1).randbytes(1_050_000).hex()[:1_900_000].encode()
+            for number in range(12):
+                body = rss(dated(1)).replace(b"</channel>", b"<!--%d%s--></channel>" % (number, noise))
+                url = site.serve_document(f"/{number}", body)
+                assert len((await alice.get(action="preview", url=url))["items"]) == 1
+            kept = await copies.urls()
+            assert sum([len(await copies.get(url) or b"") for url in kept]) <= COPIES_OF_USER
+            assert 4 < len(kept) < 12
+            small = site.serve_document("/small", rss(dated(1)))
+            await bob.get(action="preview", url=small)
+            assert len(await copies.urls()) == len(kept) + 1

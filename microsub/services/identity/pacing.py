@@ -23,9 +23,9 @@ class Pacing:
             self._counts.popitem(last=False)
         return count + weight <= self._most
 
-    def has_room(self, key: str, now: float) -> bool:
-        """Whether one more for the key would be within the limit; nothing is counted."""
-        return self._count(key, now)[1] < self._most
+    def has_room(self, key: str, now: float, weight: int = 1) -> bool:
+        """Whether one more for the key, or `weight`, would be within the limit; nothing is counted."""
+        return self._count(key, now)[1] + weight <= self._most
 
     def _count(self, key: str, now: float) -> tuple[float, int]:
         since, count = self._counts.get(key, (now, 0))
