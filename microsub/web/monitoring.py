@@ -27,16 +27,17 @@ class Monitors:
         """Whether the request comes from one of them.
 
         What came through a web server that isn't one of `proxies` may come from anywhere, whatever that server's own
-        address is. The same holds for loopback where the request names another host than this machine.
+        address is. From this machine comes what came through none, and names it.
         """
         if self.token is not None and self._shows_token(request):
             return True
         address = _parsed(request.client.host if request.client else "")
         if address is None or not _within(address, self.networks):
             return False
-        if any(name in request.headers for name in _FORWARDED) and not self._is_told_by_proxy(request, address):
-            return False
-        return not address.is_loopback or is_loopback(request.headers.get("host", ""))
+        forwarded = any(name in request.headers for name in _FORWARDED)
+        if address.is_loopback:
+            return not forwarded and is_loopback(request.headers.get("host", ""))
+        return not forwarded or self._is_told_by_proxy(request, address)
 
     def _shows_token(self, request: Request) -> bool:
         scheme, _, shown = request.headers.get("authorization", "").partition(" ")

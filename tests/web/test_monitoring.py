@@ -57,6 +57,13 @@ def forwarded(text: str) -> tuple[str, str]:
             False,
             id="a second, unlisted proxy",
         ),
+        pytest.param(
+            Monitors(proxies=PROXY),
+            request("127.0.0.1", forwarded("127.0.0.1")),
+            False,
+            id="a proxy that passes lies on",
+        ),
+        pytest.param(Monitors(proxies=PROXY), request("127.0.0.1"), True, id="this machine, where proxies are listed"),
         pytest.param(Monitors((), None, PROXY), request("127.0.0.1"), False, id="nobody"),
     ],
 )
