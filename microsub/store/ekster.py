@@ -30,6 +30,8 @@ MOST_BYTES = 64 << 20
 """Bytes of the replies to one call: of a batch of items, mostly."""
 MOST_MEMBERS = 500_000
 """Members of a set or stream."""
+_FEWEST = 50
+"""What a batch counts for that has fewer: few of a Redis do, and all of a server that doesn't come to an end."""
 MOST_TEXT = 128 << 20
 """Bytes of all that is called by a name of its own: channels and items."""
 LONGEST_NAME = 4096
@@ -86,7 +88,7 @@ class OldDatabase:
             with _sound():
                 found = [_streamed(uid, row) for row in rows]
                 start = "(" + rows[-1][0].decode()
-            count += len(found)
+            count += max(len(found), _FEWEST)
             self._bounded(key, count, [item.id for item in found])
             yield found
 
@@ -111,8 +113,7 @@ class OldDatabase:
             (reply,) = await self._ask([(verbs[kind], key, cursor, "COUNT", BATCH)])
             with _sound():
                 cursor, batch = _scanned(reply, scored=kind == "zset")
-            # An empty batch counts too: a table has few of them, and a server without end as many as it likes.
-            count += len(batch) or 100
+            count += max(len(batch), _FEWEST)
             self._bounded(key, count, [name for name, _ in batch])
             if batch:
                 yield batch

@@ -246,6 +246,8 @@ class _Link(asyncio.Protocol):
                 self._hand_out(reply)
         except RedisError as error:
             self._lose(error)
+        except MemoryError:  # the length of a list, say
+            self._lose(RedisConnectionError("a reply is larger than memory"))
         except IndexError:
             self._lose(RedisConnectionError("a reply that nobody had asked for"))
 
