@@ -338,7 +338,9 @@ class Applier:
             await self._following.unfollow(user, uid, url, now)
             return
         if isinstance(change, FeedAdded):
-            await self._following.follow(user, uid, url, now, change.name)
+            followed = await self._following.follow(user, uid, url, now, change.name)
+            if followed.subscription.name == change.name:
+                return
         canonical, feed = canonical_feed_url(url), (await self._feeds.find_many([url])).get(url)
         for subscription in await self._channels.subscriptions(user, uid):
             meant = subscription.feed == feed or canonical_feed_url(subscription.url) == canonical

@@ -69,7 +69,8 @@ class BackendFile:
         _sync_folder(real.parent)
         written = self.read()
         if written is not None and written.body == body:
-            self.keep(written, now)
+            with contextlib.suppress(OSError):  # such as a full disk: the file itself is there
+                self.keep(written, now)
         return written
 
     def keep(self, state: FileState, now: float, *, by_hand: bool = False) -> None:
