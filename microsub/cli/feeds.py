@@ -339,7 +339,8 @@ def _feed_line(one: FollowedFeed, now: float) -> str:
     record = one.record
     parts = [f"{one.state:<7}", f"{counted(one.followers, 'follower'):<12}", mask_credentials(record.url)]
     if one.state == "failing":
-        parts.append(f"{record.last_error} ({counted(record.failures, 'time')} in a row)")
+        often = f" ({record.failures} times in a row)" if record.failures > 1 else ""
+        parts.append(f"{record.last_error}{often}")
     if record.next_poll is not None and one.state != "gone":
         parts.append(f"next poll {'now' if record.next_poll <= now else f'in {_duration(record.next_poll - now)}'}")
     return escaped("  ".join(parts))
