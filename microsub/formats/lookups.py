@@ -52,7 +52,9 @@ def lacking(entry: Entry, source: str | None = None) -> tuple[LookUp, ...]:
     None for what is on the entry's own page or in the document that it comes from (`source`, an address), for addresses
     with secrets, for those of files that aren't pages, and on sites that show servers nothing.
     """
-    known = {_page(url) for url in (entry.url, source) if url}
+    # A home page is no post's own: it is where posts without an address lead, and where their author may be.
+    own = entry.url if entry.url and not _is_home(entry.url) else None
+    known = {_page(url) for url in (own, source) if url}
     found: list[LookUp] = []
     author = entry.author
     if author is not None and author.url and not (author.name and author.photo) and _is_worth_it(author.url, known):
@@ -97,6 +99,11 @@ def _is_worth_it(url: str, known: Collection[str]) -> bool:
     if _page(url) in known or has_credentials(url) or _NO_PAGE.search(path):
         return False
     return not _WALLED.fullmatch(host_of(url))
+
+
+def _is_home(url: str) -> bool:
+    page = _page(url)
+    return page.endswith("/") and page.count("/") == 3
 
 
 def _page(url: str) -> str:

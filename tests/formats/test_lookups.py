@@ -155,3 +155,10 @@ def test_no_author_is_called_by_the_title_of_the_page(page: str, author: dict[st
     body = f'<title>A site</title><div class="h-feed">{page.format(entry)}</div>'
     (found,) = parse(body.encode(), HOME, "text/html").entries
     assert to_wire(found)["author"] == {"type": "card", **author}
+
+
+def test_the_author_of_a_post_that_leads_home_is_looked_up_there() -> None:
+    """A post without an address of its own has its feed's home page in its place, which isn't the post's page."""
+    entry = Entry(url="https://ann.example/", author=Card(name="Ann", url="https://ann.example/"))
+    assert lacking(entry) == (AuthorPage("https://ann.example/"),)
+    assert lacking(entry, "https://ann.example/") == ()
