@@ -13,7 +13,7 @@ from microsub.formats.hentry import TYPES, to_entry
 from microsub.formats.raw import RawFeed
 from microsub.formats.trees import MAX_PAGE
 from microsub.formats.urls import normalise_url, safe_url
-from microsub.model.jf2 import Feed
+from microsub.model.jf2 import Card, Feed
 
 if TYPE_CHECKING:
     import bs4
@@ -122,7 +122,7 @@ def _feed(feed: mf2.Node | None, page: Page, soup: bs4.BeautifulSoup, rels: dict
     title = soup.find("title")
     heading = " ".join(title.get_text().split()) if title is not None else ""
     person = representative(page)
-    author = (author_of(feed, None, page) if feed is not None else None) or person
+    author = (author_of(feed, None, page) if feed is not None else None) or person or _only_card(feed, page)
     return Feed(
         url=page.url,
         format="h-feed",
@@ -136,6 +136,12 @@ def _feed(feed: mf2.Node | None, page: Page, soup: bs4.BeautifulSoup, rels: dict
         hub=next((u for value in rels.get("hub", []) if (u := safe_url(value))), None),
         self_url=next((u for value in rels.get("self", []) if (u := safe_url(value))), None),
     )
+
+
+def _only_card(feed: mf2.Node | None, page: Page) -> Card | None:
+    """The only person in a feed beside its posts: the author of a classic `hfeed`, which has no property for it."""
+    cards = [item for item in (feed or {}).get("children", []) if mf2.is_item(item) and mf2.has_type(item, "h-card")]
+    return mf2.card(cards[0], page.base) if len(cards) == 1 else None
 
 
 def _name(feed: mf2.Node | None) -> str | None:
