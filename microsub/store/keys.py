@@ -301,7 +301,8 @@ def user(name: str) -> str:
 
 
 def token(name: str, digest: str) -> str:
-    """Hash: `scope`, `client`, `created`, `expires`; where an app was granted it, `grant` (its id); where only one of
+    """Hash: `scope`, `client`, `created`, `expires`, `used` (Unix time of its last use, to within minutes; for one that
+    an app was granted it stands at the grant); where an app was granted it, `grant` (its id); where only one of
     its kind is to be, `mark`; of a token of the user's own provider also `foreign`, `checked` (Unix time of the
     provider's last answer) and `ends` (its own time of expiry), and `expires` is when it is asked again. Lifetime:
     permanent, or until it expires. `store.accounts`, `store.identity.foreign`; read by every request.
