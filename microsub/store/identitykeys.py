@@ -153,9 +153,9 @@ def code(name: str, digest: str) -> str:
 
 def grant(name: str, grant_id: str) -> str:
     """Hash, what an app may do: `client`, `title`, `scope`, `created`, `renewed`, `expires`, `refresh` and `before`
-    (SHA-256 of the refresh token and of the one before), `seed`, `before_seed`, `tokens`, `used` (Unix time at which one of its tokens was used last, to within
-    minutes). Lifetime: a year after its
-    last renewal. `store.identity.grants`.
+    (SHA-256 of the refresh token and of the one before), `seed`, `before_seed`, `tokens`, `used` (Unix time at which
+    one of its tokens was used last, to within minutes). Lifetime: a year after its last renewal.
+    `store.identity.grants`.
     """
     return f"user:{{{name}}}:grant:{grant_id}"
 
