@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from microsub.errors import NotFound
 from microsub.formats.identity import mask_credentials
@@ -29,6 +29,8 @@ from microsub.store.items import Items
 from microsub.store.timelines import Timelines
 
 _COUNTING_PAGE = 1000
+_MOST_MERGES = 5
+"""Feeds that have taken each other's place one after the other, through which an id leads to the one of now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +106,14 @@ class Reading:
         grant, rows = await self._timelines.page_with_token(credential, uid, query, now)
         if await self._is_behind(grant, uid, now):
             grant, rows = await self._timelines.page_with_token(credential, uid, query, now)
+        source = None
+        if query.source is not None:
+            subscription, current = await self._followed(grant.user, query.source)
+            if current != query.source:
+                query = replace(query, source=current)
+                grant, rows = await self._timelines.page_with_token(credential, uid, query, now)
+            source = await self._source(current, subscription, query, rows)
         data = await self._cache.get([row.id for row in rows.rows])
-        source = await self._source(grant.user, query, rows) if query.source is not None else None
         return grant, self._splicer.page(rows, data, newer=query.before is not None, source=source)
 
     async def _is_behind(self, grant: Grant, uid: str, now: float) -> bool:
@@ -159,11 +167,21 @@ class Reading:
         """Move items into `target` with their read state; how many moved."""
         return await self._timelines.move(user, target, ids, now)
 
-    async def _source(self, user: str, query: PageQuery, rows: PageRows) -> dict[str, str]:
+    async def _followed(self, user: str, feed_id: str) -> tuple[Subscription | None, str]:
+        """A feed that the user follows, or the one that has taken its place, and its id now."""
+        everywhere = await self._channels.all_subscriptions(user)
+        followed = {sub.feed: sub for subs in everywhere.values() for sub in subs}
+        current = feed_id
+        for _ in range(_MOST_MERGES):
+            if current in followed or (later := await self._channels.current_feed(user, current)) is None:
+                break
+            current = later
+        return followed.get(current), current if current in followed else feed_id
+
+    async def _source(
+        self, feed_id: str, subscription: Subscription | None, query: PageQuery, rows: PageRows
+    ) -> dict[str, str]:
         """What a reply says of the feed that it is limited to; nothing about feeds that this user has no part in."""
-        feed_id = query.source or ""
-        followed = await self._channels.all_subscriptions(user)
-        subscription = next((sub for subs in followed.values() for sub in subs if sub.feed == feed_id), None)
         if subscription is None and not rows.rows:
             if query.before or query.after or rows.resume:
                 return {"_id": feed_id}  # an empty page on the way through what is left of an unfollowed feed

@@ -261,6 +261,12 @@ class Channels:
         """
         return await self._subscriptions.move(user, move, followed_at)
 
+    async def current_feed(self, user: str, feed_id: str) -> str | None:
+        """The feed that has taken the place of one that the user followed, because that was a page or has moved; None
+        where none has.
+        """
+        return await self._subscriptions.current(user, feed_id)
+
     async def moves(self, user: str) -> builtins.list[FeedMove]:
         """The moves of feeds between channels that have begun and not ended."""
         return await self._subscriptions.moves(user)

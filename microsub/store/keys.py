@@ -294,7 +294,8 @@ def host(host_name: str) -> str:
 def user(name: str) -> str:
     """Hash: `me`, `token_endpoint`, settings, `created` and `disabled` (Unix time), `registered` (1: by signing in),
     `shape` (grows when a channel's name or settings change), `move <feed id> <uid>` (the feed's items are on their way
-    from that channel to the one named here, since that time). Lifetime: permanent, or until 30 days after the user was
+    from that channel to the one named here, since that time), `now <feed id>` (the feed that has taken the place of
+    that one). Lifetime: permanent, or until 30 days after the user was
     disabled. `store.accounts`, `store.channels`, `store.subscriptions`.
     """
     return f"user:{{{name}}}"

@@ -19,6 +19,11 @@ from microsub.store.scripts import load
 MOVE = "move"
 """How the fields of a user's record begin that note moves of feeds: `move <feed> <uid it leaves>` → `<uid> <time>`."""
 
+NOW = "now"
+"""How the fields of a user's record begin that tell which feed has taken the place of one that they followed:
+`now <feed id>` → feed id.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class FeedMove:
@@ -75,6 +80,11 @@ class Subscriptions:
         flat = await self._redis.command("HGETALL", keys.user(user))
         found = zip(flat[0::2], flat[1::2], strict=True)
         return read_moves({name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in found})
+
+    async def current(self, user: str, feed_id: str) -> str | None:
+        """See `Channels.current_feed`."""
+        found = await self._redis.command("HGET", keys.user(user), f"{NOW} {feed_id}")
+        return found.decode("utf-8", "replace") if found is not None else None
 
     async def moved(self, user: str, move: FeedMove) -> None:
         """See `Channels.moved`."""

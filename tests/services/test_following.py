@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from microsub.errors import StoreUnavailable
-from microsub.pipeline.fan_out import TimelineLimits
+from microsub.pipeline.fan_out import FanOut, TimelineLimits
+from microsub.pipeline.moving import Mover
 from microsub.services.following import Following
 from microsub.store.port import Redis
 from tests.support.posts import NOON
@@ -195,3 +196,26 @@ async def test_a_channel_made_anew_during_its_deletion_is_alive(
     await alice.post(action="channels", method="delete", channel="home")
     assert await server.feeds.subscribers(feed.id) == [("alice", "home")]
     assert await alice.names("home") == ["a"]
+
+
+async def test_the_id_of_a_page_that_has_become_its_feed_stays_good(server: Instance, alice: Reader) -> None:
+    """An app that keeps what `follow` answered finds the items of the feed by it, also after another change; one that
+    never was somebody's feed finds nothing.
+    """
+    await alice.post(action="follow", channel="home", url="https://blog.example/")
+    (before,) = (await alice.get(action="follow", channel="home"))["items"]
+    fan_out = FanOut(server.feeds, server.items, server.timelines)
+    mover = Mover(server.feeds, server.items, server.channels, server.schedule, fan_out)
+    for url, name in ((FEED, "a"), ("https://blog.example/atom", "b")):
+        await server.publish(url, *posts(name))
+        (now,) = (await alice.get(action="follow", channel="home"))["items"]
+        record = await server.feeds.get(now["_id"])
+        assert record is not None
+        await mover.move(record, url, NOON)
+    (now,) = (await alice.get(action="follow", channel="home"))["items"]
+    assert now["_id"] != before["_id"]
+    page = await alice.get(action="timeline", channel="home", source=before["_id"])
+    assert [item["_source"] for item in page["items"]] == [now["_id"]]
+    assert page["source"]["_id"] == now["_id"]
+    assert page == await alice.get(action="timeline", channel="home", source=now["_id"])
+    await alice.get(404, action="timeline", channel="home", source="999")

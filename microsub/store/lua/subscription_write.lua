@@ -2,7 +2,8 @@
 --
 -- Atomic: the channel's existence, the count of all feeds, the subscription and its mark as not filled yet; and a change
 -- is written only over the value that it was made from, so that of two changes at the same time neither is lost. What is
--- followed again isn't on its way to another channel any more.
+-- followed again isn't on its way to another channel any more. Where another feed takes a feed's place, the user's record
+-- remembers by which id the app knows it.
 --
 -- KEYS  1 channels  2 feeds  3 unfilled  4 user
 -- ARGV  1 uid  2 feed  3 'follow', 'unfollow' or 'change'  4 value  5 time of following ('follow'), old value ('change')
@@ -37,6 +38,7 @@ else
   -- The new feed may be followed already: then that subscription stays as it is.
   redis.call('HSETNX', KEYS[2], feed, value)
   redis.call('HDEL', KEYS[2], from)
+  redis.call('HSET', KEYS[4], 'now ' .. from, feed)
   local mark = redis.call('HGET', KEYS[3], from)
   if mark then
     redis.call('HSETNX', KEYS[3], feed, mark)
