@@ -78,10 +78,10 @@ simulate: $(VENV)/.dev ## a month of polling 10,000 invented feeds, against a fi
 scale: $(VENV)/.dev ## load 10,000 users with 100 of 50,000 feeds each, and hold it against the model
 	@$(BIN)/python -m benchmarks.scale $(ARGS)
 
-docs: $(VENV)/.dev ## write the generated reference pages anew
+docs: $(VENV)/.dev ## write the generated reference pages again
 	@$(BIN)/python scripts/reference.py
 
-lock: ## write the lock files anew (needs uv)
+lock: ## write the lock files again (needs uv)
 	@scripts/lock
 
 clean: ## remove the environment and caches; data is kept

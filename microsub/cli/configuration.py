@@ -85,7 +85,7 @@ def _print_report(report: Report) -> None:
     counts = (counted(len(users), "user"), counted(len(channels), "channel"), counted(len(feeds), "different feed"))
     say(f"{report.file}: good; {', '.join(counts)}")
     if report.document.legacy:
-        say("It has the old single-user form, which works as it is; `microsub config upgrade` writes it anew.")
+        say("It has the old single-user form, which works as it is; `microsub config upgrade` writes today's form.")
 
 
 def _print_findings(report: Report) -> None:

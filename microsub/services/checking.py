@@ -52,13 +52,13 @@ class CheckReport:
 
     def as_text(self) -> str:
         """For people: a line per finding, then what was examined, then the result."""
-        lines = [f"mended  {one.area}: {one.subject}: {one.what}" for one in self.mended]
+        lines = [f"repaired  {one.area}: {one.subject}: {one.what}" for one in self.mended]
         lines += [f"found   {one.area}: {one.subject}: {one.what}" for one in self.left]
         lines.append("examined " + ", ".join(f"{count} {name}" for name, count in self.examined.items() if count))
         left = len(self.left)
         if left:
             mendable = sum(one.remedy is not None for one in self.left)
-            result = f"{left} {'finding' if left == 1 else 'findings'}, {mendable} of which --repair can mend"
+            result = f"{left} {'finding' if left == 1 else 'findings'}, {mendable} of which --repair can repair"
         else:
             result = f"all is well{' now' if self.mended else ''}"
         return "\n".join(map(escaped, [*lines, result]))

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from microsub.wiring.backend import clashes, configuration, open_configuration
+    from microsub.wiring.backend import applier, clashes, configuration, open_configuration
     from microsub.wiring.examining import examine
     from microsub.wiring.fetching import (
         COPIES_KEPT,
@@ -40,6 +40,7 @@ __all__ = [
     "GREETING",
     "Stores",
     "add_user",
+    "applier",
     "change_me",
     "checking",
     "clashes",
@@ -72,7 +73,7 @@ __all__ = [
 ]
 
 _NAMES = {
-    "backend": ("clashes", "configuration", "open_configuration"),
+    "backend": ("applier", "clashes", "configuration", "open_configuration"),
     "examining": ("examine",),
     "fetching": ("COPIES_KEPT", "open_caching_fetcher", "open_completing", "open_feed_cache", "open_fetcher"),
     "local": ("make_local",),

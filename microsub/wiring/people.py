@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from microsub import wiring
 from microsub.config.changes import UserAdded, UserChanged, UserRemoved
 from microsub.config.settings import Settings
 from microsub.errors import NotFound
 from microsub.model.scopes import ALL_SCOPES
 from microsub.services.identity.sessions import Sessions
 from microsub.store.identity.sessions import SessionStore
-from microsub.wiring.backend import applier, configuration
 from microsub.wiring.stores import Stores
 
 
@@ -18,7 +18,7 @@ async def require_user(settings: Settings, stores: Stores, name: str) -> None:
     Raises NotFound, naming the users that there are.
     """
     if await stores.accounts.user(name) is None:
-        await configuration(settings, stores).look()
+        await wiring.configuration(settings, stores).look()
     if await stores.accounts.user(name) is None:
         known = ", ".join(
             f"{user.name} (disabled)" if user.disabled is not None else user.name
@@ -38,12 +38,12 @@ async def add_user(stores: Stores, name: str, me: str, now: float) -> None:
     """Make a user, with `me` as their address or none. Raises InvalidRequest for a name or an address that can't be,
     and for that of somebody else.
     """
-    await applier(stores).apply(UserAdded(name, me), now)
+    await wiring.applier(stores).apply(UserAdded(name, me), now)
 
 
 async def change_me(stores: Stores, name: str, me: str, now: float) -> None:
     """Give a user another address, and sign them out of all browsers. Raises as `add_user` does, and NotFound."""
-    await applier(stores).apply(UserChanged(name, me), now)
+    await wiring.applier(stores).apply(UserChanged(name, me), now)
     await end_sessions(stores, name)
 
 
@@ -53,10 +53,10 @@ async def remove_user(settings: Settings, stores: Stores, name: str, now: float)
 
     Raises InvalidRequest where that is somebody else's to do; then nothing is changed.
     """
-    taken_out = await configuration(settings, stores).take_out(name)
+    taken_out = await wiring.configuration(settings, stores).take_out(name)
     there = await stores.accounts.user(name)
     if there is not None and there.disabled is None:
-        await applier(stores).apply(UserRemoved(name), now)
+        await wiring.applier(stores).apply(UserRemoved(name), now)
     await end_sessions(stores, name)
     return taken_out
 
@@ -66,8 +66,8 @@ async def restore_user(settings: Settings, stores: Stores, name: str, now: float
     found = await stores.accounts.user(name)
     if found is None or found.disabled is None:
         raise NotFound(f"'{name}' is no user who was removed")
-    await applier(stores).apply(UserAdded(name, found.me, restored=True), now)
-    await configuration(settings, stores).write_back()
+    await wiring.applier(stores).apply(UserAdded(name, found.me, restored=True), now)
+    await wiring.configuration(settings, stores).write_back()
 
 
 async def end_sessions(stores: Stores, name: str) -> None:

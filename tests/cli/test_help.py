@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -11,6 +12,7 @@ from click.testing import CliRunner
 
 from microsub.cli import main
 from microsub.cli.groups import COMMON
+from microsub.store.embedded import start_embedded
 
 HEAVY = (
     *("argon2", "bs4", "feedparser", "fido2", "h11", "httpx", "jinja2", "jsonschema", "mf2py", "nh3"),
@@ -50,9 +52,13 @@ def test_help_loads_nothing_heavy() -> None:
     assert loaded(*((*path, "--help") for path in commands()), ("--version",)) == set()
 
 
-def test_a_command_about_accounts_loads_no_parser_and_no_web_server() -> None:
+def test_a_command_about_accounts_loads_no_parser_and_no_web_server(tmp_path: Path) -> None:
     """`token list` talks to Redis, and needs nothing of feeds, pages and HTTP."""
-    found = loaded(("token", "list", "alice", "--redis-url", "redis://127.0.0.1:9/0"))
+    (tmp_path / "backend.json").write_text('{"users": {"alice": {}}}')
+    start_embedded(tmp_path / "data").stop()
+    place = ("--data-dir", str(tmp_path / "data"), "--backend", str(tmp_path / "backend.json"))
+    assert CliRunner().invoke(main, ["token", "create", "alice", *place]).exit_code == 0
+    found = loaded(("token", "list", "alice", *place))
     assert "redis" in found
     assert found <= {"redis", "re2", "prometheus_client"}
 

@@ -107,7 +107,7 @@ async def test_the_command_on_a_running_server(tmp_path: Path) -> None:
             await redis.command("SADD", keys.users(), "eve")
             code, out, _ = await made.run("check")
             assert (code, "found   users: user:{eve}: a listed user without a record" in out) == (1, True), out
-            assert "1 finding, 1 of which --repair can mend" in out
+            assert "1 finding, 1 of which --repair can repair" in out
             code, out, _ = await made.run("check", "--repair", "--json")
             assert (code, [one["subject"] for one in json.loads(out)["mended"]]) == (0, ["user:{eve}"])
             code, out, _ = await made.run("check")
