@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import fakeredis
 import pytest
 
 from microsub.errors import StoreUnavailable
 from microsub.store import keys
-from microsub.store.client import ClientRedis
 from microsub.store.port import Redis
 from tests.support.between import Between
 from tests.support.configured import NOW, Configured
@@ -62,8 +60,8 @@ async def stray(redis: Redis) -> Any:
         yield "begun"
 
 
-async def prepared(tmp_path: Path, edit: str) -> tuple[Redis, Configured]:
-    redis = ClientRedis(fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer(version=(6, 2)), protocol=2))
+async def prepared(redis: Redis, tmp_path: Path, edit: str) -> Configured:
+    """A server to which the file before the edit is applied, and the edited file, saved."""
     configured = Configured(redis, tmp_path / "backend.json")
     configured.save(BEFORE, at=NOW)
     assert await configured.configuration.look() == "applied"
@@ -71,16 +69,19 @@ async def prepared(tmp_path: Path, edit: str) -> tuple[Redis, Configured]:
         configured.save(document(ann={"home": [A]}), at=NOW + 1)
         assert await configured.configuration.look() == "applied"
     configured.save(EDITS[edit], at=NOW + 2)
-    return redis, configured
+    return configured
 
 
 @pytest.mark.parametrize("edit", EDITS)
-async def test_the_next_process_completes_what_was_applied_in_part(tmp_path: Path, edit: str) -> None:
+async def test_the_next_process_completes_what_was_applied_in_part(
+    real_redis: Redis, tmp_path: Path, edit: str
+) -> None:
     """After a death before any of the round trips all is as if there had been none: followers and schedule too."""
-    redis, whole = await prepared(tmp_path, edit)
+    redis = real_redis
+    whole = await prepared(redis, tmp_path, edit)
+    beginning = {key: await redis.command("DUMP", key) for key in await redis.command("KEYS", "*")}
     assert await whole.configuration.look() == "applied"
     expected = await outcome(whole)
-    await redis.aclose()
     trips = 0
     while True:
         left = trips
@@ -91,7 +92,9 @@ async def test_the_next_process_completes_what_was_applied_in_part(tmp_path: Pat
                 raise Killed
             left -= 1
 
-        redis, _ = await prepared(tmp_path, edit)
+        await redis.command("FLUSHDB")
+        for key, value in beginning.items():
+            await redis.command("RESTORE", key, 0, value)
         try:
             await Configured(Between(redis, before), tmp_path / "backend.json").configuration.look()
         except Killed:
@@ -101,15 +104,13 @@ async def test_the_next_process_completes_what_was_applied_in_part(tmp_path: Pat
             assert await outcome(after) == expected, f"after {trips} round trips"
         else:
             break
-        finally:
-            await redis.aclose()
         trips += 1
     assert trips > 10
 
 
-async def test_an_edit_that_is_taken_back_after_a_crash_leaves_nothing(tmp_path: Path) -> None:
+async def test_an_edit_that_is_taken_back_after_a_crash_leaves_nothing(redis: Redis, tmp_path: Path) -> None:
     """What was begun is completed first, so that the next edit is measured by it."""
-    redis, _ = await prepared(tmp_path, "feeds come and go")
+    await prepared(redis, tmp_path, "feeds come and go")
     follows = 0
 
     async def before(name: str, _args: Any) -> None:
@@ -127,4 +128,3 @@ async def test_an_edit_that_is_taken_back_after_a_crash_leaves_nothing(tmp_path:
     assert await after.configuration.look() == "applied"
     state = (await after.state())["ann"]
     assert {uid: set(feeds) for uid, (_, feeds) in state.items()} == {"home": {A, B}, "news": {C}}
-    await redis.aclose()
