@@ -1,0 +1,140 @@
+"""Documents that keep a parser busy, at every door by which foreign documents come in.
+
+None is read in the process that serves or polls, so what they cost is for the limits of a parser process
+(`tests/parsing`), and nobody else waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+
+import nh3
+import orjson
+import pytest
+
+from microsub.cache import FeedCache
+from microsub.errors import MicrosubError
+from microsub.fetch import Answered, Fetched, FetchRequest, Sending
+from microsub.formats import depth, discovery, html, jsonfeed, syndication, trees
+from microsub.model.jf2 import Card, Entry
+from microsub.parsing.pool import ParsePool
+from microsub.services.completing import Completing
+from microsub.services.identity.clients import Clients
+from microsub.services.identity.crowd import Asker
+from microsub.services.identity.doctor import Doctor
+from microsub.services.identity.profiles import Profiles
+from microsub.services.identity.server_findings import Here
+from microsub.services.search import Search
+from microsub.store.port import Redis
+from tests.support.readers import instance
+
+URL = "https://hostile.example/"
+MANY = 8_000
+
+
+def item(markup: str) -> str:
+    return f"<rss><channel><item><title>t</title><description><![CDATA[{markup}]]></description></item></channel></rss>"
+
+
+DOCUMENTS = {
+    "list items that nest": "<li><dd>" * MANY,
+    "options that nest": "<option><optgroup>" * MANY,
+    "annotations that nest": "<rt><rp>" * MANY,
+    "cells that nest": "<table>" + "<tr><td><li><dd>" * (MANY // 2),
+    "tables in tables": "<table><td>" * MANY,
+    "formatting that is never closed": "".join(f"<b id=a{number}>" for number in range(1000)) + "<p>" * MANY,
+    "links that are never closed": "<p><a href=x>" * MANY,
+    "attributes by the ten thousand": "<p " + " ".join(f"a{number}=1" for number in range(3 * MANY)) + ">",
+    "templates in templates": "<template>" * MANY,
+    "selects": "<select><option><select><optgroup>" * MANY,
+    "foreign content": "<svg><desc><math><mtext>" * MANY,
+    "end tags in comments and values": "<li title='</li>'><!--</li>--><dd title='</dd>'>" * MANY,
+    "an entry of a feed": item("<li><dd>" * MANY),
+    "an h-feed": '<div class="h-feed"><div class="h-entry"><div class="e-content">' + "<li><dd>" * MANY,
+    "arrays in arrays": '{"version":"https://jsonfeed.org/version/1","items":' + "[" * MANY,
+}
+
+
+class Site:
+    """Answers everything with one document."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    async def send(self, sending: Sending) -> Answered:
+        """As `fetch.Fetcher`."""
+        return Answered(200, {"content-type": "text/html"}, self.body, sending.url)
+
+    async def fetch(self, request: FetchRequest) -> Fetched:
+        """As `fetch.Fetcher`."""
+        return Fetched(request.url, request.url, 200, {}, self.body, "text/html", None, None, None)
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[ParsePool]:
+    """Parsers with short limits."""
+    made = ParsePool(quick=0.3, seconds=0.5)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def parsers_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Calls of parsers in this process, none of which goes on."""
+    calls: list[str] = []
+
+    def refused(name: str) -> Callable[..., object]:
+        def parser(*_: object, **__: object) -> object:
+            calls.append(name)
+            raise AssertionError(f"{name} was called in the process that serves")
+
+        return parser
+
+    for module, name in (
+        *((depth, "LexborHTMLParser"), (discovery, "LexborHTMLParser"), (trees, "LexborHTMLParser")),
+        *((html, "to_jf2"), (html, "read_page"), (jsonfeed, "to_jf2"), (syndication, "to_jf2"), (nh3, "Cleaner")),
+    ):
+        monkeypatch.setattr(module, name, refused(f"{module.__name__}.{name}"))
+    return calls
+
+
+@pytest.mark.parametrize("body", [body.encode() for body in DOCUMENTS.values()], ids=list(DOCUMENTS))
+async def test_nothing_foreign_is_parsed_where_others_wait(
+    real_redis: Redis, pool: ParsePool, parsers_here: list[str], body: bytes
+) -> None:
+    """Whichever door it comes by, and a reader is answered meanwhile."""
+    site = Site(body)
+    document = Fetched(URL, URL, 200, {}, body, "text/html", None, None, None)
+    entry = Entry(url="https://ann.example/1", author=Card(url="https://ann.example/"), like_of=("https://b.example/",))
+    old = orjson.dumps({"type": "entry", "name": "N", "content": {"html": body.decode()}})
+    async with instance(real_redis, parser=pool) as server, FeedCache(fetcher=site) as cache:
+        reader = await server.reader("alice", "home")
+        search = Search(site, server.services.search._directory, pool)
+        doors: list[Awaitable[object]] = [
+            Profiles(site, pool).discover(URL),
+            Clients(site, pool).find(URL, Asker("192.0.2.1", "ann")),
+            Doctor(site, pool).examine(URL, Here()),
+            search.feeds(URL, 0.0),
+            search.preview(URL, 0.0),
+            pool.reread(document, URL, None, lambda reading, _: reading),
+            pool.better_feeds(document),
+            Completing(site, pool).complete(entry),
+            pool.old_post("6162", old, ""),
+            cache.fetch(URL),
+        ]
+
+        async def through(door: Awaitable[object]) -> None:
+            with suppress(MicrosubError):
+                await door
+
+        tasks = [asyncio.create_task(through(door)) for door in doors]
+        answered = 0
+        while not all(task.done() for task in tasks):
+            assert (await reader.get(action="channels"))["channels"]
+            answered += 1
+            await asyncio.sleep(0.05)
+        await asyncio.gather(*tasks)
+        assert answered > 1
+    assert parsers_here == []
