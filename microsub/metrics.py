@@ -53,7 +53,7 @@ FEED_CACHE_ANSWERS = Counter(
 """`answer`: see `cache.desk.Answer`."""
 PARSE_SECONDS = Histogram(
     "microsub_parse_seconds",
-    "Time to parse one document, waiting for a thread or process included",
+    "Time to parse one document, waiting for a process included",
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30),
 )
 POLL_DELAY = Histogram(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from microsub.parsing.process import TASKS
 from microsub.services.identity.lines import microsub_line, provider_lines
 
 ROOT = Path(__file__).parents[2]
@@ -42,3 +43,10 @@ def test_the_lines_for_peoples_pages_are_those_of_the_server(page: Path) -> None
     own |= {microsub_line(BASES[1], "YOUR-NAME").html, '<link rel="microsub" href="https://reader.example/microsub">'}
     found = [match[0] for match in LINE.finditer(unescape(page.read_text("utf-8")))]
     assert set(found) <= own, page
+
+
+def test_every_door_of_foreign_documents_is_in_the_table() -> None:
+    """All that parser processes are asked to do is told of, with whose turn it is and how long it may take."""
+    text = SECURITY.read_text("utf-8")
+    table = text.partition("## Documents of strangers")[2].partition("## ")[0]
+    assert [name for name in TASKS if f"`{name}`" not in table] == []
