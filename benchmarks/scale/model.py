@@ -73,7 +73,7 @@ class Habits:
 class Keeping:
     """The product's defaults for what is kept, days and posts, and seconds between its rounds of upkeep."""
 
-    read_days: float = 7
+    read_days: float = 30
     unread_days: float = 180
     timeline: float = 2000
     per_feed: float = 300

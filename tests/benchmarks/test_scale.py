@@ -60,15 +60,15 @@ def test_a_day_is_what_people_and_feeds_do() -> None:
 
 
 def test_the_stock_is_what_retention_leaves() -> None:
-    """After 100 days a channel with five daily feeds has 250 unread posts, and 17.5 that were read in the last week."""
+    """After 100 days a channel with five daily feeds has 250 unread posts, and 75 that were read in 30 days."""
     stock = population(1, DAILY)
     assert stock.feeds == 10
     assert stock.items == 10 * 120, "the first documents' twenty posts, and one each day"
     shown, unread, read, gone = stock.sets
-    assert shown == (2, 267.5)
-    assert (unread[1], read[1]) == (250, 17.5)
-    # 53.5 of each feed's 100 posts are in the timeline still.
-    assert gone == (2, pytest.approx(5 * (100 - 53.5)))
+    assert shown == (2, 325)
+    assert (unread[1], read[1]) == (250, 75)
+    # 65 of each feed's 100 posts are in the timeline still.
+    assert gone == (2, pytest.approx(5 * (100 - 65)))
     assert stock.other == pytest.approx(10 * 10 / 24 * 12_000), "ten polls a day: a copy is there for ten hours of 24"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,11 +11,13 @@ from dataclasses import replace
 import pytest
 import structlog.testing
 
-from microsub.config.backend import FeedPolicy, InstanceSettings
+from microsub.config.backend import FeedPolicy, InstanceSettings, Limits
 from microsub.formats.identity import host_of
 from microsub.pipeline.fan_out import default_limits
 from microsub.services.following import Following
 from microsub.services.mending import Mended, Mending
+from microsub.services.retention import Retention
+from microsub.services.sweeping import Sweeping
 from microsub.store.port import Redis
 from tests.support.polling import FAST, dated, rss, world
 from tests.support.web import Answer, publisher
@@ -467,3 +470,42 @@ async def test_that_we_have_no_file_descriptor_left_is_no_failure_of_publishers(
         await it.worker.run_once()
         assert len(site.asked) == 20
         assert all([(await it.record(feed)).last_success for feed in feeds])
+
+
+@pytest.mark.parametrize("kept", [300, 2], ids=["in the store", "swept"])
+@pytest.mark.parametrize("identity", ["guid", "link"])
+async def test_an_entry_that_is_listed_again_is_not_new(real_redis: Redis, identity: str, kept: int) -> None:
+    """The feed had dropped it for nine days, in which retention took it from its reader, and perhaps the sweep from the
+    store: it stays away.
+    """
+
+    def document(count: int) -> bytes:
+        text = rss(dated(5)[:count])
+        return text if identity == "guid" else re.sub(b"<guid.*?</guid>", b"", text)
+
+    async def limits(_user: str, _uid: str) -> Limits:
+        return Limits(keep_read_days=7, keep_unread_days=180, max_items=2000, unread="count", first_fetch_unread=10)
+
+    async def nobody() -> tuple[str, ...]:
+        return ()
+
+    async with publisher() as site, world(real_redis) as it:
+        site.serve_document("/feed", document(5))
+        feed = await it.follow(site.url("/feed", "blog.test"))
+        await it.poll(feed)
+        await it.timelines.mark_read("alice", "home", [row.id for row in await it.rows()], it.clock())
+        retention = Retention(it.accounts, it.channels, it.timelines, it.items, limits, nobody)
+        sweeping = Sweeping(it.redis, it.accounts, it.feeds, kept=lambda: kept)
+        site.serve_document("/feed", document(3))
+        for _ in range(9):
+            it.clock.advance(DAY)
+            await it.poll(feed)
+            await retention.run(it.clock())
+            await retention.forget_vanished(it.clock(), 0.0)
+            await sweeping.run(it.clock())
+        assert await it.rows() == []
+        assert len(await it.items.newest(feed.id, 10)) == min(kept, 5)
+        site.serve_document("/feed", document(5))
+        result = await it.poll(feed)
+        assert (result.new, result.updated) == (0, 0)
+        assert await it.rows() == []
