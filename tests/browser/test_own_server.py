@@ -20,7 +20,7 @@ from tests.support.own_server import PASSWORD, enrolled, links
 from tests.support.polling import dated, rss
 from tests.support.process import Installation, installation
 from tests.support.raw_http import html_reply
-from tests.support.reader_apps import APPS, App, AppBreaks, Monocle, Notifier, Together
+from tests.support.reader_apps import APPS, App, AppBreaks, IndiePassDesktop, Monocle, Notifier, Together
 from tests.support.waiting import wait_until
 from tests.support.web import publisher
 
@@ -58,6 +58,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         names = ("ann", "beth", "carol", "dora")
         users = {name: {"me": f"{site.listening.base}/{name}/", "channels": channels} for name in names}
         folder = tmp_path_factory.mktemp
+        users["erin"] = {"channels": channels}
         own = await enter(
             installation(folder("own"), {"users": users, "settings": QUICK}, MICROSUB_ALLOW_PRIVATE_NETWORKS=BOTH)
         )
@@ -67,7 +68,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
         url = own_url.replace("127.0.0.1", "localhost")
         for name in names:
             site.profile(name, **links(url, microsub=f"{other_url}/microsub/bee" if name == "beth" else None))
-        await enrolled(own, own_url, "ann", "beth")
+        await enrolled(own, own_url, "ann", "beth", "erin")
         await wait_until(lambda: '"feed polled"' in own.log and '"feed polled"' in other.log)
         yield World(http, site, own, url, other, other_url)
 
@@ -290,3 +291,30 @@ async def test_the_page_of_consent_says_who_asks_and_trusts_nothing(browser: Bro
             assert await here.page.get_by_role("button", name="Allow").count() == 0, redirect
             assert await here.page.locator(f'a[href^="{redirect}"]').count() == 0, redirect
             assert here.page.url.startswith(world.url)
+
+
+async def test_a_person_without_a_website_reads_by_the_page_here(browser: Browser, world: World) -> None:
+    """Her account shows the address that apps take, and makes a token for one that asks for that."""
+    own = world.url.replace("localhost", "127.0.0.1")
+    page = f"{own}/u/erin"
+    async with tab(browser) as here:
+        await here.page.goto(f"{own}/sign-in")
+        await here.fill(who="erin", password=PASSWORD)
+        await here.press("Sign in")
+        assert page in await here.text()
+        signed = await world.app(Monocle).sign_in(page, Human(here, world.site, page, "erin"))
+        assert (signed.me, len(await signed.read("home"))) == (page, 3)
+        await here.page.goto(f"{own}/account")
+        await here.page.click("summary")
+        await here.fill(name="My laptop")
+        await here.page.uncheck('input[name=scope][value="follow"]')
+        await here.press("Make a token")
+        endpoint, token = await here.page.locator("main pre code").all_inner_texts()
+        pasted = IndiePassDesktop(world.http).pasted(endpoint, token)
+        assert len(await pasted.read("home")) == 3
+        await here.page.goto(f"{own}/account")
+        assert token not in await here.page.content()
+        async with here.page.expect_navigation():
+            await here.page.get_by_role("button", name="Revoke the token My laptop").click()
+        assert "The token is revoked." in await here.text()
+        assert (await pasted.app.get(pasted, {"action": "channels"})).status_code == 401
