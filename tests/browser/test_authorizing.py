@@ -41,7 +41,7 @@ class World:
         """To this server's pages, through the provider."""
         await here.page.goto(f"{self.url}/sign-in")
         await here.fill(me=self.me)
-        await here.press("Sign in")
+        await here.press("Go to your provider")
         await here.fill(name="ann", password=self.provider.people["ann"].password)
         await here.press("Allow")
 

@@ -153,7 +153,7 @@ async def test_beth_reads_at_another_instance(browser: Browser, world: World) ->
         assert len(await signed.read("home")) == 3
         await here.page.goto(f"{world.other_url}/sign-in")
         await here.fill(me=world.profile("beth"))
-        await here.press("Sign in")
+        await here.press("Go to your provider")
         assert here.page.url.startswith(f"{world.url}/auth")
         await here.press("Allow")
         assert here.page.url == f"{world.other_url}/account"

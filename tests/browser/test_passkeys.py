@@ -139,7 +139,6 @@ async def test_from_a_link_to_a_password(browser: Browser, world: World) -> None
         assert "signed in as bob" in await here.text()
         await sign_out(here)
         await here.page.goto(f"{world.url}/account")
-        await here.page.get_by_role("link", name="Sign in with a password or passkey of this server").click()
         await here.fill(who="bob", password="not " + PASSWORD)
         await here.press("Sign in")
         assert "The name or the password is not right." in await here.text()

@@ -45,7 +45,7 @@ class World:
         """Ask to be signed in, as far as the provider's own page."""
         await here.page.goto(f"{self.url}/sign-in")
         await here.fill(me=entered or self.me(name))
-        await here.press("Sign in")
+        await here.press("Go to your provider")
 
     async def sign_in(self, here: Tab, name: str, entered: str | None = None) -> None:
         """The whole way."""
@@ -106,7 +106,7 @@ async def test_where_one_was_going_is_where_one_arrives(browser: Browser, world:
         await here.page.goto(f"{world.url}/account?from=bookmark")
         assert await here.title() == "Sign in"
         await here.fill(me=world.me("newest"))
-        await here.press("Sign in")
+        await here.press("Go to your provider")
         await here.fill(name="ann", password=world.providers["newest"].people["ann"].password)
         await here.press("Allow")
         assert here.page.url == f"{world.url}/account?from=bookmark"

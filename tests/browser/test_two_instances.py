@@ -92,7 +92,7 @@ async def test_signing_in_elsewhere_with_ones_own_server(browser: Browser, enrol
     async with tab(browser) as here:
         await here.page.goto(f"{world.other}/sign-in")
         await here.fill(me=world.me)
-        await here.press("Sign in")
+        await here.press("Go to your provider")
         await world.password(here)
         assert "Let 127.0.0.1" in await here.title()
         assert world.other in await here.text()
