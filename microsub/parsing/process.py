@@ -197,7 +197,7 @@ class ParserProcess:
         self._socket.settimeout(_left(until))
         self._socket.sendall(data)
 
-    def _receive(self, size: int, until: float) -> bytes:
+    def _receive(self, size: int, until: float) -> bytearray:
         data = bytearray(size)
         rest = memoryview(data)
         while rest:
@@ -206,7 +206,7 @@ class ParserProcess:
             if not got:
                 raise ProcessEnded
             rest = rest[got:]
-        return bytes(data)
+        return data
 
 
 def _left(until: float) -> float:
