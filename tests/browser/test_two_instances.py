@@ -94,7 +94,7 @@ async def test_signing_in_elsewhere_with_ones_own_server(browser: Browser, enrol
         await here.fill(me=world.me)
         await here.press("Go to your provider")
         await world.password(here)
-        assert "Let 127.0.0.1" in await here.title()
+        assert "Allow 127.0.0.1" in await here.title()
         assert world.other in await here.text()
         await here.press("Allow")
         assert here.page.url == f"{world.other}/account"
