@@ -12,7 +12,7 @@ HEX = "ab" * 32
 VALUES = {"name": "ann", "uid": "home", "feed_id": "1", "item_id": "7", "digest": HEX, "host_name": "a.example"}
 OTHERS = {
     "identity": "twin a.example 1", "tag": "x", "key": "x", "part": "sweep", "session": "s", "grant_id": "g" * 22,
-    "minute": "1", "feed": "1",
+    "minute": "1", "day": "1", "feed": "1",
 }  # fmt: skip
 
 ANYTHING = {

@@ -7,6 +7,7 @@ all (tokens of leases, say) may be anything.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -94,8 +95,18 @@ def _shape(one: bytes, value: bytes) -> bool:
     )
 
 
+def _sample(one: bytes, value: bytes) -> bool:
+    """A metric's sample, named by JSON of its name and labels, and its count."""
+    try:
+        name, labels = json.loads(one)
+    except (ValueError, TypeError):
+        return False
+    return isinstance(name, str) and isinstance(labels, dict) and _finite(value)
+
+
 JUDGES: Mapping[str, Judge] = {
     "seen": _named,
+    "process_counts": _sample,
     "workers": lambda one, at: is_text(one) and _finite(at),
     "service_tokens": lambda one, row: is_text(one) and bool(NAME.match(one.decode())) and read_row(row) is not None,
     "settings": lambda one, _: is_text(one),
@@ -187,6 +198,9 @@ STRINGS: Mapping[str, tuple[Callable[[bytes], bool], Callable[[str], Command]]] 
     "stream_bytes": (lambda value: bool(_WHOLE.fullmatch(value)), lambda key: ("DEL", key)),
     "stream_left_out": (is_text, lambda key: ("SET", key, "again")),
     "requests": (lambda value: bool(_WHOLE.fullmatch(value)), lambda key: ("DEL", key)),
+    # What is taken back after the minute has gone is below zero.
+    "in_minute": (lambda value: bool(_WHOLE.fullmatch(value.removeprefix(b"-"))), lambda key: ("DEL", key)),
+    "follows": (lambda value: bool(_WHOLE.fullmatch(value)), lambda key: ("DEL", key)),
     "foreign_owner": (lambda value: is_text(value) and bool(NAME.match(value.decode())), lambda key: ("DEL", key)),
 }
 """Strings that are read back, and the command that mends one."""
