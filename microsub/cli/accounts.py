@@ -92,7 +92,7 @@ def user_add(settings: Settings, name: str, me: str) -> None:
             await wiring.configuration(settings, stores).write_back()
 
     run(work())
-    say(f"added {name}; now make a token: microsub token create {name}")
+    say(f"added {name}; to let them sign in: microsub user invite {name}; for an app: microsub token create {name}")
 
 
 @user.command("me")

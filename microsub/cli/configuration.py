@@ -82,7 +82,7 @@ def _print_report(report: Report) -> None:
     users = report.document.backend.users
     channels = [channel for user in users.values() for channel in user.channels]
     feeds = {feed.url for channel in channels for feed in channel.feeds}
-    counts = (counted(len(users), "user"), counted(len(channels), "channel"), counted(len(feeds), "different feed"))
+    counts = (counted(len(users), "user"), counted(len(channels), "channel"), counted(len(feeds), "feed"))
     say(f"{report.file}: good; {', '.join(counts)}")
     if report.document.legacy:
         say("It has the old single-user form, which works as it is; `microsub config upgrade` writes today's form.")

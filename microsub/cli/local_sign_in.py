@@ -46,7 +46,8 @@ def user_invite(settings: Settings, name: str, afresh: bool) -> None:
 
     code = run(work())
     if settings.base_url is None:
-        say("warning: the link is good on this machine alone; name the server with --base-url", err=True)
+        where = f"on this machine alone, where the server listens on port {settings.port}"
+        say(f"warning: the link is good {where}; name the server with --base-url", err=True)
     say(f"{settings.public_url}{PATH}#{code}")
 
 

@@ -76,12 +76,12 @@ async def lines_on(here: Tab) -> list[str]:
 
 
 async def test_from_an_empty_page_to_reading(browser: Browser, world: World) -> None:
-    """The check says what is missing; the lines of the first page mend it; and every app signs in by that page."""
+    """The check says what is missing; the lines of the first page correct it; and every app signs in by that page."""
     world.write()
     async with tab(browser) as here:
         await here.page.goto(world.url)
         first = await checked(here, world.me)
-        assert "2 problems to mend" in first
+        assert "2 problems to correct" in first
         assert "Problem: microsub" in first
 
         _, out, _ = await world.installed.run("user", "invite", "alice")

@@ -154,7 +154,7 @@ def test_from_another_folder_a_command_says_where_it_looked(run: Run) -> None:
 def test_config_check_names_place_finding_and_expectation(run: Run) -> None:
     """A good file is counted; a bad one is refused with the path inside it."""
     good = run("config", "check")
-    assert (good.exit_code, "good; 1 user, 1 channel, 1 different feed\n" in good.stdout) == (0, True)
+    assert (good.exit_code, "good; 1 user, 1 channel, 1 feed\n" in good.stdout) == (0, True)
     Path("bad.json").write_text('{"users": {"alice": {"channels": [{"uid": "a b"}]}}}')
     bad = run("config", "check", "bad.json")
     assert bad.exit_code == 1

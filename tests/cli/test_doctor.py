@@ -78,14 +78,14 @@ def test_a_page_that_has_everything(run: Run, site: Publisher, tmp_path: Path) -
 
 
 def test_a_page_that_has_nothing(run: Run, site: Publisher) -> None:
-    """Exit code 1; the problem, how to mend it, and whom it concerns."""
+    """Exit code 1; the problem, how to correct it, and whom it concerns."""
     url = site.serve("/", Answer(b"<p>Hello", headers=[("Content-Type", "text/html")]))
     result = run("doctor", url, "--base-url", "https://reader.example")
     assert result.exit_code == 1
     assert "problem  microsub: the page doesn't say where you read" in result.stdout
     assert '<link rel="microsub" href="https://reader.example/microsub/YOUR-NAME">' in result.stdout
     assert "concerns all apps" in result.stdout
-    assert result.stdout.endswith("2 problems to mend, then apps can sign you in.\n")
+    assert result.stdout.endswith("2 problems to correct, then apps can sign you in.\n")
 
 
 def test_for_programs(run: Run, site: Publisher) -> None:
@@ -97,7 +97,7 @@ def test_for_programs(run: Run, site: Publisher) -> None:
     assert (result.exit_code, report["complete"], report["url"]) == (1, False, site.url())
     (problem,) = [one for one in report["findings"] if one["level"] == "problem"]
     assert problem["about"] == "token_endpoint"
-    assert problem["mend"]
+    assert problem["fix"]
 
 
 def test_an_address_that_is_none(run: Run) -> None:

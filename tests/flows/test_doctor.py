@@ -117,7 +117,7 @@ async def test_the_command_and_the_first_page_lead_somebody_from_nothing_to_all(
     async with Surfer() as surfer:
         await surfer.goto(f"{world.url}/")
         await surfer.submit("/check", address=me)
-        assert "2 problems to mend" in surfer.text
+        assert "2 problems to correct" in surfer.text
         world.page(**links(world.url, "ann"))
         await surfer.submit("/check", address=me)
         assert "Nothing is missing" in surfer.text

@@ -140,14 +140,14 @@ async def test_who_has_no_website_is_known_by_the_page_here(
 
 
 async def test_the_doctor_finds_the_page_here_good(server: Instance, http: httpx.AsyncClient) -> None:
-    """Nothing is missing on it, and it is known whose it is."""
+    """Nothing is missing on it, it is known whose it is, and nothing is advised that only a page of one's own can have."""
     url = f"{ADDRESS}/u/carol"
     apps = Apps()
     reply = await http.get(url)
     apps.say(url, reply.content)
     report = await Doctor(apps, PARSER).examine(url, Here(ADDRESS, {"carol": url}))
     assert report.is_complete, report.as_text()
-    assert {one.about for one in report.findings if one.level == "advice"} <= {"micropub", "feeds"}
+    assert {one.about for one in report.findings if one.level == "advice"} == {"micropub"}
     assert "account" in {one.about for one in report.findings}
 
 

@@ -68,7 +68,7 @@ async def test_the_lines_lead_where_this_server_answers(ann: Visitor) -> None:
 
 
 async def test_a_page_is_checked(ann: Visitor, site: Publisher) -> None:
-    """What is there, what is missing, how to mend it, and whom it concerns."""
+    """What is there, what is missing, how to correct it, and whom it concerns."""
     url = served(site, '<link rel="microsub" href="https://reader.example/microsub/ann">')
     shown = await check(ann, url)
     assert (shown.status, shown.title) == (200, f"What is found at {url}")

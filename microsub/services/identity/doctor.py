@@ -22,7 +22,7 @@ from microsub.formats.indieauth.rels import Examined, Written
 from microsub.formats.trees import MAX_PAGE
 from microsub.parsing.pool import ParsePool
 from microsub.services.identity.findings import Finding, Report
-from microsub.services.identity.lines import Line, microsub_line
+from microsub.services.identity.lines import Line, microsub_line, profile_page
 from microsub.services.identity.own import is_own
 from microsub.services.identity.pacing import Pacing
 from microsub.services.identity.page_findings import (
@@ -181,12 +181,12 @@ class Doctor:
             self._other_scheme(me),
         )
         if isinstance(got, FetchFailed):
-            mend = (
+            fix = (
                 "Check the address and its certificate. The address of a page without https begins with http://."
                 if got.reason == "tls"
                 else "Check the address."
             )
-            notes.add(Finding("problem", "page", f"the page can't be fetched: {got.detail}", mend))
+            notes.add(Finding("problem", "page", f"the page can't be fetched: {got.detail}", fix))
             return
         if not 200 <= got.status < 300:
             notes.add(
@@ -220,7 +220,7 @@ class Doctor:
         meant = misnamed(page.links, RELS, written)
         misplaced = (page.in_body & {*RELS}) - {*written, *meant}
         has = frozenset({*written, *meant, *misplaced})
-        # A line with a typo in it, or in the wrong place, is one thing to mend, and isn't missing beside that.
+        # A line with a typo in it, or in the wrong place, is one thing to correct, and isn't missing beside that.
         notes.add(*misnamed_findings(meant, has), *misplaced_findings(misplaced), *missing_findings(has, base, user))
         await self._servers(page, base, user, notes)
 
@@ -249,7 +249,8 @@ class Doctor:
         notes.add(*_provider_findings(provider, working, meant), *found)
         if base is not None:
             notes.add(*own_provider_findings(page.named, base))
-        notes.add(*feeds)
+        if base is None or not page.answer.final_url.startswith(profile_page(base, "")):  # a lent page can't have a feed
+            notes.add(*feeds)
 
     async def _metadata(self, url: str | None, base: str | None) -> _Provider:
         if url is None or self._is_known(url, base):

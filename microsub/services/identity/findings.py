@@ -1,4 +1,4 @@
-"""What is found on somebody's page, line by line: what is there, what is missing, how to mend it, whom it concerns."""
+"""What is found on somebody's page, line by line: what is there or missing, how to correct it, whom it concerns."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _INDENT = " " * 9
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing. `about` is a name that stays the same from version to version; `text` says what is so, `mend` what to
+    """One thing. `about` is a name that stays the same from version to version; `text` says what is so, `fix` what to
     do, where there is something; `clients` are the apps that it concerns, none for everybody.
 
     A `problem` keeps apps, or more than one of them, from working; `advice` is about one app, or about a day to come.
@@ -44,7 +44,7 @@ class Finding:
     level: Level
     about: str
     text: str
-    mend: str = ""
+    fix: str = ""
     clients: tuple[str, ...] = ()
 
     @property
@@ -68,14 +68,14 @@ class Report:
 
     @property
     def problems(self) -> int:
-        """How many findings have to be mended."""
+        """How many findings have to be corrected."""
         return sum(1 for one in self.findings if one.level == "problem")
 
     @property
     def verdict(self) -> str:
         """It all in one sentence."""
         if self.problems:
-            return f"{_counted(self.problems, 'problem')} to mend, then apps can sign you in."
+            return f"{_counted(self.problems, 'problem')} to correct, then apps can sign you in."
         advice = sum(1 for one in self.findings if one.level == "advice")
         return "Nothing is missing." if not advice else f"Nothing is missing; {_counted(advice, 'piece')} of advice."
 
@@ -89,7 +89,7 @@ class Report:
                     "level": one.level,
                     "about": one.about,
                     "text": one.text,
-                    **({"mend": one.mend} if one.mend else {}),
+                    **({"fix": one.fix} if one.fix else {}),
                     **({"clients": list(one.clients)} if one.clients else {}),
                 }
                 for one in self.findings
@@ -103,8 +103,8 @@ class Report:
 
 def _lines(one: Finding) -> Iterable[str]:
     yield from _wrapped(f"{one.about}: {one.text}", f"{one.level:<9}")
-    if one.mend:
-        yield from _wrapped(f"-> {one.mend}")
+    if one.fix:
+        yield from _wrapped(f"-> {one.fix}")
     if one.clients:
         yield from _wrapped(f"concerns {one.concerns}")
 

@@ -129,10 +129,10 @@ def link_findings(name: str, links: Sequence[Written], page: Answered, ours: Lin
     if mine and not found:
         near = mended_address(mine[0].target)
         meant = Line(name, near) if near is not None else ours
-        mend = "It has to be an http or https URL without user, password and fragment."
+        fix = "It has to be an http or https URL without user, password and fragment."
         if meant is not None:
-            mend += f" Write {meant.html}, if that is meant."
-        yield Finding("problem", name, f"the address '{shown(mine[0].target)}' can't be used", mend)
+            fix += f" Write {meant.html}, if that is meant."
+        yield Finding("problem", name, f"the address '{shown(mine[0].target)}' can't be used", fix)
     if not found:
         return
     first, address = found[0]
@@ -249,11 +249,11 @@ def _in_header(answer: Answered) -> list[tuple[str, str]]:
 def _not_on_android(name: str, first: Written, seen: str | None) -> Finding:
     if first.place == "page":
         why = f"it stands with others in one rel ('{shown(first.rel)}'), which the app compares as a whole"
-        mend = f"Write a link of its own with rel={name}."
+        fix = f"Write a link of its own with rel={name}."
     else:
         why = "the app takes a Link header apart at every comma and semicolon, and wants one value in each rel"
-        mend = f'Add <link rel="{name}" href="…"> to the page, or write the header plainly: <…>; rel="{name}".'
-    return Finding("advice", name, f"the app finds {seen or 'none'} here: {why}", mend, (ANDROID,))
+        fix = f'Add <link rel="{name}" href="…"> to the page, or write the header plainly: <…>; rel="{name}".'
+    return Finding("advice", name, f"the app finds {seen or 'none'} here: {why}", fix, (ANDROID,))
 
 
 def _urls(hops: Iterable[Hop]) -> list[str]:

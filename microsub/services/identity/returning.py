@@ -77,7 +77,7 @@ def page_failed(problem: InvalidRequest | ProfileError, me: str) -> SignInFailed
         )
     return SignInFailed(
         "Your page doesn't say where you sign in",
-        f"To find the provider of {me}, {problem.url} was read: {problem.detail}. Mend that, then try again.",
+        f"To find the provider of {me}, {problem.url} was read: {problem.detail}. Correct that, then try again.",
     )
 
 

@@ -180,7 +180,7 @@ def metadata_failed(url: str, detail: str, meant: Line | None = None) -> Finding
         "problem",
         "indieauth-metadata",
         f"{url} can't be used: {detail}",
-        _check(meant, "Mend the document, or take the line off the page: whoever finds it looks at no older lines."),
+        _check(meant, "Correct the document, or remove the line: an app that finds it ignores the older lines."),
         (MONOCLE, HERE),
     )
 
@@ -246,8 +246,8 @@ def answering_findings(
     if isinstance(answer, FetchFailed):
         yield Finding("problem", about, f"{url} doesn't answer: {answer.detail}", _check(meant, "Check the address."))
     elif answer.status in {404, 410} or answer.status >= 500:
-        mend = _check(meant, "Check the address, and the provider's log.")
-        yield Finding("problem", about, f"{url} answers {answer.status}", mend)
+        fix = _check(meant, "Check the address, and the provider's log.")
+        yield Finding("problem", about, f"{url} answers {answer.status}", fix)
     elif not private and url.startswith("http:"):
         yield Finding(
             "problem",
@@ -261,11 +261,11 @@ def answering_findings(
 
 def microsub_findings(url: str, answer: Answered | FetchFailed, meant: Line | None = None) -> Iterable[Finding]:
     """Whether an endpoint answers as one, to who has no token. `meant` is a line that is near."""
-    mend = _check(meant, "Check the address.")
+    fix = _check(meant, "Check the address.")
     if isinstance(answer, FetchFailed):
-        yield Finding("problem", "microsub", f"{url} doesn't answer: {answer.detail}", mend, ALL)
+        yield Finding("problem", "microsub", f"{url} doesn't answer: {answer.detail}", fix, ALL)
     elif answer.status in {404, 410} or answer.status >= 500:
-        yield Finding("problem", "microsub", f"{url} answers {answer.status}", mend, ALL)
+        yield Finding("problem", "microsub", f"{url} answers {answer.status}", fix, ALL)
     elif answer.status not in {400, 401, 403}:
         yield Finding(
             "advice", "microsub", f"{url} answers {answer.status} to a request without a token, where 401 was expected"

@@ -103,7 +103,7 @@ async def examined(served: Mapping[str, Any], body: bytes) -> tuple[Report, Web]
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)
 async def test_what_is_found_on_a_page(case: Path) -> None:
-    """Each finding with its level, whom it concerns, and how to mend it; nothing secret is sent anywhere."""
+    """Each finding with its level, whom it concerns, and how to correct it; nothing secret is sent anywhere."""
     expected = case.with_suffix(".json")
     document = json.loads(expected.read_text("utf-8"))
     report, web = await examined(document["served"], case.read_bytes())
@@ -186,7 +186,7 @@ async def test_a_page_without_https_is_not_a_mistyped_name() -> None:
     at = "https://alice.example/"
     web = Web({("GET", at): FetchFailed(at, "tls", "TLS failed: WRONG_VERSION_NUMBER")})
     (found,) = (await Doctor(web, PARSER).examine("alice.example", Here())).findings
-    assert "begins with http://" in found.mend
+    assert "begins with http://" in found.fix
 
 
 async def test_what_takes_too_long_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
