@@ -140,7 +140,7 @@ async def test_who_has_no_website_is_known_by_the_page_here(
 
 
 async def test_the_doctor_finds_the_page_here_good(server: Instance, http: httpx.AsyncClient) -> None:
-    """Nothing is missing on it, it is known whose it is, and nothing is advised that only a page of one's own can have."""
+    """Nothing is missing on it, it is known whose it is, and no feed is advised, because the page can't have one."""
     url = f"{ADDRESS}/u/carol"
     apps = Apps()
     reply = await http.get(url)

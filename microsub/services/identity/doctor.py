@@ -249,9 +249,7 @@ class Doctor:
         notes.add(*_provider_findings(provider, working, meant), *found)
         if base is not None:
             notes.add(*own_provider_findings(page.named, base))
-        if base is None or not page.answer.final_url.startswith(
-            profile_page(base, "")
-        ):  # a lent page can't have a feed
+        if base is None or not page.answer.final_url.startswith(profile_page(base, "")):  # which can have no feed
             notes.add(*feeds)
 
     async def _metadata(self, url: str | None, base: str | None) -> _Provider:
