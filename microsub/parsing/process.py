@@ -147,7 +147,7 @@ class ParserProcess:
             other.close()
         try:
             self._receive(len(_READY), time.monotonic() + _START)
-        except ProcessEnded:
+        except (ProcessEnded, OSError):
             self.close()
             raise OSError("the process for parsing documents didn't start") from None
 

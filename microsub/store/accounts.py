@@ -22,7 +22,7 @@ from microsub.store.identity.credentials import forget_credentials
 from microsub.store.identity.grants import end_grant
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
-from microsub.store.subscriptions import MOVE, NOW, FeedMove, read_moves
+from microsub.store.subscriptions import MOVE, FeedMove, read_moves
 
 LONGEST_TOKEN = 512
 NOTIFICATIONS_NAME = "Notifications"
@@ -31,7 +31,7 @@ _FEW = 10
 """Users of an instance that may be all but one disabled ones; of more nobody is taken for the only one."""
 _ENDED_FOR = 86_400
 """Seconds for which a token is known to have ended that another one took the place of."""
-_OWN_FIELDS = frozenset({"me", "token_endpoint", "created", "disabled", "registered", "shape", MOVE, NOW})
+_OWN_FIELDS = frozenset({"me", "token_endpoint", "created", "disabled", "registered", "shape", MOVE})
 
 
 @dataclass(frozen=True, slots=True)

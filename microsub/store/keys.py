@@ -294,11 +294,17 @@ def host(host_name: str) -> str:
 def user(name: str) -> str:
     """Hash: `me`, `token_endpoint`, settings, `created` and `disabled` (Unix time), `registered` (1: by signing in),
     `shape` (grows when a channel's name or settings change), `move <feed id> <uid>` (the feed's items are on their way
-    from that channel to the one named here, since that time), `now <feed id>` (the feed that has taken the place of
-    that one). Lifetime: permanent, or until 30 days after the user was
+    from that channel to the one named here, since that time). Lifetime: permanent, or until 30 days after the user was
     disabled. `store.accounts`, `store.channels`, `store.subscriptions`.
     """
     return f"user:{{{name}}}"
+
+
+def former_feeds(name: str) -> str:
+    """Hash: id of a feed that the user followed → the feed that has taken its place. Lifetime: 400 days after the last
+    one; 1,000 at most. `store.subscriptions`.
+    """
+    return f"user:{{{name}}}:former-feeds"
 
 
 def token(name: str, digest: str) -> str:
@@ -422,7 +428,7 @@ CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
 )
 """All keys that belong to one channel, for its deletion."""
 
-USER_KEYS: tuple[Callable[[str], str], ...] = (behind, events, imported, tokens, user)
+USER_KEYS: tuple[Callable[[str], str], ...] = (behind, events, former_feeds, imported, tokens, user)
 """The keys that belong to a user beside those of channels and tokens, for the user's deletion."""
 
 

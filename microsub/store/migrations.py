@@ -40,9 +40,12 @@ _RELEASE, _UPDATE = load("lease_release"), load("item_update")
 async def clean_posts(redis: Redis) -> None:
     """To version 2: the HTML of every stored post goes through the sanitiser again, which let scripts through before.
 
-    Copies of documents hold cleaned HTML too and are only there to spare requests: they go.
+    So do posts that wait in a stream, or lie among the dead letters. Copies of documents hold cleaned HTML too and are
+    only there to spare requests: they go.
     """
-    from microsub.store.feedcopies import FeedCopies  # every command imports this module, and hardly one migrates
+    # Every command imports this module, and hardly one migrates.
+    from microsub.store.feedcopies import FeedCopies
+    from microsub.store.streams import Stream, message_of
 
     last = int(await redis.command("GET", keys.item_ids()) or 0)
     changed = 0
@@ -56,6 +59,14 @@ async def clean_posts(redis: Redis) -> None:
             await redis.scripts(calls)
         changed += len(calls)
         await redis.command("EXPIRE", keys.migration_lease(), LEASE)
+    for name in ("entries", "dead"):
+        for row in await redis.command("XRANGE", keys.stream(name), "-", "+"):
+            message = message_of(row)
+            fields = {field: _cleaned(value) or value for field, value in message.fields.items()}
+            if fields != message.fields:
+                await Stream(redis, name).add([fields])
+                await Stream(redis, name).done([message])
+                changed += 1
     copies = FeedCopies(redis)
     for url in await copies.urls():
         await copies.remove(url)

@@ -19,10 +19,9 @@ from microsub.store.scripts import load
 MOVE = "move"
 """How the fields of a user's record begin that note moves of feeds: `move <feed> <uid it leaves>` → `<uid> <time>`."""
 
-NOW = "now"
-"""How the fields of a user's record begin that tell which feed has taken the place of one that they followed:
-`now <feed id>` → feed id.
-"""
+_FORMER_DAYS = 400
+_MOST_FORMER = 1000
+"""How many ids of former feeds a user may have; with one more, all are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,7 @@ class Subscriptions:
 
     async def current(self, user: str, feed_id: str) -> str | None:
         """See `Channels.current_feed`."""
-        found = await self._redis.command("HGET", keys.user(user), f"{NOW} {feed_id}")
+        found = await self._redis.command("HGET", keys.former_feeds(user), feed_id)
         return found.decode("utf-8", "replace") if found is not None else None
 
     async def moved(self, user: str, move: FeedMove) -> None:
@@ -125,14 +124,17 @@ class Subscriptions:
             if new_feed is not None:
                 new = replace(new, feed=new_feed)
             origin = feed_id if new.feed != feed_id else ""
-            if await self._write(user, uid, new.feed, "change", _encode(new), old, origin):
+            if await self._write(
+                user, uid, new.feed, "change", _encode(new), old, origin, _FORMER_DAYS * 86400, _MOST_FORMER
+            ):
                 return new
 
     async def _write(self, user: str, uid: str, feed_id: str, action: str, *values: Arg) -> int:
         padded = [*values, *[""] * (3 - len(values))]
+        of_channel = keys.channel_feeds(user, uid), keys.channel_unfilled(user, uid)
         changed: int = await self._redis.script(
             load("subscription_write"),
-            [keys.channels(user), keys.channel_feeds(user, uid), keys.channel_unfilled(user, uid), keys.user(user)],
+            [keys.channels(user), *of_channel, keys.user(user), keys.former_feeds(user)],
             [uid, feed_id, action, *padded],
         )
         if changed < 0:

@@ -44,7 +44,7 @@ def test_a_page_that_names_feeds_with_controls_is_shown_without(tmp_path: Path) 
     (tmp_path / "page.html").write_text(page, encoding="utf-8")
     out, err = microsub_says("parse", str(tmp_path / "page.html"), "--url", "https://a.example/")
     assert not controls(out + err)
-    assert "follows the first of the feeds" in err
+    assert "takes the feed that it names" in err
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.glob("cli/*.py")), ids=lambda path: path.stem)

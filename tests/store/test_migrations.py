@@ -6,9 +6,11 @@ import json
 import pytest
 
 from microsub.errors import SchemaMismatch
+from microsub.formats.wire import dump
 from microsub.store import keys
 from microsub.store.feedcopies import FeedCopies
 from microsub.store.migrations import VERSION, migrate, schema_version
+from microsub.store.streams import Stream, message_of, size_of
 
 
 class Steps:
@@ -110,3 +112,28 @@ async def test_stored_posts_are_cleaned_again(redis):
     assert data[3] == b"[no post"
     assert await redis.command("HLEN", keys.item("5")) == 0
     assert await FeedCopies(redis).get("https://a.example/feed") is None
+
+
+@pytest.mark.parametrize("name", ["entries", "dead"])
+async def test_posts_that_wait_are_cleaned_as_well(redis, name):
+    """Those of a worker that has died, too; the others stay where they are, and nothing is counted twice."""
+    stream = Stream(redis, name)
+    dirty, clean = (
+        {"feed": b"1", "items": b'[{"guid":"a"}]', "0": json.dumps(wire(html)).encode()}
+        for html in (f"<p>x</p>{SCRIPT}", CLEAN)
+    )
+    await stream.add([dirty, clean])
+    if name == "entries":
+        await stream.take("a worker that dies", 2)
+    await redis.command("SET", keys.schema(), 1)
+    await migrate(redis)
+    rows = await redis.command("XRANGE", keys.stream(name), "-", "+")
+    waiting = [message_of(row).fields for row in rows]
+    assert waiting[0] == clean
+    assert waiting[1] == {**dirty, "0": dump(wire("<p>x</p>"))}
+    backlog = await stream.backlog()
+    assert (backlog.messages, backlog.bytes) == (2, sum(map(size_of, waiting)))
+    if name == "entries":
+        await stream.take("another", 5)
+        again = {message.id: message.fields for message in await stream.take_over("another", 0, 5)}
+        assert [again[one] for one in sorted(again)] == waiting

@@ -30,7 +30,8 @@ ANYTHING = {
 
 ANY_TEXT = {
     "applied_config", "attempts", "code", "feed", "feed_copies", "feed_guids", "feed_tombstones", "handles",
-    "hosts_due", "imported", "item", "settings", "token", "user", "workers", "channel", "credentials", "foreign_checks",
+    "former_feeds", "hosts_due", "imported", "item", "settings", "token", "user", "workers", "channel", "credentials",
+    "foreign_checks",
 }  # fmt: skip
 """Kinds in which any text may be a member, or a field beside those that are read."""
 

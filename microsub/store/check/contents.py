@@ -135,6 +135,7 @@ JUDGES: Mapping[str, Judge] = {
     "muted": _texts,
     "blocked": _texts,
     "behind": _texts,
+    "former_feeds": _texts,
     "imported": lambda one, value: is_text(one) and bool(_WHOLE.fullmatch(value)),
     "credentials": _number_in(b"changed"),
     "passkeys": lambda one, _: is_text(one),
