@@ -1,1 +1,1 @@
-"""Reading foreign documents with an end: in threads what is small, in processes what may take long or much memory."""
+"""Reading foreign documents in processes that can be ended, with limits in processor time and memory."""

@@ -53,7 +53,7 @@ async def for_ever(one_round: Callable[[float], Awaitable[object]], part: str, p
 
     Redis being away is logged and waited out, and so is a bug: what fills up or goes astray because upkeep ended
     unnoticed would be worse. A round whose clock has jumped ahead since the last one is left out: at a wrong time posts
-    would look old, and what upkeep lets go doesn't come back. The next one believes the clock.
+    would look old, and what upkeep drops doesn't come back. The next one believes the clock.
     """
     task = asyncio.current_task()
     last, last_steady = pace.clock(), pace.steady()

@@ -130,8 +130,8 @@ def require_own(path: str | Path) -> None:
 def prepared(data_dir: Path) -> Path:
     """The folder, made where there was none. Raises ConfigError where it can't be used.
 
-    It has to be ours, and nobody else may write to it: who can, chooses what is in our Redis. Those of its group are
-    told of in the log, as many systems have a group for each user.
+    It has to be ours, and nobody else may write to it: who can, chooses what is in our Redis. A group
+    that may write there is warned about in the log, as many systems have a group for each user.
     """
     path = data_dir.resolve()
     try:
