@@ -47,7 +47,9 @@ _LANGUAGE = re.compile(r"(?:\A|\s)(?:lang(?:uage)?-|brush:\s*|sourceCode\s+)([\w
 _SOURCE = ' src="http'
 # All images but these stay as they are: lazy, hidden or tiny ones, and those without a source.
 _DOUBTFUL = re.compile(r' (?:style|data-[a-z-]+)=| (?:width|height)="[^"\d]*[01](?:\D|\Z)|^(?!.* src="http)', re.S)
-_CANDIDATE = re.compile(r"\s*,*\s*(\S+)((?:\s+[\d.]+[wxh])*)\s*(?:,|\Z)")
+# Possessive, as all here has to be: publishers choose how long a run of anything is.
+_CANDIDATE = re.compile(r"[\s,]*+(\S++)")
+_DESCRIPTORS = re.compile(r"(?:\s++[\d.]++[wxh])*+\s*+")
 
 
 MAX_SIZE = 10_000
@@ -164,7 +166,19 @@ def clean_srcset(value: str, base: str) -> str | None:
 
 def candidates(srcset: str) -> list[tuple[str, str]]:
     """The addresses in a `srcset`, each with what is said of it (`2x`, `640w`)."""
-    return [(url.rstrip(","), descriptors.strip()) for url, descriptors in _CANDIDATE.findall(srcset)]
+    found: list[tuple[str, str]] = []
+    at = 0
+    while candidate := _CANDIDATE.match(srcset, at):
+        url, at = candidate[1], candidate.end()
+        descriptors = ""
+        # As HTML has it: a comma at the end of the address ends the candidate, one within belongs to the address.
+        if not url.endswith(","):
+            end = srcset.find(",", at)
+            start, at = at, end if end >= 0 else len(srcset)
+            descriptors = srcset[start:at]
+        if _DESCRIPTORS.fullmatch(descriptors):
+            found.append((url.rstrip(","), descriptors.strip()))
+    return found
 
 
 def _has_doubts(cleaned: str) -> bool:

@@ -181,6 +181,12 @@ def test_the_result_is_the_same_in_every_process() -> None:
         ("data:image/png;base64,AA 1x, a.png 100w", "https://s.example/posts/a.png 100w"),
         ("javascript:x 1x", None),
         ("", None),
+        (
+            "a,b.png 2x, ,c.png,\n  d.png 3x 100w ,",
+            "https://s.example/posts/a%2Cb.png 2x, https://s.example/posts/c.png, "
+            "https://s.example/posts/d.png 3x 100w",
+        ),
+        ("a.png 1x, b.png wide, c.png", "https://s.example/posts/a.png 1x, https://s.example/posts/c.png"),
     ],
 )
 def test_a_srcset_keeps_its_web_addresses(srcset: str, cleaned: str | None) -> None:
@@ -277,3 +283,10 @@ def test_players_keep_widths_in_per_cent() -> None:
     assert 'width="100%"' in cleaned
     assert "height" not in cleaned
     assert 'width="640"' in clean_html('<video src="https://a.example/v.mp4" width="640px"></video>', "")
+
+
+@pytest.mark.timeout(30)  # with a pattern that tries every split they take minutes
+@pytest.mark.parametrize("srcset", [" " * 100_000, "a" * 100_000 + " x", "a " + "1x " * 50_000 + "x", ", " * 50_000])
+def test_the_time_for_a_srcset_grows_with_its_length(srcset: str) -> None:
+    """However long a run of spaces, letters or descriptors in it is."""
+    assert clean_srcset(srcset, BASE) is None
