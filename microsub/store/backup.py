@@ -7,11 +7,13 @@ its own with one at the front. So a restored folder has it as `appendonly.aof`, 
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
 import tarfile
 import time
+import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
@@ -71,8 +73,9 @@ def restore(file: Path, data_dir: Path, backend: Path) -> Facts:
     a backup; SchemaMismatch where it was made by a newer Redis or server than those at hand.
     """
     try:
+        _read_through(file)
         archive = tarfile.open(file)  # noqa: SIM115 - closed below
-    except (OSError, tarfile.TarError) as error:
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
         raise _no_backup(file, error) from error
     with archive:
         try:
@@ -99,8 +102,20 @@ def restore(file: Path, data_dir: Path, backend: Path) -> Facts:
     return facts
 
 
+def _read_through(file: Path) -> None:
+    """Have the checksum at the end of the archive compared: `tarfile` stops before it, and would take what is corrupt
+    or cut off. Raises what `gzip` raises.
+    """
+    with gzip.open(file) as whole:
+        while whole.read(1 << 20):
+            pass
+
+
 def _no_backup(file: Path, error: Exception) -> ConfigError:
-    why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "which isn't one"
+    if isinstance(error, EOFError | zlib.error) or "CRC check failed" in str(error):
+        why = "a file that is corrupt or cut off"
+    else:
+        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "which isn't one"
     return ConfigError(file=str(file), path="", found=why, expected="a file that `microsub backup` has made")
 
 

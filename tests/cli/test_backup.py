@@ -164,6 +164,19 @@ def test_what_is_no_backup_is_named(run: Run, content: bytes | None) -> None:
     assert (refused.exit_code, "b.tar.gz" in refused.stderr, "Traceback" in refused.stderr) == (1, True, False)
 
 
+@pytest.mark.parametrize("damage", ["cut off", "without its end", "a changed byte"])
+def test_a_corrupt_backup_is_refused(run: Run, damage: str) -> None:
+    """By the checksum of the whole archive, with the reason, before anything is written."""
+    archive()
+    whole = bytearray(Path("b.tar.gz").read_bytes())
+    whole[-6] ^= 1 if damage == "a changed byte" else 0
+    short = {"cut off": len(whole) // 2, "without its end": 8}.get(damage, 0)
+    Path("b.tar.gz").write_bytes(whole[: len(whole) - short])
+    refused = run("restore", "b.tar.gz", "--data-dir", "new", "--backend", "new.json")
+    assert (refused.exit_code, "corrupt or cut off" in refused.stderr) == (1, True), refused.stderr
+    assert not Path("new").exists()
+
+
 def test_without_an_embedded_redis_the_command_says_what_to_do(run: Run) -> None:
     """It names that Redis without its password, and the tool that saves it."""
     for command in ("backup", "restore"):
