@@ -45,7 +45,7 @@ def alike(one: str, other: str) -> bool:
     that is no sign of another person; nor is it proof of the same one. False for what isn't a profile URL.
     """
     try:
-        first, second = (canonical_me(me, private=True).partition("://")[2].rstrip("/") for me in (one, other))
+        first, second = (canonical_me(me, private=True).partition("://")[2].removesuffix("/") for me in (one, other))
     except InvalidRequest:
         return False
     return first == second

@@ -182,6 +182,13 @@ def test_scheme_and_last_slash_tell_nobody_apart() -> None:
     home = "https://ann.example/a"
     for same in ("https://ann.example/a/", "http://ann.example/a", "HTTP://ANN.example/a/"):
         assert alike(home, same)
-    for another in ("https://www.ann.example/a", "https://ann.example/A", "https://ann.example/", "", "x y"):
+    for another in (
+        "https://www.ann.example/a",
+        "https://ann.example/A",
+        "https://ann.example/a//",
+        "https://ann.example/",
+        "",
+        "x y",
+    ):
         assert not alike(home, another)
     assert alike("ann.example", "http://ann.example/")
