@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 
 from microsub.fetch import Fetched, FetchFailed, NotModified
 from microsub.formats.encoding import decode
-from microsub.formats.parse import sniff
 
 DEFAULT_TTL = 300.0
 LONGEST_FRESH = 48 * 3600.0
@@ -166,6 +165,8 @@ def digest_of(body: bytes) -> str:
 
 def is_feed(body: bytes, content_type: str | None) -> bool:
     """Whether a document begins like a feed (not like a web page, which may hold one): a cheap look."""
+    from microsub.formats.parse import sniff  # with the parsers of all formats: what only asks doesn't need them
+
     return sniff(decode(body[:_KIND_BYTES], content_type), content_type) in {"syndication", "json"}
 
 

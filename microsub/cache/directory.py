@@ -11,8 +11,11 @@ import time
 from collections.abc import Iterator, MutableMapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import filelock
+if TYPE_CHECKING:
+    import filelock
+
 
 _COPY = ".copy"
 _LOCK = ".lock"
@@ -99,16 +102,18 @@ class DirectoryLock:
     lease: float | None = None
 
     def __init__(self, path: Path) -> None:
+        import filelock  # loads asyncio and sqlite for locks that nobody here takes
+
         self._path = path
         # Taken in one thread of a pool and given back in another.
-        self._lock = filelock.FileLock(path, thread_local=False, mode=0o600)
+        self._lock: filelock.BaseFileLock = filelock.FileLock(path, thread_local=False, mode=0o600)
 
     def acquire(self) -> bool:
         """Take it if it is free. Raises OSError where the folder can't be written."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
             self._lock.acquire(blocking=False)
-        except filelock.Timeout:
+        except TimeoutError:
             return False
         return True
 

@@ -39,6 +39,11 @@ class OldPost:
     sourced: bool
 
 
+def old_post(body: bytes, item_id: str, published: str) -> OldPost:
+    """`to_jf2`, with the document first, as parser processes have it."""
+    return to_jf2(item_id, body, published)
+
+
 def to_jf2(item_id: str, data: bytes, published: str = "") -> OldPost:
     """Read one item. `published` stands in for a date that its JSON lacks. Raises ParseError, naming `item_id`."""
     if len(data) > MAX_BYTES:

@@ -11,7 +11,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from microsub.config.urls import ascii_host
 from microsub.formats.feedlinks import FeedLink, looks_like_feed
-from microsub.formats.sitetable import SITES, Mark, Site
+from microsub.formats.sitetable import Mark, Site, sites
 from microsub.formats.urls import safe_url
 
 _MOST_ELEMENTS = 50
@@ -50,7 +50,7 @@ def matching(url: str, text: str = "", tree: LexborHTMLParser | None = None) -> 
     if parts is None:
         return
     host, place = ascii_host(parts.hostname or ""), (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    for site in SITES:
+    for site in sites():
         at_host, at_path = site.host.fullmatch(host), site.path.fullmatch(place)
         if at_host is None or at_path is None:
             continue

@@ -15,23 +15,27 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from microsub.errors import ParsingStopped
-from microsub.fetch import Answered, Fetched, who_asks
-from microsub.formats.ekster import OldPost
-from microsub.formats.feedlinks import FeedLink
+from microsub.fetch import Fetched, who_asks
 from microsub.formats.identity import mask_credentials
-from microsub.formats.indieauth.clients import ClientInfo
-from microsub.formats.indieauth.endpoints import ProfileLinks
-from microsub.formats.indieauth.rels import Examined
-from microsub.formats.lookups import AuthorPage, LookUp
-from microsub.formats.rereading import Reading
+from microsub.formats.lookups import AuthorPage
 from microsub.logs import LibraryLogger
 from microsub.metrics import PARSE_SECONDS
-from microsub.model.jf2 import Card, Entry, Feed
 from microsub.parsing.process import MEMORY, Done, OutOfTime, ParserProcess, ProcessEnded
 from microsub.parsing.turns import Turns
+
+if TYPE_CHECKING:  # the parsers are for the processes that read documents
+    from microsub.fetch import Answered
+    from microsub.formats.ekster import OldPost
+    from microsub.formats.feedlinks import FeedLink
+    from microsub.formats.indieauth.clients import ClientInfo
+    from microsub.formats.indieauth.endpoints import ProfileLinks
+    from microsub.formats.indieauth.rels import Examined
+    from microsub.formats.lookups import LookUp
+    from microsub.formats.rereading import Reading
+    from microsub.model.jf2 import Card, Entry, Feed
 
 log = LibraryLogger(__name__)
 
@@ -250,7 +254,7 @@ class ParsePool:
             PARSE_SECONDS.observe(time.perf_counter() - start)
 
     def run(self, task: str, where: str, body: bytes, *arguments: Any) -> Any:
-        """The same for a thread, which waits: what one of `process.TASKS` returns. Raises ParseError."""
+        """The same for a thread, which waits: what one of `process.tasks` returns. Raises ParseError."""
         job = _Job(task, where, body, arguments, (who_asks(),), True, _value)
         return self._submit(job).result.result()
 

@@ -11,6 +11,7 @@ parent ends one that hasn't answered after a much longer time of the clock.
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import resource
@@ -29,15 +30,6 @@ from typing import Any, BinaryIO, get_type_hints
 import orjson
 
 from microsub.errors import ParseError, ParsingStopped
-from microsub.formats.discovery import better_feeds, discover, forwarded
-from microsub.formats.ekster import OldPost, to_jf2
-from microsub.formats.indieauth.clients import read_client
-from microsub.formats.indieauth.endpoints import profile_links
-from microsub.formats.indieauth.rels import examined
-from microsub.formats.parse import parse
-from microsub.formats.queries import profile_in
-from microsub.formats.references import author_on, target_on
-from microsub.formats.rereading import reread
 from microsub.parsing.values import Reader, dumps, reader
 
 MEMORY = 512 * 1024 * 1024
@@ -59,11 +51,6 @@ _NICENESS = 5
 """At least: readers come before documents."""
 
 
-def old_post(body: bytes, item_id: str, published: str) -> OldPost:
-    """`formats.ekster.to_jf2`."""
-    return to_jf2(item_id, body, published)
-
-
 @dataclass(frozen=True, slots=True)
 class Task:
     """Something to do with a document: a function of its body and other arguments, and how to read these and its
@@ -82,14 +69,28 @@ class Task:
         return cls(do, tuple(reader(hint) for name, hint in hints.items() if name != "body"), result)
 
 
-TASKS: Mapping[str, Task] = {
-    do.__name__: Task.of(do)
-    for do in (
+@functools.cache
+def tasks() -> Mapping[str, Task]:
+    """All that is done with foreign documents.
+
+    The parsers are loaded here: the child does so before it says that it is ready, its parent with the first result,
+    which a command that has yet to fetch a document needn't wait for.
+    """
+    from microsub.formats.discovery import better_feeds, discover, forwarded
+    from microsub.formats.ekster import old_post
+    from microsub.formats.indieauth.clients import read_client
+    from microsub.formats.indieauth.endpoints import profile_links
+    from microsub.formats.indieauth.rels import examined
+    from microsub.formats.parse import parse
+    from microsub.formats.queries import profile_in
+    from microsub.formats.references import author_on, target_on
+    from microsub.formats.rereading import reread
+
+    done = (
         *(parse, reread, discover, better_feeds, forwarded, profile_in),
         *(author_on, target_on, profile_links, read_client, examined, old_post),
     )
-}
-"""All that is done with foreign documents."""
+    return {do.__name__: Task.of(do) for do in done}
 
 
 class ProcessEnded(Exception):
@@ -158,7 +159,7 @@ class ParserProcess:
         return pid
 
     def run(self, task: str, body: bytes, arguments: tuple[Any, ...], *, seconds: float, where: str) -> Done:
-        """What came of one of `TASKS`, which may use so many `seconds` of processor time. `where` is the document's
+        """What came of one of `tasks`, which may use so many `seconds` of processor time. `where` is the document's
         address, for its failure.
 
         Raises OutOfTime and ProcessEnded when the process has ended.
@@ -175,7 +176,7 @@ class ParserProcess:
             if said.failure is not None:
                 kind = ParsingStopped if said.stopped else ParseError
                 return Done(None, kind(where, said.failure[:_LONGEST_DETAIL]), said.seconds)
-            return Done(TASKS[task].result(orjson.loads(data)), None, said.seconds)
+            return Done(tasks()[task].result(orjson.loads(data)), None, said.seconds)
         except TimeoutError:
             raise OutOfTime from None
         except (ProcessEnded, OSError, TypeError, ValueError, KeyError, AttributeError) as error:
@@ -221,7 +222,7 @@ def serve(source: BinaryIO, sink: BinaryIO) -> None:
     while len(head := source.read(_HEAD.size)) == _HEAD.size:
         length, size = _HEAD.unpack(head)
         name, seconds, arguments = orjson.loads(source.read(length))
-        task, before = TASKS[name], time.process_time()
+        task, before = tasks()[name], time.process_time()
         signal.setitimer(signal.ITIMER_PROF, seconds)
         data, failure, stopped = _outcome(
             task, source, size, [read(one) for read, one in zip(task.arguments, arguments, strict=False)]
@@ -271,6 +272,7 @@ def main() -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGPROF})
     os.nice(max(0, _NICENESS - os.nice(0)))
+    tasks()
     _limit_memory(int(sys.argv[1]))
     sink.write(_READY)
     sink.flush()

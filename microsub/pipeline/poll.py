@@ -20,8 +20,8 @@ import structlog
 from microsub.config.backend import InstanceSettings
 from microsub.errors import ParseError, ParsingStopped
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
-from microsub.formats.discovery import FeedLink, feeds_by_address
 from microsub.formats.identity import host_of, mask_credentials
+from microsub.formats.sites import feeds_by_address
 from microsub.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
 from microsub.pipeline.description import described, description_of
 from microsub.pipeline.elsewhere import instead_of_failure, instead_of_page
@@ -35,6 +35,7 @@ from microsub.store.intake import FIRST
 from microsub.store.messages import EntriesFound
 
 if TYPE_CHECKING:
+    from microsub.formats.feedlinks import FeedLink
     from microsub.formats.rereading import Reading
     from microsub.model.jf2 import Feed
     from microsub.parsing.pool import ParsePool

@@ -11,14 +11,16 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from microsub.formats.identity import MAX_IDENTITY, identities, identity, normalise_profile, twin_identity
 from microsub.formats.lookups import lacking
-from microsub.formats.rereading import Listed
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Entry, Feed
 from microsub.store.arrivals import WRITTEN_GUID, ItemToStore
+
+if TYPE_CHECKING:
+    from microsub.formats.rereading import Listed
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATES = frozenset({"published", "updated"})
@@ -30,6 +32,8 @@ def items_to_store(feed: Feed, now: float, source: str | None = None) -> list[It
     `now` is the time of discovery: undated entries get it, and no date is later. `source` is the document's address,
     where nothing needs to be looked up again.
     """
+    from microsub.formats.rereading import Listed  # with the parsers, which a poll leaves to other processes
+
     guids = identities(feed.entries)
     listed = [Listed(entry.published, guid, entry) for guid, entry in zip(guids, feed.entries, strict=True)]
     return items_of(listed, now, source)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from watchfiles import awatch
 
 from microsub.config.document import digest
 from microsub.config.versions import is_saved, is_version_of, surplus, version_name
@@ -103,6 +102,8 @@ class BackendFile:
         """One yield at the start, and one each time when the file may have become another one: replaced, written in
         place, gone or back.
         """
+        from watchfiles import awatch  # only who watches loads it
+
         seen = self._stamp()
         yield
         while not stop.is_set():

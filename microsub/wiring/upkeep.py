@@ -9,16 +9,11 @@ import sys
 import time
 from collections.abc import Collection, Coroutine
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from microsub.config.document import check
 from microsub.config.settings import Settings
-from microsub.parsing.pool import ParsePool
-from microsub.pipeline.import_report import ImportReport
-from microsub.pipeline.importing import Importing, OldFile
 from microsub.services.announcing import Announcing
 from microsub.services.asking_again import AskingAgain
-from microsub.services.checking import Checking
-from microsub.services.figures import Figures
 from microsub.services.mending import Mending
 from microsub.services.rebuilding import Rebuilding
 from microsub.services.reminding import Reminding
@@ -27,14 +22,17 @@ from microsub.services.roll_call import RollCall
 from microsub.services.rounds import Pace
 from microsub.services.sweeping import BETWEEN_SWEEPS, Sweeping
 from microsub.store import keys
-from microsub.store.ekster import open_old
 from microsub.store.events import Events
-from microsub.store.imported import Imported
 from microsub.store.lease import leased, take_turn
 from microsub.store.processcounts import ProcessCounts
 from microsub.store.streams import STAGES, Stream
-from microsub.wiring.backend import applier
 from microsub.wiring.stores import Stores, TimelineLimitsInForce, following
+
+if TYPE_CHECKING:  # what a single one of these needs and takes long to load is imported where it is built
+    from microsub.pipeline.import_report import ImportReport
+    from microsub.pipeline.importing import OldFile
+    from microsub.services.checking import Checking
+    from microsub.services.figures import Figures
 
 
 def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None, None]]:
@@ -59,6 +57,8 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
 
 def figures(stores: Stores) -> Figures:
     """The service that counts users and feeds, and what processes have counted."""
+    from microsub.services.figures import Figures
+
     return Figures(stores.feeds, stores.accounts, stores.presence, ProcessCounts(stores.redis))
 
 
@@ -83,6 +83,8 @@ def retention(settings: Settings, stores: Stores) -> Retention:
     async def declared() -> Collection[str] | None:
         if not settings.backend.exists():
             return ()
+        from microsub.config.document import check
+
         found = (await asyncio.to_thread(check, settings.backend, os.environ)).document
         return None if found is None else found.backend.users.keys()
 
@@ -96,6 +98,12 @@ def mending(stores: Stores) -> Mending:
 
 async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, dry_run: bool) -> ImportReport:
     """Take over the older Go server's file and its Redis at `url` for a user. Raises what `open_old` raises."""
+    from microsub.parsing.pool import ParsePool
+    from microsub.pipeline.importing import Importing
+    from microsub.store.ekster import open_old
+    from microsub.store.imported import Imported
+    from microsub.wiring.backend import applier
+
     parser = ParsePool()
     importing = Importing(stores.accounts, stores.channels, stores.feeds, stores.items, stores.timelines,
                           stores.schedule, Imported(stores.redis), TimelineLimitsInForce(stores),
@@ -109,4 +117,6 @@ async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, d
 
 def checking(stores: Stores) -> Checking:
     """The service that examines all invariants, and mends them."""
+    from microsub.services.checking import Checking
+
     return Checking(stores.redis, mending(stores))
