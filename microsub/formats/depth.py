@@ -16,8 +16,13 @@ LIMIT = 400
 MOST = 100_000
 """Tags in one document. A parsed tree takes two hundred bytes for each, Beautiful Soup's a thousand."""
 
-_LEVELS_OF_A_TAG = 3
-"""A tag opens at most so many elements: `<td>` in a table has a `tbody` and a `tr` around it."""
+_OPENS = re.compile(r"<(?!(?:br|hr|img)[\t\n\f\r />])[a-z]", re.I | re.A)
+"""What may be a tag that opens an element. Those three are empty wherever they stand, other empty ones nest in SVG."""
+
+_CELL = re.compile(r"<t[dhr]", re.I | re.A)
+_IMPLIED_BY_CELLS = 2
+_IMPLIED = 4
+"""Elements that come unasked: `tbody` and `tr` around a cell; `html` and `body`, and what a table begins with."""
 
 _FIRST = 2000
 _GROWTH = 1.25
@@ -32,11 +37,16 @@ def too_deep(markup: str) -> bool:
     tags = markup.count("<")
     if tags > MOST:
         return True
-    if tags * _LEVELS_OF_A_TAG <= LIMIT:
+    if tags <= LIMIT and most_levels(markup) <= LIMIT:
         return False
-    if len(_TEMPLATE.findall(markup)) * _LEVELS_OF_A_TAG > LIMIT:
+    if len(_TEMPLATE.findall(markup)) * (1 + _IMPLIED_BY_CELLS) > LIMIT:
         return True
     return any(_nests(LexborHTMLParser(part)) for part in _parts(markup, tags))
+
+
+def most_levels(markup: str) -> int:
+    """How deep elements could nest at most, whatever a parser makes of the tags."""
+    return _IMPLIED + len(_OPENS.findall(markup)) + _IMPLIED_BY_CELLS * len(_CELL.findall(markup))
 
 
 def _parts(markup: str, tags: int) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import datetime
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -51,10 +51,19 @@ def reader(hint: Any) -> Reader:
     if hint is float:
         return lambda value: float(_checked(value, int | float))
     if hint in {str, int, bool}:
-        return lambda value: _checked(value, hint)
+        return _exactly(hint)
     if is_dataclass(hint) and isinstance(hint, type):
         return _dataclass_reader(hint)
     raise TypeError(f"no rule reads {hint}")
+
+
+def _exactly(kind: type) -> Reader:
+    def read(value: Any) -> Any:
+        if type(value) is kind:  # True is an int
+            return value
+        raise TypeError(f"found {type(value).__name__}, expected {kind}")
+
+    return read
 
 
 def _checked(value: Any, kind: Any) -> Any:
@@ -76,14 +85,26 @@ def _either(choices: tuple[Any, ...]) -> Reader:
 
 
 def _dataclass_reader(cls: type) -> Reader:
-    readers: dict[str, Reader] = {}
+    members: dict[str, tuple[Any, Reader]] = {}
 
     def read(values: dict[str, Any]) -> Any:
-        if not readers:  # late as well: a class may name itself
-            readers.update({name: reader(hint) for name, hint in get_type_hints(cls).items()})
-        return cls(**{name: readers[name](value) for name, value in values.items()})
+        if not members:  # late as well: a class may name itself
+            hints = get_type_hints(cls)
+            members.update({field.name: (_default(field), reader(hints[field.name])) for field in fields(cls)})
+        given = {}
+        for name, value in values.items():
+            default, member = members[name]
+            if value != default:  # most members of most values are what they are by default
+                given[name] = member(value)
+        return cls(**given)
 
     return read
+
+
+def _default(field: Field[Any]) -> Any:
+    """The JSON of a member that isn't given; what equals no JSON where it must be."""
+    value = field.default if field.default_factory is MISSING else field.default_factory()
+    return MISSING if value is MISSING else orjson.loads(dumps(value))
 
 
 def _plain(value: Any) -> Any:

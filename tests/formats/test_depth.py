@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from microsub.formats.depth import LIMIT, too_deep
+from microsub.formats.depth import LIMIT, most_levels, too_deep
 from microsub.formats.sanitise import clean_html
 
 DEEP = {
@@ -56,6 +58,50 @@ def test_what_nests_is_too_deep(before: str, tags: str) -> None:
 def test_what_is_only_badly_written_is_not(tags: str) -> None:
     """Thousands of tags that parsers put beside each other."""
     assert not too_deep(tags * 2000)
+
+
+PIECES = [
+    *(
+        "<div>",
+        "</div>",
+        "<p>",
+        "</p>",
+        "<b id=1>",
+        "<b>",
+        "</b>",
+        "<a href=x>",
+        "</a>",
+        "<nobr>",
+        "<li>",
+        "<dd>",
+        "text",
+    ),
+    *("<table>", "</table>", "<tr>", "<td>", "</td>", "<th>", "<col>", "<caption>", "<tbody>", "<select>", "<option>"),
+    *("<svg>", "</svg>", "<desc>", "<math>", "<mtext>", "<br>", "<br/>", "<hr>", "<img src=x>", "<br-x>", "<img\x0b>"),
+    *(
+        "<input>",
+        "<link>",
+        "<source/>",
+        "</br>",
+        "<body>",
+        "<frameset>",
+        "<button>",
+        "<form>",
+        "<ruby>",
+        "<rt>",
+        "<IMG>",
+    ),
+]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_short_markup_that_is_not_parsed_for_its_depth_nests_no_deeper_than_its_tags_allow(seed: int) -> None:
+    """The count that spares the parser is never below what a parser finds."""
+    chance = random.Random(seed)
+    for _ in range(25):
+        pieces = chance.sample(PIECES, 5) if chance.random() < 0.5 else PIECES
+        markup = "".join(chance.choice(pieces) for _ in range(chance.randrange(1, 250)))
+        assert levels(markup) + 2 <= most_levels(markup), markup
 
 
 @pytest.mark.parametrize("tags", [DEEP[name] for name in ("list items", "options", "cells", "foreign elements")])

@@ -321,3 +321,24 @@ def test_the_first_guess_uses_the_newest_dates() -> None:
     lively = [NOW - n * HOUR for n in range(1, 11)] + [NOW - 1000 * DAY] * 50 + [NOW + DAY]
     assert guess_gap(lively, NOW) == HOUR
     assert guess_gap([], NOW) is None
+
+
+COSTLY = {
+    "takes longer than the feed's posts": (LIVELY, Answered(seconds=20), 20 * 600),
+    "costs less than the feed's pace": (LIVELY, Answered(seconds=0.5), 1.5 * HOUR / 4),
+    "never above the longest wait": (LIVELY, Answered(seconds=3000), SELDOM),
+    "with push, seldom as it is": (PollHistory(push=True), Answered(seconds=20), SELDOM),
+    "a publisher's wish may be longer": (LIVELY, Answered(seconds=20, max_age=5 * HOUR), 5 * HOUR),
+    "failed after all its time": (PollHistory(interval=300), Failed("parse", "", seconds=20), 20 * 600),
+    "failed twice": (PollHistory(interval=300, failures=1), Failed("parse", "", seconds=20), 2 * 20 * 600),
+    "failed at once": (PollHistory(interval=300), Failed("parse", "", seconds=0.01), 300),
+}
+
+
+@pytest.mark.parametrize(("history", "outcome", "base"), COSTLY.values(), ids=COSTLY)
+def test_a_feed_that_is_costly_to_read_is_polled_less(
+    history: PollHistory, outcome: Answered | Failed, base: float
+) -> None:
+    """Not before 600 times the processor time that its document took."""
+    assert wait(plan_next(history, outcome, NOW, 0.0)) == pytest.approx(base)
+    assert wait(plan_next(history, outcome, NOW, 1.0)) == pytest.approx(base * 1.25)

@@ -1,0 +1,53 @@
+"""Values of a parser process become the project's own, and nothing else does."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+import pytest
+
+from microsub.formats.rereading import Listed, Reading
+from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
+from microsub.parsing.values import dumps, reader
+
+WHEN = datetime(2026, 5, 1, 12, tzinfo=UTC)
+NOTE = Entry(url="https://a.example/2", category=("x",), content=Content("<p>x</p>", "x"), author=Card(name="Ann"))
+ENTRY = Entry(
+    type="",
+    guid="1",
+    published=WHEN,
+    enclosure=(Enclosure("https://a.example/x.mp3", length=0),),
+    refs={"https://b.example/": Card(name=""), "https://a.example/2": NOTE},
+)
+READING = Reading(
+    Feed("https://a.example/feed", "rss", name="", ttl=0),
+    (Listed(WHEN, "1", ENTRY), Listed(None)),
+    bytes(range(256)),
+)
+
+
+def test_values_come_back_as_they_were() -> None:
+    """What is empty where something is usual, too."""
+    assert reader(Reading)(orjson.loads(dumps(READING))) == READING
+
+
+WRONG: dict[str, tuple[Any, dict[str, Any]]] = {
+    "a number for text": (Feed, {"url": 1, "format": "rss"}),
+    "true for a number": (Feed, {"url": "x", "format": "rss", "ttl": True}),
+    "nothing where something must be": (Feed, {"url": None, "format": "rss"}),
+    "a name that is missing": (Feed, {"format": "rss"}),
+    "a name that is unknown": (Feed, {"url": "x", "format": "rss", "run": "x"}),
+    "text for a list": (Feed, {"url": "x", "format": "rss", "entries": "x"}),
+    "text for a value": (Entry, {"author": "Ann"}),
+    "a list for a value": (Entry, {"author": ["name"]}),
+    "a date that is none": (Entry, {"published": "soon"}),
+}
+
+
+@pytest.mark.parametrize(("kind", "value"), WRONG.values(), ids=WRONG)
+def test_other_json_is_refused(kind: Any, value: dict[str, Any]) -> None:
+    """By one of the errors that end the parser."""
+    with pytest.raises((TypeError, ValueError, KeyError, AttributeError)):
+        reader(kind)(value)
