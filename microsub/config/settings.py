@@ -234,7 +234,7 @@ SETTINGS: tuple[Setting, ...] = (
         "",
         "networks in CIDR form, separated by commas, such as 127.0.0.1/32,10.0.0.0/8 (no host bits set)",
         "Where the web servers in front of this one are, whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed. "
-        "By default none: the address of a client is that of whoever connects.",
+        "By default none: the address that a client connects from is taken as its own.",
     ),
     Setting(
         "connections_per_address",
