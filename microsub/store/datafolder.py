@@ -142,7 +142,9 @@ def prepared(data_dir: Path) -> Path:
     if found.st_uid != os.geteuid():
         raise DataFolderUnusable("use", path, f"it belongs to the system user {_name_of(found.st_uid)}")
     if found.st_mode & stat.S_IWOTH:
-        raise DataFolderUnusable("use", path, f"every system user may write to it; correct that with: chmod go-w {path}")
+        raise DataFolderUnusable(
+            "use", path, f"every system user may write to it; correct that with: chmod go-w {path}"
+        )
     if found.st_mode & stat.S_IWGRP:
         log.warning("the group of the data folder may write to it; correct that with: chmod g-w", folder=str(path))
     if not os.access(path, os.W_OK | os.X_OK):
