@@ -176,7 +176,9 @@ class ParserProcess:
             if said.failure is not None:
                 kind = ParsingStopped if said.stopped else ParseError
                 return Done(None, kind(where, said.failure[:_LONGEST_DETAIL]), said.seconds)
-            return Done(tasks()[task].result(orjson.loads(data)), None, said.seconds)
+            found = orjson.loads(data)
+            del data  # of a large document these are megabytes, which `found` has again
+            return Done(tasks()[task].result(found), None, said.seconds)
         except TimeoutError:
             raise OutOfTime from None
         except (ProcessEnded, OSError, TypeError, ValueError, KeyError, AttributeError) as error:

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from microsub.store.feeds import FeedRecord
+from tests.hostile.machine import GROWTH
 from tests.hostile.publisher import Act, Publisher
 from tests.support.polling import World
 
@@ -35,7 +36,7 @@ class Case:
 
     `says` stands in it too; `posts` is how many of its posts are in the timeline; `wait` bounds the seconds to the next
     poll (None: never again); `scheme` and `host` make its address; `polls` is how often it is asked;
-    `brief` says that only time ends it, so that its limits are short ones.
+    `brief` says that only time ends it, so that its limits are short ones; `growth` bounds the memory in bytes.
     """
 
     act: Act
@@ -51,6 +52,7 @@ class Case:
     path: str = "/feed"
     check: Check | None = None
     brief: bool = False
+    growth: int = GROWTH
 
 
 Follow = Callable[[World], Awaitable[None]]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from tests.hostile.bodies import GOOD, XML, sends
 from tests.hostile.case import Case, Check, Outcome
+from tests.hostile.machine import GROWTH_OF_WIDE_TEXT
 from tests.support.polling import dated, rss
 
 MIB = 1024 * 1024
@@ -132,7 +133,10 @@ CASES = {
     "a-title-of-10-mb": small(channel(b"<item><title>" + b"x" * FULL + b"</title></item>"), posts=1, check=stays_small),
     "a-body-of-10-mb": small(item(b"<description>" + fill(b"words ") + b"</description>"), posts=1, check=stays_small),
     "a-body-of-emoji": small(
-        item(b"<description>" + fill("\U0001f600".encode()) + b"</description>"), posts=1, check=stays_small
+        item(b"<description>" + fill("\U0001f600".encode()) + b"</description>"),
+        posts=1,
+        check=stays_small,
+        growth=GROWTH_OF_WIDE_TEXT,
     ),
     "a-million-tags-in-a-body": small(
         item(b"<description><![CDATA[" + fill(b"<b>x</b>") + b"]]></description>"),

@@ -51,7 +51,7 @@ async def run(machine: Machine, name: str, case: Case) -> None:
             await others_are_polled(it, name, number, good)
             await wait_until(lambda s=since: polled(it, [feed], s))
         outcome = Outcome(await it.record(feed), await it.texts(uid=uid), site, await wait_of(it, feed))
-    watch.check()
+    watch.check(case.growth)
     check(case, outcome)
 
 
