@@ -103,10 +103,11 @@ class Following:
 
     async def _check_room(self, user: str, uid: str, url: str, now: float, most: int) -> None:
         """Refuse what the store would refuse too, before there is a record of a feed that nobody follows."""
-        everywhere = await self._channels.all_subscriptions(user)
-        count = sum(len(subscriptions) for subscriptions in everywhere.values())
+        count = await self._channels.count_feeds(user)
         begun = await self._channels.followed_on(user, now)
-        if max(count, begun // TIMES_A_DAY) < most or _named(everywhere.get(uid, []), url, await self._feeds.find(url)):
+        if max(count, begun // TIMES_A_DAY) < most:
+            return
+        if _named(await self._channels.subscriptions(user, uid), url, await self._feeds.find(url)):
             return
         if count >= most:
             raise QuotaReached("feeds", count, most)
@@ -217,8 +218,7 @@ class Following:
         return found if len(feeds) < 2 else {uid: sub for uid, sub in found.items() if sub.feed == known}
 
     async def _one(self, user: str, uid: str, record: FeedRecord) -> FollowedFeed:
-        subscriptions = await self._channels.subscriptions(user, uid)
-        found = next((sub for sub in subscriptions if sub.feed == record.id), None)
+        found = await self._channels.subscription(user, uid, record.id)
         return _followed(found or Subscription(record.id, record.url, 0.0), record)
 
 

@@ -280,6 +280,15 @@ class Channels:
         await self.get(user, uid)
         return await self._subscriptions.of(user, uid)
 
+    async def subscription(self, user: str, uid: str, feed_id: str) -> Subscription | None:
+        """The channel's subscription of that feed, if it has one. Raises NotFound."""
+        await self.get(user, uid)
+        return await self._subscriptions.one(user, uid, feed_id)
+
+    async def count_feeds(self, user: str) -> int:
+        """How many feeds the user's channels follow, a feed once for each of them; removed channels are left out."""
+        return await self._subscriptions.count(user)
+
     async def all_subscriptions(self, user: str, *, strict: bool = False) -> dict[str, builtins.list[Subscription]]:
         """The subscriptions of all channels by uid, in the channels' order; removed channels are left out.
 

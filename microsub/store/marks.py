@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
 
+from microsub.model.reader import GLOBAL
 from microsub.store import keys
 from microsub.store.absent import absent
 from microsub.store.port import Arg, Redis
 from microsub.store.scripts import load
-from microsub.store.timelinekeys import batch_for, distinct, set_patterns
+from microsub.store.timelinekeys import BATCH, batch_for, distinct, set_patterns
 
 Places = Callable[[Sequence[str]], Awaitable[list[str | None]]]
 """Scores of items as text, None where an item doesn't exist any more (`store.items.Items.places`)."""
@@ -33,33 +34,59 @@ async def mark(
 
 async def mark_before(redis: Redis, user: str, uid: str, item: str, place_of: Places, now: float) -> int:
     """See `Timelines.mark_read_before`."""
-    reply = await _first(redis, user, uid, item, "", now)
+    most = _LOOK if uid == GLOBAL else BATCH
+    reply = await _step(redis, user, uid, item, "", now, most)
     if reply[0] == b"gone":
         (place,) = await place_of([item])
         if place is None:
             return 0
-        reply = await _first(redis, user, uid, item, place, now)
+        reply = await _step(redis, user, uid, item, place, now, most)
     if reply[0] == b"unknown":
         return 0
-    return await _rest(redis, user, uid, item, reply, now)
+    if reply[0] == b"channel":
+        raise await absent(redis, user, uid)
+    if uid == GLOBAL:
+        return await _everywhere(redis, user, item, reply[2], now)
+    return len(reply[1]) + len(await _rest(redis, user, uid, item, reply[2], now) if len(reply[1]) == BATCH else ())
 
 
 async def mark_all(redis: Redis, user: str, uid: str, now: float) -> int:
     """See `Timelines.mark_all_read`."""
-    return await _rest(redis, user, uid, "", await _first(redis, user, uid, "", "", now), now)
-
-
-async def _first(redis: Redis, user: str, uid: str, item: str, score: Arg, now: float) -> list[Any]:
-    args: list[Arg] = [*set_patterns(user), uid, now, batch_for(uid), item, score]
-    reply: list[Any] = await redis.script(load("timeline_mark_before"), [keys.channels(user)], args)
-    if reply[0] == b"channel":
+    if (await _step(redis, user, uid, "", "", now, _LOOK))[0] == b"channel":
         raise await absent(redis, user, uid)
+    if uid == GLOBAL:
+        return await _everywhere(redis, user, "", "", now)
+    return len(await _rest(redis, user, uid, "", "", now))
+
+
+_LOOK = 0
+"""A batch of none: only the place is looked up."""
+
+
+async def _everywhere(redis: Redis, user: str, item: str, score: Arg, now: float) -> int:
+    """Mark in each channel that has something unread; an item that stands in several counts once."""
+    uids = [uid.decode() for uid in await redis.command("ZRANGE", keys.channels(user), 0, -1)]
+    unread = await redis.pipeline([("ZCARD", keys.unread(user, uid)) for uid in uids])
+    changed: set[bytes] = set()
+    for uid, count in zip(uids, unread, strict=True):
+        if count:
+            changed.update(await _rest(redis, user, uid, item, score, now))
+    return len(changed)
+
+
+async def _rest(redis: Redis, user: str, uid: str, item: str, score: Arg, now: float) -> list[bytes]:
+    """Batch by batch what stands there in one channel; nothing where it has been removed meanwhile."""
+    changed: list[bytes] = []
+    while True:
+        reply = await _step(redis, user, uid, item, score, now, BATCH)
+        if reply[0] != b"":
+            return changed
+        changed += reply[1]
+        if len(reply[1]) < BATCH:
+            return changed
+
+
+async def _step(redis: Redis, user: str, uid: str, item: str, score: Arg, now: float, most: int) -> list[Any]:
+    args: list[Arg] = [*set_patterns(user), uid, now, most, item, score]
+    reply: list[Any] = await redis.script(load("timeline_mark_before"), [keys.channels(user)], args)
     return reply
-
-
-async def _rest(redis: Redis, user: str, uid: str, item: str, reply: list[Any], now: float) -> int:
-    count = int(reply[1])
-    while reply[2]:
-        reply = await _first(redis, user, uid, item, reply[3], now)
-        count += int(reply[1])
-    return count

@@ -93,6 +93,18 @@ class Subscriptions:
         """The subscriptions of one channel, oldest first."""
         return _decode_all(await self._redis.command("HGETALL", keys.channel_feeds(user, uid)))
 
+    async def one(self, user: str, uid: str, feed_id: str) -> Subscription | None:
+        """See `Channels.subscription`."""
+        value = await self._redis.command("HGET", keys.channel_feeds(user, uid), feed_id)
+        return read_subscription(feed_id, value) if value is not None else None
+
+    async def count(self, user: str) -> int:
+        """See `Channels.count_feeds`."""
+        uids = [
+            uid.decode("utf-8", "replace") for uid in await self._redis.command("ZRANGE", keys.channels(user), 0, -1)
+        ]
+        return sum(await self._redis.pipeline([("HLEN", keys.channel_feeds(user, uid)) for uid in uids]))
+
     async def all(self, user: str, *, strict: bool = False) -> dict[str, list[Subscription]]:
         """See `Channels.all_subscriptions`."""
         uids = [

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from microsub.errors import StoreUnavailable
-from microsub.pipeline.fan_out import FanOut, TimelineLimits
+from microsub.pipeline.fan_out import FanOut, TimelineLimits, default_limits
 from microsub.pipeline.moving import Mover
 from microsub.services.following import Following
 from microsub.store.port import Redis
+from microsub.store.subscriptions import Subscriptions
 from tests.support.posts import NOON
 from tests.support.readers import Instance, Reader, instance, posts
 
@@ -219,3 +220,28 @@ async def test_the_id_of_a_page_that_has_become_its_feed_stays_good(server: Inst
     assert page["source"]["_id"] == now["_id"]
     assert page == await alice.get(action="timeline", channel="home", source=now["_id"])
     await alice.get(404, action="timeline", channel="home", source="999")
+
+
+async def test_filling_a_channel_costs_in_proportion_to_its_feeds(
+    server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many feeds a channel has, to follow one more reads none of them, with a quota or without."""
+    following = Following(
+        server.channels, server.feeds, server.items, server.timelines, server.schedule, default_limits
+    )
+    listed: list[str] = []
+    for name in ("of", "all"):
+        original = getattr(Subscriptions, name)
+
+        async def counted(*args: Any, was: Any = original, called: str = name, **options: Any) -> Any:
+            listed.append(called)
+            return await was(*args, **options)
+
+        monkeypatch.setattr(Subscriptions, name, counted)
+    for number in range(6):
+        url = f"https://blog{number}.example/feed"
+        followed = await following.follow("alice", "home", url, NOON + number, "Mine", most=number % 2 * 100)
+        assert (followed.subscription.url, followed.subscription.name) == (url, "Mine")
+    assert listed == []
+    assert len(await server.channels.subscriptions("alice", "home")) == 6
+    assert listed == ["of"]
