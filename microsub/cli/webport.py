@@ -18,7 +18,8 @@ from ipaddress import ip_address
 
 import httptools
 import structlog
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn._types import ASGI3Application
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from microsub.config.settings import Network
 from microsub.services.identity.attempts import network_of
@@ -81,6 +82,7 @@ class WebProtocol(HttpToolsProtocol):
     clients = Clients(0)
 
     network: str | None = None
+    _answered: RequestResponseCycle | None = None
     url = b""
     due = _NOW_ON
     _loose = 0
@@ -103,6 +105,7 @@ class WebProtocol(HttpToolsProtocol):
         if self.network is not None:
             self.clients.leave(self.network)
             self.network = None
+        self._end_answer()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -191,6 +194,18 @@ class WebProtocol(HttpToolsProtocol):
                 self.transport.abort()
             self._unsent = now, unsent
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        """Remember which request is answered: uvicorn knows the one that came last, and several may wait behind it."""
+        self._answered = cycle
+        super()._start_asgi_task(cycle, app)
+
+    def _end_answer(self) -> None:
+        """Let the application write no more: nobody would get it."""
+        for cycle in (self._answered, self.cycle):
+            if cycle is not None:
+                cycle.disconnected = True
+                cycle.message_event.set()
+
     def _head_size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
 
@@ -201,9 +216,7 @@ class WebProtocol(HttpToolsProtocol):
             text = status.phrase.encode()
             head = f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: text/plain\r\nconnection: close\r\n"
             self.transport.write(b"%scontent-length: %d\r\n\r\n%s" % (head.encode(), len(text), text))
-        if cycle is not None:
-            cycle.disconnected = True
-            cycle.message_event.set()
+        self._end_answer()
         self.transport.close()
 
 

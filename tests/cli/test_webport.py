@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+import uvloop
 
 from microsub.cli import running, webport
 from microsub.config.settings import Network
@@ -28,9 +29,13 @@ class Port:
         self.bodies: list[bytes] = []
         self.disconnected = 0
         self.answer = b"fine"
+        self.app: Callable[..., Any] | None = None
         self.clients = webport.Clients(0)
 
     async def __call__(self, scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
+        if self.app is not None:
+            await self.app(scope, receive, send)
+            return
         self.scopes.append(scope)
         body = b""
         while True:
@@ -142,6 +147,30 @@ async def test_few_requests_wait_behind_the_one_that_is_answered() -> None:
         with contextlib.suppress(ConnectionError):  # closed while more is on its way
             await port.told(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 8_000)
         assert len(port.scopes) <= webport.PIPELINED + 1
+
+
+def test_the_answer_of_a_refused_connection_ends_quietly(caplog: pytest.LogCaptureFixture) -> None:
+    """An application that is still answering the first of many requests writes to nobody: no traceback in the log."""
+
+    async def refused_meanwhile() -> None:
+        async with serving() as port:
+            going_on = asyncio.Event()
+
+            async def answer(scope: dict[str, Any], receive: Callable[..., Any], send: Callable[..., Any]) -> None:
+                await going_on.wait()
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+                await send({"type": "http.response.body", "body": b"x"})
+                port.bodies.append(b"answered")
+
+            port.app = answer
+            await port.told(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n" * 50)
+            going_on.set()
+            await wait_until(lambda: port.bodies or caplog.records)
+
+    # The event loop of the server: asyncio's own takes what is written to a closed connection.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(refused_meanwhile())
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 @pytest.fixture
