@@ -5,19 +5,35 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import structlog.testing
 
-from microsub.cache import CachedFeed, FeedCache, FetchError, ParseError
+from microsub.cache import CachedFeed, FeedCache, FetchError, ParseError, feeds
 from microsub.fetch import Fetched, FetchRequest, FetchResult, NotModified
 from microsub.formats.parse import parse
 from microsub.metrics import FEED_CACHE_ANSWERS
+from microsub.parsing.bounded import BoundedParser
 from tests.support.feed_cache import NOON, URL, Clock, Place, document, site
 from tests.support.waiting import wait_until
 
 HOUR = 3600.0
+
+
+@pytest.fixture(scope="module")
+def shared_parser() -> Iterator[BoundedParser]:
+    """One for the caches of all tests: a process for each would take longer than what they show."""
+    made = BoundedParser()
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def _one_parser(shared_parser: BoundedParser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feeds, "BoundedParser", lambda: shared_parser)
+    monkeypatch.setattr(shared_parser, "close", lambda: None)
 
 
 def names(found: CachedFeed) -> list[str | None]:
