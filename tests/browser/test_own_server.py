@@ -176,6 +176,10 @@ async def test_an_invitation_is_good_once_and_leaves_no_trace(browser: Browser, 
         assert "signed in as carol" in await here.text()
     async with tab(browser) as thief:
         await thief.page.goto(there)
+        await expect(thief.page.locator("[data-spent]")).to_be_visible(timeout=60_000)
+        await expect(thief.page.locator("#password")).to_be_hidden()
+        # A thief's browser needn't run the script that hides the form.
+        await thief.page.eval_on_selector("[data-choices]", "element => { element.hidden = false; }")
         await thief.page.fill("#password", PASSWORD + "!")
         await thief.page.fill("#again", PASSWORD + "!")
         await thief.press("Set the password")

@@ -23,6 +23,9 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(600)
 QUOTAS = {"channels": 2, "feeds": 2, "tokens": 5, "requests": 8}
 REGISTRATION = {"open": "everybody", "refuse": ["http://127.0.0.1:1/refused/"], "most": 9, "quotas": QUOTAS}
 
+AT_ONCE = 5
+"""Sign-ins of one person that may be under way (`services.identity.crowd`)."""
+
 
 @dataclass
 class World:
@@ -75,7 +78,7 @@ async def test_one_person_is_one_account(world: World) -> None:
     users = set()
     for entered in (me, me.upper().replace("/NEW/", "/new/"), alias, for_now, me):
         users.add(await world.user_of(await world.sign_in(entered, world.honest, "new")))
-    surfers = await asyncio.gather(*(world.sign_in(me, world.honest, "new") for _ in range(8)))
+    surfers = await asyncio.gather(*(world.sign_in(me, world.honest, "new") for _ in range(AT_ONCE)))
     users |= {await world.user_of(surfer) for surfer in surfers}
     assert len(users) == 1
     assert None not in users
@@ -83,9 +86,9 @@ async def test_one_person_is_one_account(world: World) -> None:
 
 
 async def test_many_at_once_who_are_new_make_one_account(world: World) -> None:
-    """Eight browsers of a person whom nobody knows yet."""
+    """As many browsers as may sign in at a time, of a person whom nobody knows yet."""
     me = world.honest.person("fresh").me
-    surfers = await asyncio.gather(*(world.sign_in(me, world.honest, "fresh") for _ in range(8)))
+    surfers = await asyncio.gather(*(world.sign_in(me, world.honest, "fresh") for _ in range(AT_ONCE)))
     users = {await world.user_of(surfer) for surfer in surfers}
     assert len(users) == 1
     assert sorted((await world.users()).values()) == sorted([world.honest.people["ann"].me, me])

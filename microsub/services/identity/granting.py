@@ -179,9 +179,8 @@ class Granting:
 
     async def end_token(self, user: str, digest: str) -> bool:
         """End one of them, from the next request on; whether there was one."""
-        return any(token.digest == digest for token in await self.given_tokens(user)) and (
-            await self._accounts.revoke(user, digest)
-        )
+        held = {token.digest for token in await self.given_tokens(user)}
+        return digest in held and await self._accounts.revoke(user, digest)
 
     async def revoke_all(self, user: str) -> int:
         """End all that the user has granted to any app; how many grants there were."""
