@@ -28,7 +28,7 @@ async def test_a_traceback_shows_no_values(
     set_up_logs(form, "info")
     async with instance(real_redis, base_url=ADDRESS) as server:
         visitor = Visitor(server.app, ADDRESS)
-        page = await visitor.get("/sign-in/local")
+        page = await visitor.get("/sign-in")
         shown = await visitor.submit(page, "/sign-in/local", who="ann", password=SECRET)
         await visitor.aclose()
     assert shown.status == 500
