@@ -357,11 +357,12 @@ async def test_forms_from_elsewhere_do_nothing(world: World, ann: Surfer) -> Non
         empty = {name: value for name, value in fields.items() if "token" not in name}
         other = next(values for name, values in forms.items() if name != action)
         token = next(name for name in fields if "token" in name)
+        theirs = hers.get(action) or hers["/sign-out"]  # Mallory has no other session to end
         for data, headers in (
             (empty, own),
             ({**fields, token: ""}, own),
             ({**fields, token: other[token]}, own),
-            ({**fields, token: hers[action][token]}, own),
+            ({**fields, token: theirs[token]}, own),
             (fields, {"Origin": "https://evil.example"}),
             (fields, {"Origin": "null"}),
             (fields, {"Sec-Fetch-Site": "cross-site"}),
