@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from microsub.store import keys, shedding
 from microsub.store.feeds import Feeds
-from microsub.store.identity.attempts import Attempts
+from microsub.store.identity.attempts import AttemptCounts
 from microsub.store.items import Items
 from microsub.store.port import Redis
 from microsub.store.presence import Presence
@@ -15,7 +15,7 @@ YEARS = 10 * 365 * 86400.0
 
 async def test_nobody_is_shut_out_for_years(redis: Redis) -> None:
     """A pause after failed attempts lasts no longer than the longest one."""
-    attempts = Attempts(redis)
+    attempts = AttemptCounts(redis)
     assert await attempts.take("ann", [60, 600], NOON + YEARS) == 0
     assert await attempts.take("ann", [60, 600], NOON) == 0
     assert await attempts.take("ann", [60, 600], NOON + 1) > 590

@@ -49,7 +49,7 @@ NEWCOMERS = 30
 """Wrong attempts at an account in a minute from networks from which fewer than `UNSUSPECTED` have failed."""
 UNSUSPECTED, UNSUSPECTED_SITE = 3, 20
 """Failed attempts within a day, at any account, that don't make a network one of a guesser's; of a /48."""
-HASHES = 20
+HASHES = 60
 """Right and new passwords of an account in a minute."""
 OF_DEVICE = Allowance(free=10, first=1, longest=300)
 
