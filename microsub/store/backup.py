@@ -11,12 +11,14 @@ import gzip
 import io
 import json
 import os
+import re
 import tarfile
 import time
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import redis
 from redis.exceptions import RedisError
@@ -31,6 +33,9 @@ from microsub.store.program import choose, programs
 
 _FACTS, _DATA, _BACKEND, _VERSIONS = "backup.json", "redis.rdb", "backend.json", "backend.json.versions"
 _POLL = 0.05
+_REDIS_VERSION = re.compile(r"\d{1,9}\.\d{1,9}(?:\.\d{1,9})*", re.ASCII)
+_YEAR_10000 = 253_402_300_800
+"""In Unix time: the first moment that no `datetime` can name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ def restore(file: Path, data_dir: Path, backend: Path) -> Facts:
     with archive:
         try:
             members = {name: archive.extractfile(name) for name in _names(archive)}
-            facts = Facts(**json.loads((members[_FACTS] or io.BytesIO()).read()))
+            facts = _facts(json.loads((members[_FACTS] or io.BytesIO()).read()))
             data = members[_DATA]
         except (OSError, tarfile.TarError, KeyError, TypeError, ValueError) as error:
             raise _no_backup(file, error) from error
@@ -99,6 +104,15 @@ def restore(file: Path, data_dir: Path, backend: Path) -> Facts:
             _put(members[name], place)
         folder.write_record(Record(pid=0, version=facts.redis, socket=str(folder.path / "redis.sock")))
         _put(data, folder.path / "appendonly.aof")
+    return facts
+
+
+def _facts(said: dict[str, Any]) -> Facts:
+    """What an archive says of itself. Raises TypeError and ValueError for what no backup says."""
+    facts = Facts(**said)
+    known = type(facts.layout) is int and _REDIS_VERSION.fullmatch(facts.redis)
+    if not known or not 0 <= facts.made < _YEAR_10000:
+        raise ValueError("which says nothing usable of its origin")
     return facts
 
 

@@ -148,6 +148,18 @@ def test_a_backup_of_another_version_is_refused(run: Run, changed: dict[str, obj
     assert not Path("new").exists()
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [{"layout": "1"}, {"redis": "newest"}, {"redis": 7}, {"made": 1e300}, {"made": "yesterday"}, {"made": None}],
+)
+def test_what_a_backup_says_of_itself_is_checked_first(run: Run, changed: dict[str, object]) -> None:
+    """A forged origin is an error that names the file, before anything is written."""
+    archive(**changed)
+    refused = run("restore", "b.tar.gz", "--data-dir", "new", "--backend", "new.json")
+    assert (refused.exit_code, "b.tar.gz" in refused.stderr) == (1, True), refused.stderr
+    assert not Path("new").exists()
+
+
 def test_a_restore_writes_nowhere_else(run: Run, tmp_path: Path) -> None:
     """Members of an archive that no backup has are left out, whatever path they name."""
     archive()
