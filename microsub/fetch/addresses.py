@@ -70,7 +70,7 @@ SERVICE_PORTS = frozenset(
         *(8500, 8501, 8600, 9100, 10000, 10250, 10255, 10256),
     }
 )
-"""Ports above 1,023 at which there are services that trust whoever reaches them, and no websites. None above 32,767,
+"""Ports above 1,023 at which there are services that trust all who reach them, and no websites. None above 32,767,
 which systems give to any program that asks for some port.
 """
 

@@ -139,7 +139,7 @@ seconds and more, whatever is done about it, and there are 256.
 """
 
 LOOK_UP_SECONDS = 10.0
-"""For the look-up of one name, whoever asks."""
+"""For the look-up of one name."""
 
 
 class Guard:

@@ -78,7 +78,7 @@ SECRET = "https://feeds.example/f/9a8b7c6d5e4f3a2b1c0d/rss?k=sesame&page=2"
 @pytest.mark.parametrize("form", ["text", "json"])
 @pytest.mark.parametrize("how", ["value", "event", "nested", "exception", "library", "bound"])
 def test_no_line_has_controls_or_secrets_of_addresses(capsys: pytest.CaptureFixture[str], form: str, how: str) -> None:
-    """Whoever logs them, and in whatever part of the line: one processor sees all."""
+    """In every part of the line: one processor sees all."""
     set_up_logs(form, "info")
     log = structlog.get_logger("x")
     text = f"{EVIL} {SECRET}"

@@ -135,7 +135,7 @@ async def test_what_honest_clients_send_is_taken() -> None:
 
 
 async def test_trailers_are_no_headers() -> None:
-    """Whoever looks for a header finds what stood in the head."""
+    """A look for a header finds what stood in the head."""
     async with serving() as port:
         await port.told(HEAD + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nAuthorization: x\r\n\r\n")
         assert [name for name, _ in port.scopes[0]["headers"]] == [b"host", b"connection", b"transfer-encoding"]

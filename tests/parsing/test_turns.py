@@ -26,7 +26,7 @@ def test_one_document_does_not_wait_for_thirty_of_another() -> None:
 
 
 def test_callers_take_turns_and_their_documents_stay_in_order() -> None:
-    """Whoever asked for more waits for more."""
+    """A caller that asked for more waits for more."""
     turns: Turns[str] = Turns(0.05)
     for job in ("a1", "a2", "a3", "b1", "b2"):
         turns.add(job, [job[0]])

@@ -33,7 +33,7 @@ class Settings:
 
 
 async def test_many_readers_at_once_ask_once(redis: Redis) -> None:
-    """All get the one answer; whoever leaves doesn't take it away from the others."""
+    """All get the one answer; a reader who leaves doesn't take it away from the others."""
     settings = Settings()
     in_force = SettingsInForce(settings, Channels(redis))  # type: ignore[arg-type]
     readers = [asyncio.create_task(in_force.everything()) for _ in range(200)]
