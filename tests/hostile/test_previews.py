@@ -11,6 +11,7 @@ from microsub.parsing.pool import ParsePool
 from microsub.store.port import Redis
 from tests.support.polling import dated, rss
 from tests.support.readers import Instance, instance
+from tests.support.waiting import wait_until
 
 URL = "https://hostile.example/feed"
 FEED = "application/rss+xml"
@@ -37,7 +38,7 @@ async def test_a_preview_that_would_never_end_is_ended(server: Instance) -> None
     reply = await preview
     assert "could not be parsed in 2 s of processor time" in reply["error_description"]
     assert URL in reply["error_description"]
-    assert not server.parser._crew.running
+    await wait_until(lambda: not server.parser._crew.running)
 
 
 async def test_a_search_that_would_never_end_finds_nothing(server: Instance) -> None:
