@@ -15,13 +15,13 @@ from typing import Any, cast
 
 from benchmarks.shelves import entry
 from benchmarks.world import rewritten
+from microsub.configuration.effective import SettingsInForce
 from microsub.model.jf2 import Feed
 from microsub.model.reader import ChannelSettings
 from microsub.pipeline.fan_out import FanOut
 from microsub.pipeline.stages import Stages
 from microsub.pipeline.store_items import items_to_store
 from microsub.services.announcing import Announcing
-from microsub.services.in_force import SettingsInForce
 from microsub.store import keys
 from microsub.store.arrivals import ItemToStore
 from microsub.store.events import Events

@@ -17,7 +17,7 @@ from microsub import metrics
 from microsub.api.microsub import TABLE
 from microsub.cli import main
 from microsub.config.settings import SETTINGS
-from microsub.config.validate import schema
+from microsub.configuration.validation import schema
 from microsub.model.scopes import ALL_SCOPES, OTHER_NAMES
 from microsub.store.keynames import key_functions
 
@@ -162,8 +162,8 @@ def backend_page() -> str:
         MADE,
         "# backend.json\n",
         "Users, their channels and feeds, and settings. It is read at start and whenever it changes.",
-        "The [JSON Schema](../../microsub/config/backend.schema.json) helps an editor that is pointed at it with",
-        '`"$schema"`. `${NAME}` in any text is replaced by the environment variable of that name.\n',
+        "The [JSON Schema](../../microsub/configuration/backend.schema.json) helps an editor that is pointed at it",
+        'with `"$schema"`. `${NAME}` in any text is replaced by the environment variable of that name.\n',
     ]
     document = schema()
     definitions = document.get("$defs", {})

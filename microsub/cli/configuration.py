@@ -19,7 +19,7 @@ from microsub.config.settings import Settings
 from microsub.errors import MicrosubError
 
 if TYPE_CHECKING:
-    from microsub.config.document import Report
+    from microsub.configuration.document import Report
 
 
 @click.group(cls=Group)
@@ -39,7 +39,7 @@ def check(context: click.Context, settings: Settings, file: Path | None, as_json
     there, and what was expected. Where there is data of a server, its users are compared too: somebody who
     registered may have the URL of a user in FILE. Exit code 1 when there is a problem.
     """
-    from microsub.config import document
+    from microsub.configuration import document
 
     report = _beside_the_accounts(document.check(file or settings.backend, os.environ), settings)
     if as_json:
@@ -106,8 +106,8 @@ def upgrade(settings: Settings, file: Path | None, in_place: bool) -> None:
 
     Example: microsub config upgrade old.json > backend.json
     """
-    from microsub.config import document
-    from microsub.services import backend_file
+    from microsub.configuration import document
+    from microsub.configuration import file as backend_file
 
     path = file or settings.backend
     report = document.check(path, os.environ)

@@ -26,10 +26,10 @@ from microsub.cli.options import counted, fail
 from microsub.cli.terminal import say
 from microsub.cli.webport import bounded, look_at_all
 from microsub.config.settings import Network, Settings
+from microsub.configuration.waits import first
 from microsub.demo import publisher as demo_publisher
 from microsub.errors import MicrosubError
 from microsub.logs import set_up_logs
-from microsub.services.waits import first
 
 log = structlog.get_logger(__name__)
 

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-_LIBRARIES = ("beautifulsoup4", "charset-normalizer", "feedparser", "mf2py", "nh3", "python-dateutil", "selectolax")
+_LIBRARIES = ("beautifulsoup4", "charset-normalizer", "feedparser", "mf2py", "nh3", "selectolax")
 """What has a say in what an entry becomes, beside this package."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]

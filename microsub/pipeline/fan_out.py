@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from microsub.config.backend import Delivery as DeliverySettings
+from microsub.configuration.model import Delivery as DeliverySettings
 from microsub.errors import NotFound
 from microsub.metrics import ITEMS_DELIVERED
 from microsub.pipeline.recipients import Place, Recipients, chooses, recipients

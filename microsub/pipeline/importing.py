@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from microsub.config.backend import ChannelConfig, UserConfig
-from microsub.config.changes import UserAdded
-from microsub.config.document import parse
-from microsub.config.legacy import channel_uids
+from microsub.configuration.changes import UserAdded
+from microsub.configuration.document import parse
+from microsub.configuration.legacy import channel_uids
+from microsub.configuration.model import ChannelConfig, UserConfig
 from microsub.errors import ConfigError, InvalidRequest, ParseError
 from microsub.formats.dates import from_text
 from microsub.formats.ekster import OldPost, source_among
@@ -31,9 +31,9 @@ from microsub.pipeline.import_report import ChannelImport, ImportReport, Skipped
 from microsub.pipeline.store_items import items_to_store, scores_of, settled
 
 if TYPE_CHECKING:
+    from microsub.configuration.apply import Applier
     from microsub.parsing.pool import ParsePool
     from microsub.pipeline.fan_out import LimitsOf
-    from microsub.services.applying import Applier
     from microsub.store.accounts import Accounts
     from microsub.store.arrivals import ItemToStore
     from microsub.store.channels import Channels

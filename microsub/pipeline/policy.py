@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from microsub.config.backend import InstanceSettings
+from microsub.configuration.model import InstanceSettings
 from microsub.formats.identity import canonical_feed_url
 
 HOUR = 3600.0

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from microsub.config.backend import InstanceSettings
+from microsub.configuration.model import InstanceSettings
 from microsub.errors import ParseError, ParsingStopped
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
 from microsub.formats.identity import host_of, mask_credentials

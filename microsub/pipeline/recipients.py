@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
-from microsub.config.backend import Delivery
+from microsub.configuration.model import Delivery
 
 DAY = 86_400.0
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.config.backend import InstanceSettings
+from microsub.configuration.model import InstanceSettings
 from microsub.errors import StoreError
 from microsub.fetch import out_of_descriptors
 from microsub.pipeline.policy import HostManners, host_manners

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.config.backend import InstanceSettings
+from microsub.configuration.model import InstanceSettings
 from microsub.errors import StoreError
 from microsub.metrics import ITEMS_DELIVERED
 from microsub.model.reader import GLOBAL

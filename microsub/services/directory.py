@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from microsub.config.backend import InstanceSettings
+from microsub.configuration.model import InstanceSettings
 from microsub.formats.identity import canonical_feed_url
 from microsub.services.publicity import is_public
 from microsub.store.feeds import FeedRecord, Feeds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from microsub.config.backend import Delivery
+from microsub.configuration.model import Delivery
 
 DAY = 86_400.0
 

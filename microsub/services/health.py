@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
+from microsub.configuration.notices import Status
 from microsub.errors import StoreError, StoreFull
-from microsub.services.notices import Status
 
 WORKER_SILENCE = 60.0
 """Seconds without a sign of life after which a worker counts as gone."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from microsub.config.backend import InstanceSettings
+from microsub.configuration.model import InstanceSettings
 from microsub.errors import NotFound
 from microsub.services.filling import MOST_ITEMS, oldest
 from microsub.store.messages import ItemsStored

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 
 import structlog
 
-from microsub.config.backend import KEEP_PER_FEED
+from microsub.configuration.model import KEEP_PER_FEED
 from microsub.services.erasing import erase, withdraw
 from microsub.services.rounds import Pace, for_ever
 from microsub.store import addresses, shedding

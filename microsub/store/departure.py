@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from microsub.config.backend import Limits
-from microsub.config.joining import Quotas
 from microsub.model.reader import GLOBAL
 from microsub.store import identitykeys, keys
-from microsub.store.applied import Applied
 from microsub.store.port import Redis
 from microsub.store.scripts import load
 from microsub.store.timelinekeys import batches
@@ -41,8 +38,7 @@ async def delete_disabled(redis: Redis, name: str, disabled: float) -> bool:
             if not await step("", *(member(name, one) for one in batch)):
                 return False
     # Before the end, since a user made anew may be given limits of their own.
-    await Applied(redis).set_user(name, Limits())
-    await Applied(redis).set_quotas(name, Quotas())
+    await redis.command("HDEL", keys.settings(), f"user:{name}", f"quotas:{name}")
     rest = [keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL), *(key(name) for key in USER_KEYS)]
     if not await step("", *rest):
         return False

@@ -24,7 +24,7 @@ def schema() -> str:
 
 
 def instance() -> str:
-    """String: a random name of this data, by which processes see that it was lost. Permanent. `store.applied`."""
+    """String: a random name of this data, by which processes see that it was lost. Permanent. `configuration.store`."""
     return "meta:instance"
 
 
@@ -57,13 +57,13 @@ def seen() -> str:
 
 def applied_config() -> str:
     """Hash: what was last applied from backend.json (`document`, `hash`, `mtime`, `at`, `place`), and the edit that is
-    being applied (`begun`). Permanent. `store.applied`.
+    being applied (`begun`). Permanent. `configuration.store`.
     """
     return "config:applied"
 
 
 def config_lease() -> str:
-    """String: token of the process that applies the configuration. Lifetime: the lease. `store.applied`."""
+    """String: token of the process that applies the configuration. Lifetime: the lease. `configuration.store`."""
     return "config:lease"
 
 
@@ -93,7 +93,7 @@ def upkeep(part: str) -> str:
 
 def settings() -> str:
     """Hash: settings in force as JSON: `instance`, `user:<name>` for the limits of all of a user's channels, and
-    `quotas:<name>`. Permanent. `store.applied`; read by services.
+    `quotas:<name>`. Permanent. `configuration.store`; read by services.
     """
     return "config:settings"
 

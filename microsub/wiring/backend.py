@@ -11,11 +11,11 @@ from pathlib import Path
 
 import structlog
 
-from microsub.config.document import Document
 from microsub.config.settings import Settings
+from microsub.configuration.apply import Applier
+from microsub.configuration.document import Document
+from microsub.configuration.sync import Configuration
 from microsub.errors import ConfigError, StoreFull
-from microsub.services.applying import Applier
-from microsub.services.configuration import Configuration
 from microsub.store.datafolder import has_data
 from microsub.store.migrations import migrate
 from microsub.wiring.stores import Stores, following, open_stores

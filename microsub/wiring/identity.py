@@ -6,9 +6,10 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 
-from microsub.config.backend import InstanceSettings
-from microsub.config.joining import Registration
 from microsub.config.settings import Settings
+from microsub.configuration.joining import Registration
+from microsub.configuration.model import InstanceSettings
+from microsub.configuration.store import InForce
 from microsub.fetch import Fetcher
 from microsub.parsing.pool import ParsePool
 from microsub.services.identity.admission import KnownAddresses, UsersOnly
@@ -29,7 +30,6 @@ from microsub.services.identity.turnstile import Turnstile
 from microsub.services.identity.verification import Verification
 from microsub.services.identity.vouching import Vouching
 from microsub.store.accounts import Accounts
-from microsub.store.applied import InForce
 from microsub.store.identity.attempts import AttemptCounts
 from microsub.store.identity.codes import Codes
 from microsub.store.identity.foreign import ForeignTokens

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from microsub import wiring
-from microsub.config.changes import UserAdded, UserChanged, UserRemoved
 from microsub.config.settings import Settings
+from microsub.configuration.changes import UserAdded, UserChanged, UserRemoved
 from microsub.errors import NotFound
 from microsub.model.scopes import ALL_SCOPES
 from microsub.services.identity.sessions import Sessions

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import structlog
 
 from microsub.config.settings import Settings, mask_password
+from microsub.configuration.effective import SettingsInForce
+from microsub.configuration.store import Applied
 from microsub.services.following import Following
-from microsub.services.in_force import SettingsInForce
 from microsub.store.accounts import Accounts
 from microsub.store.activity import Activity
-from microsub.store.applied import Applied
 from microsub.store.behind import Behind
 from microsub.store.channels import Channels
 from microsub.store.connect import connect, doubts

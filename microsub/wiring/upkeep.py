@@ -83,7 +83,7 @@ def retention(settings: Settings, stores: Stores) -> Retention:
     async def declared() -> Collection[str] | None:
         if not settings.backend.exists():
             return ()
-        from microsub.config.document import check
+        from microsub.configuration.document import check
 
         found = (await asyncio.to_thread(check, settings.backend, os.environ)).document
         return None if found is None else found.backend.users.keys()

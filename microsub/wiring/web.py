@@ -11,11 +11,11 @@ from starlette.types import ASGIApp
 from microsub.app import create_app
 from microsub.cache import CachingFetcher
 from microsub.config.settings import Settings
+from microsub.configuration.sync import Configuration
 from microsub.parsing.pool import ParsePool
 from microsub.services.being_seen import BeingSeen
 from microsub.services.bundle import Services
 from microsub.services.catching_up import CatchingUp
-from microsub.services.configuration import Configuration
 from microsub.services.curating import Curating
 from microsub.services.directory import Directory
 from microsub.services.health import Health

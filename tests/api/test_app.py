@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from microsub.app import create_app, is_endpoint
+from microsub.configuration.notices import Status
 from microsub.errors import ConfigError, StoreFull, StoreUnavailable
 from microsub.services.health import PROBE_SECONDS, Health
-from microsub.services.notices import Status
 from tests.support.readers import Instance, Reader
 
 LOCAL = {"Host": "127.0.0.1:8080"}

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from microsub.config.backend import InstanceSettings
-from microsub.config.joining import Quotas, Registration
+from microsub.configuration.joining import Quotas, Registration
+from microsub.configuration.model import InstanceSettings
+from microsub.configuration.store import InForce
 from microsub.services.identity.limiting import Limiting
 from microsub.services.identity.quotas import UserQuotas, resolved
-from microsub.store.applied import InForce
 from microsub.store.identity.rates import Rates
 from tests.support.readers import Instance, Reader
 

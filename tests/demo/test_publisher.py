@@ -140,7 +140,7 @@ def test_backend_is_written_once_per_address(tmp_path: Path) -> None:
 
 def test_backend_document_is_valid() -> None:
     """The schema of backend.json accepts it."""
-    schema = resources.files("microsub.config").joinpath("backend.schema.json").read_text()
+    schema = resources.files("microsub.configuration").joinpath("backend.schema.json").read_text()
     jsonschema.validate(backend_document(BASE), json.loads(schema))
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 
-from microsub.config.backend import Identity as IdentitySettings
-from microsub.config.backend import InstanceSettings
+from microsub.configuration.model import Identity as IdentitySettings
+from microsub.configuration.model import InstanceSettings
 from microsub.model.scopes import ALL_SCOPES
 from microsub.services.identity import vouching
 from microsub.store.port import Redis

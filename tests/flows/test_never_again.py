@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from microsub.config.backend import Delivery, InstanceSettings, Limits
+from microsub.configuration.model import Delivery, InstanceSettings, Limits
 from microsub.fetch import Fetched, FetchRequest, FetchResult
 from microsub.pipeline.fan_out import default_limits
 from microsub.services.following import Following

@@ -7,7 +7,7 @@ from email.utils import formatdate
 
 import pytest
 
-from microsub.config.backend import Delivery, InstanceSettings
+from microsub.configuration.model import Delivery, InstanceSettings
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult
 from microsub.pipeline.fan_out import default_limits
 from microsub.pipeline.stage import Patience

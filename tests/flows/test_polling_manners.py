@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 import structlog.testing
 
-from microsub.config.backend import FeedPolicy, InstanceSettings, Limits
+from microsub.configuration.model import FeedPolicy, InstanceSettings, Limits
 from microsub.formats.identity import host_of
 from microsub.pipeline.fan_out import default_limits
 from microsub.services.following import Following

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from microsub.config.backend import HostPolicy, InstanceSettings, Polling
+from microsub.configuration.model import HostPolicy, InstanceSettings, Polling
 from microsub.fetch import FetchLimits
 from microsub.pipeline.runner import GRACE_SECONDS, STAGES_END_SECONDS, Worker
 from microsub.pipeline.turn import HAND_BACK_SECONDS

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import pytest
 
 from microsub.cache import CachingFetcher
-from microsub.config.backend import InstanceSettings
+from microsub.configuration.model import InstanceSettings
 from microsub.errors import InvalidRequest
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, NotModified
 from microsub.services.directory import Directory

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from microsub.config.backend import FILTER_NAMES
+from microsub.configuration.model import FILTER_NAMES
 from microsub.model.filters import Filter, Searched
 
 

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
+from microsub.configuration.apply import Applier
+from microsub.configuration.store import Applied
 from microsub.errors import ConfigError, InvalidRequest
 from microsub.pipeline.fan_out import default_limits
 from microsub.pipeline.import_report import ChannelImport, ImportReport
 from microsub.pipeline.importing import Importing, read_old
-from microsub.services.applying import Applier
 from microsub.services.checking import Checking
 from microsub.services.following import Following
 from microsub.services.mending import Mending
 from microsub.store import keys
-from microsub.store.applied import Applied
 from microsub.store.ekster import OldDatabase
 from microsub.store.imported import Imported
 from microsub.store.multiplexer import Multiplexed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from microsub.config.backend import FeedPolicy, HostPolicy, InstanceSettings, Polling
+from microsub.configuration.model import FeedPolicy, HostPolicy, InstanceSettings, Polling
 from microsub.pipeline.policy import host_manners, poll_policy
 
 SETTINGS = InstanceSettings(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsub.config.backend import Delivery
+from microsub.configuration.model import Delivery
 from microsub.pipeline.recipients import DAY, chooses, recipients
 
 NOW = 1_700_000_000.0

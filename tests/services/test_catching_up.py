@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from microsub.config.backend import Delivery, InstanceSettings
+from microsub.configuration.model import Delivery, InstanceSettings
 from microsub.errors import StoreUnavailable
 from microsub.pipeline.fan_out import FanOut, Patient, default_limits
 from microsub.services.being_seen import EVERY, BeingSeen

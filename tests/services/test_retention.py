@@ -10,13 +10,13 @@ from typing import Any, NoReturn
 import pytest
 import structlog
 
-from microsub.config.backend import Limits
+from microsub.configuration.model import Limits
+from microsub.configuration.store import Applied
 from microsub.model.reader import TimelineItem
 from microsub.services.retention import DAY, RESTORABLE, Retention, is_overdue
 from microsub.services.rounds import Pace
 from microsub.store import keys
 from microsub.store.accounts import User
-from microsub.store.applied import Applied
 from microsub.store.port import Redis
 from microsub.store.rules import Rules
 from tests.support.one_reader import ANN, NOW, OneReader, item

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from microsub.cache import CachingFetcher
-from microsub.config.backend import FeedConfig, InstanceSettings
+from microsub.configuration.model import FeedConfig, InstanceSettings
 from microsub.errors import InvalidRequest
 from microsub.fetch import Fetcher, FetchFailed, FetchRequest, FetchResult, FetchSettings
 from microsub.fetch.values import Reason

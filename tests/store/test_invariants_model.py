@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from microsub.config.backend import Delivery, InstanceSettings
+from microsub.configuration.model import Delivery, InstanceSettings
 from microsub.model.reader import ChannelSettings, Cursor, PageQuery, TimelineItem, Twin
 from microsub.pipeline.fan_out import TimelineLimits
 from microsub.services.catching_up import CatchingUp

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from microsub.configuration.apply import Applier
+from microsub.configuration.store import Applied
+from microsub.configuration.sync import Configuration, Timing
 from microsub.pipeline.fan_out import default_limits
-from microsub.services.applying import Applier
-from microsub.services.configuration import Configuration, Timing
 from microsub.services.following import Following
 from microsub.store.accounts import Accounts
-from microsub.store.applied import Applied
 from microsub.store.channels import Channels
 from microsub.store.feeds import Feeds
 from microsub.store.items import Items

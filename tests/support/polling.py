@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-from microsub.config.backend import InstanceSettings, Polling
+from microsub.configuration.model import InstanceSettings, Polling
 from microsub.fetch import Fetcher, FetchLimits, FetchSettings
 from microsub.formats.identity import host_of
 from microsub.model.reader import ChannelSettings, PageQuery, Row

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 
 from microsub.app import create_app
-from microsub.config.backend import InstanceSettings
 from microsub.config.settings import Settings
+from microsub.configuration.model import InstanceSettings
 from microsub.fetch import Fetched, Fetcher, FetchFailed, FetchRequest, FetchResult, FetchSettings
 from microsub.model.scopes import ALL_SCOPES
 from microsub.parsing.pool import ParsePool

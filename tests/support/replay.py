@@ -1,4 +1,4 @@
-"""What changes do to a state, in memory: the meaning of `microsub.config.changes` for tests of pure decisions."""
+"""What changes do to a state, in memory: the meaning of `configuration.changes` for tests of pure decisions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from microsub.config.backend import ChannelConfig, FeedConfig, UserConfig
-from microsub.config.changes import (
+from microsub.configuration.changes import (
     Change,
     ChannelAdded,
     ChannelRemoved,
@@ -29,6 +28,7 @@ from microsub.config.changes import (
     UserReturned,
     UserSettingsChanged,
 )
+from microsub.configuration.model import ChannelConfig, FeedConfig, UserConfig
 
 Part = TypeVar("Part", UserConfig, ChannelConfig)
 

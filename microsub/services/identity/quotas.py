@@ -9,9 +9,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
-from microsub.config.joining import OF_DECLARED, OF_REGISTERED, Quotas
+from microsub.configuration.joining import OF_DECLARED, OF_REGISTERED, Quotas
+from microsub.configuration.store import InForce
 from microsub.services.identity.limiting import Limiting, refused
-from microsub.store.applied import InForce
 
 REMEMBERED = 60.0
 """Seconds for which a process remembers that somebody registered themselves, or didn't: it never changes."""

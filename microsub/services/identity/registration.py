@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from microsub import metrics
-from microsub.config.joining import Registration, domain, within
+from microsub.configuration.joining import Registration, domain, within
 from microsub.formats.indieauth.me import path_of_me, site_of_me
 from microsub.model.reader import RESERVED
 from microsub.services.identity.admission import Admitted, Person, Refusal, bare, canonical, is_named

@@ -23,7 +23,7 @@ from typing import Protocol
 import structlog
 
 from microsub import metrics
-from microsub.config.backend import Identity
+from microsub.configuration.model import Identity
 from microsub.errors import Forbidden, MicrosubError, ProviderUnavailable, TooManyRequests, Unauthorized
 from microsub.formats.identity import mask_credentials
 from microsub.model.reader import Credential, Grant

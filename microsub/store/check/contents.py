@@ -12,10 +12,10 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 
+from microsub.configuration.store import read_file, unreadable
 from microsub.model.moments import number
 from microsub.model.reader import NAME
 from microsub.store import keys
-from microsub.store.applied import read_file, unreadable
 from microsub.store.check.findings import Call, Commands, Findings, PutAside, Remedy
 from microsub.store.check.seen import Reader, is_text
 from microsub.store.deadletters import is_sound

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from microsub.configuration.store import is_setting
 from microsub.formats.identity import canonical_feed_url, normalise_profile
 from microsub.model.moments import moment, number
 from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS
 from microsub.store import identitykeys, keys
-from microsub.store.applied import is_setting
 from microsub.store.behind import waiting
 from microsub.store.channeltext import settings_in
 from microsub.store.check.findings import Adopt, Call, Commands, Findings

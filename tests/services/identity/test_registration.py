@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsub.config.joining import Registration
+from microsub.configuration.joining import Registration
 from microsub.formats.indieauth.endpoints import Endpoints
 from microsub.formats.indieauth.me import canonical_me
 from microsub.formats.indieauth.replies import ProfileClaims

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
-from microsub.config.backend import Identity
+from microsub.configuration.model import Identity
 from microsub.errors import Forbidden, MicrosubError, ProviderUnavailable, TooManyRequests, Unauthorized
 from microsub.model.reader import Credential, Grant
 from microsub.services.identity.verification import Pace, Verification, decided, grace_until

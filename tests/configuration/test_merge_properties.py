@@ -8,7 +8,11 @@ from typing import Any
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from microsub.config.backend import (
+from microsub.configuration.changes import Current, UserAdded, UserReturned
+from microsub.configuration.document import parse
+from microsub.configuration.json_text import rewrite
+from microsub.configuration.merge import ALWAYS_THERE, merge
+from microsub.configuration.model import (
     Backend,
     ChannelConfig,
     FeedConfig,
@@ -18,11 +22,7 @@ from microsub.config.backend import (
     from_document,
     to_document,
 )
-from microsub.config.changes import Current, UserAdded, UserReturned
-from microsub.config.document import parse
-from microsub.config.jsontext import rewrite
-from microsub.config.merge import ALWAYS_THERE, merge
-from microsub.config.writeback import edited
+from microsub.configuration.rewrite import edited
 from tests.support.replay import replay
 
 URLS = [f"https://{host}.example/" for host in "abc"]

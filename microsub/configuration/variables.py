@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from microsub.config.jsontext import Path
+from microsub.configuration.json_text import Path
 
 _VARIABLE = re.compile(r"(\$?)\$\{([^}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")

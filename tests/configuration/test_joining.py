@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsub.config.joining import Quotas, comparable_person, domain, within
+from microsub.configuration.joining import Quotas, comparable_person, domain, within
 
 
 @pytest.mark.parametrize(

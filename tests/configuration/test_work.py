@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from microsub.config.backend import ChannelConfig, FeedConfig, UserConfig
-from microsub.config.changes import Current
-from microsub.config.document import parse
-from microsub.config.jsontext import rewrite
-from microsub.config.merge import merge
-from microsub.config.writeback import edited
+from microsub.configuration.changes import Current
+from microsub.configuration.document import parse
+from microsub.configuration.json_text import rewrite
+from microsub.configuration.merge import merge
+from microsub.configuration.model import ChannelConfig, FeedConfig, UserConfig
+from microsub.configuration.rewrite import edited
 
 
 class _Counter:

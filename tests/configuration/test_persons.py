@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from microsub.config.changes import Change, UserAdded, UserChanged, UserRemoved
+from microsub.configuration.changes import Change, UserAdded, UserChanged, UserRemoved
+from microsub.configuration.persons import clashes
 from microsub.errors import InvalidRequest
-from microsub.services.persons import clashes
 from microsub.store.accounts import User
 from microsub.store.port import Redis
 from tests.support.configured import NOW, Configured

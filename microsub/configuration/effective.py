@@ -13,11 +13,11 @@ from collections.abc import Callable
 
 import structlog
 
-from microsub.config.backend import DEFAULT_LIMITS, InstanceSettings, Limits
+from microsub.configuration.apply import ChannelsPort, SettingsPort
+from microsub.configuration.model import DEFAULT_LIMITS, InstanceSettings, Limits
+from microsub.configuration.store import InForce
 from microsub.errors import NotFound, StoreDamaged, StoreError
 from microsub.model.reader import ChannelSettings, UnreadStyle
-from microsub.services.applying import ChannelsPort, SettingsPort
-from microsub.store.applied import InForce
 
 log = structlog.get_logger(__name__)
 

@@ -24,20 +24,20 @@ from typing import Literal, Protocol
 
 import structlog
 
-from microsub.config.backend import Backend
-from microsub.config.document import Document, Report, check, examine, parse, unreadable
-from microsub.config.jsontext import rewrite
-from microsub.config.merge import Merge, merge
-from microsub.config.validate import Findings, describe
-from microsub.config.versions import origin, said, since_saved
-from microsub.config.writeback import WRITTEN, edited
+from microsub.configuration.apply import Applier
+from microsub.configuration.document import Document, Report, check, examine, parse, unreadable
+from microsub.configuration.file import BackendFile, FileState
+from microsub.configuration.in_step import InStep, Timing
+from microsub.configuration.json_text import rewrite
+from microsub.configuration.merge import Merge, merge
+from microsub.configuration.model import Backend
+from microsub.configuration.notices import Notices, Status
+from microsub.configuration.rewrite import WRITTEN, edited
+from microsub.configuration.store import AppliedFile, Begun
+from microsub.configuration.validation import Findings, describe
+from microsub.configuration.versions import origin, said, since_saved
 from microsub.errors import ConfigError, InvalidRequest, RequestError, StoreError
 from microsub.formats.identity import normalise_profile
-from microsub.services.applying import Applier
-from microsub.services.backend_file import BackendFile, FileState
-from microsub.services.in_step import InStep, Timing
-from microsub.services.notices import Notices, Status
-from microsub.store.applied import AppliedFile, Begun
 from microsub.store.keys import applied_config
 
 __all__ = ["Configuration", "Outcome", "Report", "Status", "Timing", "check"]

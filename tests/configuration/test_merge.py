@@ -7,16 +7,7 @@ from typing import Any
 
 import pytest
 
-from microsub.config.backend import (
-    Backend,
-    ChannelConfig,
-    FeedConfig,
-    InstanceSettings,
-    Limits,
-    UserConfig,
-    from_document,
-)
-from microsub.config.changes import (
+from microsub.configuration.changes import (
     Change,
     ChannelAdded,
     ChannelRemoved,
@@ -38,10 +29,19 @@ from microsub.config.changes import (
     UserReturned,
     UserSettingsChanged,
 )
-from microsub.config.document import parse
-from microsub.config.joining import Quotas
-from microsub.config.merge import Merge, merge
-from microsub.config.writeback import edited
+from microsub.configuration.document import parse
+from microsub.configuration.joining import Quotas
+from microsub.configuration.merge import Merge, merge
+from microsub.configuration.model import (
+    Backend,
+    ChannelConfig,
+    FeedConfig,
+    InstanceSettings,
+    Limits,
+    UserConfig,
+    from_document,
+)
+from microsub.configuration.rewrite import edited
 
 A, B, C = "https://a.example/", "https://b.example/", "https://c.example/"
 EDITED = 1000.0

@@ -11,7 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from microsub.config.backend import (
+from microsub.config.urls import comparable, comparable_profile
+from microsub.configuration.changes import Current
+from microsub.configuration.document import Document
+from microsub.configuration.merge import ALWAYS_THERE
+from microsub.configuration.model import (
     LIMIT_NAMES,
     ChannelConfig,
     FeedConfig,
@@ -19,12 +23,8 @@ from microsub.config.backend import (
     channel_part,
     limits_part,
 )
-from microsub.config.changes import Current
-from microsub.config.document import Document
-from microsub.config.merge import ALWAYS_THERE
-from microsub.config.order import inserted, permuted
-from microsub.config.urls import comparable, comparable_profile
-from microsub.config.variables import escape
+from microsub.configuration.order import inserted, permuted
+from microsub.configuration.variables import escape
 
 WRITTEN = frozenset({"me", "channels", "mute", "block"})
 """What is written of a user; all else in an entry is its owner's."""

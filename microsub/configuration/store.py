@@ -14,7 +14,8 @@ from typing import Any
 import orjson
 from redis.exceptions import ResponseError
 
-from microsub.config.backend import (
+from microsub.configuration.joining import Quotas, quotas_from, quotas_part
+from microsub.configuration.model import (
     Backend,
     InstanceSettings,
     Limits,
@@ -25,7 +26,6 @@ from microsub.config.backend import (
     limits_part,
     to_document,
 )
-from microsub.config.joining import Quotas, quotas_from, quotas_part
 from microsub.errors import StoreDamaged
 from microsub.store import keys
 from microsub.store.port import Redis

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from microsub.config.backend import ChannelConfig, FeedConfig
-from microsub.config.document import Report, examine
-from microsub.config.legacy import is_legacy, upgrade, user_name
+from microsub.configuration.document import Report, examine
+from microsub.configuration.legacy import is_legacy, upgrade, user_name
+from microsub.configuration.model import ChannelConfig, FeedConfig
 
 A, B = "https://a.example/feed", "https://b.example/feed"
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any
 
-from microsub.config import jsontext, legacy
-from microsub.config.backend import Backend, from_document
-from microsub.config.jsontext import JsonText
-from microsub.config.validate import Findings, validate
-from microsub.config.variables import expand
+from microsub.configuration import json_text, legacy
+from microsub.configuration.json_text import JsonText
+from microsub.configuration.model import Backend, from_document
+from microsub.configuration.validation import Findings, validate
+from microsub.configuration.variables import expand
 from microsub.errors import ConfigError
 
 
@@ -56,7 +56,7 @@ def digest(body: bytes) -> str:
 def examine(body: bytes, file: str, environ: Mapping[str, str]) -> Report:
     """Look at everything in a document; never raises ConfigError."""
     try:
-        source = jsontext.read(body, file)
+        source = json_text.read(body, file)
     except ConfigError as error:
         return Report(file, (error,), (), None)
     findings = Findings(file, source)
@@ -76,7 +76,7 @@ def examine(body: bytes, file: str, environ: Mapping[str, str]) -> Report:
     return Report(file, (), warned, usable)
 
 
-def _missing(findings: Findings, path: jsontext.Path, name: str, environ: Mapping[str, str]) -> None:
+def _missing(findings: Findings, path: json_text.Path, name: str, environ: Mapping[str, str]) -> None:
     why = "whose value is not UTF-8" if name in environ else "which is not set"
     findings.wrong(path, f"'${{{name}}}', {why}", f"an environment variable of the name {name or '…'}")
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 
-from microsub.config.versions import is_saved, surplus, version_name
+from microsub.configuration.versions import is_saved, surplus, version_name
 from microsub.store.port import Redis
 from tests.support.configured import NOW, Configured
 

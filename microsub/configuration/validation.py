@@ -20,14 +20,14 @@ from urllib.parse import urlsplit
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
-from microsub.config.backend import POST_TYPES
 from microsub.config.identifiers import PROFILE, unfit_profile
-from microsub.config.joining import comparable_person, domain
-from microsub.config.jsontext import JsonText, Path, show
 from microsub.config.patterns import PatternError, compiled
 from microsub.config.settings import mask_password
 from microsub.config.urls import comparable, usable
-from microsub.config.variables import has_variable
+from microsub.configuration.joining import comparable_person, domain
+from microsub.configuration.json_text import JsonText, Path, show
+from microsub.configuration.model import POST_TYPES
+from microsub.configuration.variables import has_variable
 from microsub.errors import ConfigError
 
 UNUSABLE_UIDS = ("global", "saved")
@@ -48,7 +48,7 @@ _CLOSE = 0.75
 
 def schema() -> dict[str, Any]:
     """The JSON Schema of backend.json, as shipped with the package."""
-    text = files("microsub.config").joinpath("backend.schema.json").read_text(encoding="utf-8")
+    text = files("microsub.configuration").joinpath("backend.schema.json").read_text(encoding="utf-8")
     parsed: dict[str, Any] = json.loads(text)
     return parsed
 

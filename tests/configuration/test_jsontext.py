@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from microsub.config.jsontext import read, rewrite, show
+from microsub.configuration.json_text import read, rewrite, show
 from microsub.errors import ConfigError
 
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from microsub.config.backend import (
+from microsub.configuration.document import Report, check, examine, load
+from microsub.configuration.joining import OF_REGISTERED, QUOTA_NAMES, Quotas, Registration
+from microsub.configuration.model import (
     Backend,
     ChannelConfig,
     Delivery,
@@ -25,9 +27,7 @@ from microsub.config.backend import (
     from_document,
     to_document,
 )
-from microsub.config.document import Report, check, examine, load
-from microsub.config.joining import OF_REGISTERED, QUOTA_NAMES, Quotas, Registration
-from microsub.config.validate import UNUSABLE_UIDS, schema
+from microsub.configuration.validation import UNUSABLE_UIDS, schema
 from microsub.demo.backend import backend_document
 from microsub.errors import ConfigError
 from microsub.model.reader import NAME, NOTIFICATIONS, RESERVED
@@ -427,7 +427,7 @@ def test_the_schema_is_a_schema_and_agrees_with_the_model() -> None:
 
 def test_the_schema_declares_the_defaults() -> None:
     """What editors show as default is the default."""
-    from microsub.config.backend import DEFAULT_LIMITS, LIMIT_NAMES
+    from microsub.configuration.model import DEFAULT_LIMITS, LIMIT_NAMES
 
     shipped = schema()["$defs"]
     for name in LIMIT_NAMES:

@@ -15,10 +15,10 @@ import pytest
 import structlog
 from prometheus_client import REGISTRY
 
+from microsub.configuration import file as backend_file
+from microsub.configuration.file import BackendFile
+from microsub.configuration.sync import Timing
 from microsub.errors import StoreFull
-from microsub.services import backend_file
-from microsub.services.backend_file import BackendFile
-from microsub.services.configuration import Timing
 from microsub.store import keys
 from microsub.store.port import Redis
 from tests.support.configured import NOW, Configured

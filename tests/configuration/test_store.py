@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from microsub.config.backend import (
+from microsub.configuration.effective import SettingsInForce
+from microsub.configuration.model import (
     Backend,
     ChannelConfig,
     FeedConfig,
@@ -18,10 +19,9 @@ from microsub.config.backend import (
     Polling,
     UserConfig,
 )
+from microsub.configuration.store import Applied, AppliedFile, InForce
 from microsub.errors import StoreDamaged
-from microsub.services.in_force import SettingsInForce
 from microsub.store import keys
-from microsub.store.applied import Applied, AppliedFile, InForce
 from microsub.store.channels import Channels
 from microsub.store.port import Redis
 

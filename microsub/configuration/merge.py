@@ -11,15 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from microsub.config.backend import (
-    LIMIT_NAMES,
-    Backend,
-    ChannelConfig,
-    FeedConfig,
-    Limits,
-    UserConfig,
-)
-from microsub.config.changes import (
+from microsub.config.settings import mask_password
+from microsub.config.urls import comparable, comparable_profile
+from microsub.configuration.changes import (
     Change,
     ChannelAdded,
     ChannelRemoved,
@@ -43,10 +37,16 @@ from microsub.config.changes import (
     UserReturned,
     UserSettingsChanged,
 )
-from microsub.config.joining import Quotas
-from microsub.config.order import inserted, permuted
-from microsub.config.settings import mask_password
-from microsub.config.urls import comparable, comparable_profile
+from microsub.configuration.joining import Quotas
+from microsub.configuration.model import (
+    LIMIT_NAMES,
+    Backend,
+    ChannelConfig,
+    FeedConfig,
+    Limits,
+    UserConfig,
+)
+from microsub.configuration.order import inserted, permuted
 
 ALWAYS_THERE = "notifications"
 """The channel that every user has: it is never added, renamed, removed or moved from its first place."""

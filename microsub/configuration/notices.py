@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from microsub.config.document import Report
+from microsub.configuration.document import Report
 from microsub.errors import ConfigError, StoreError
 
 log = structlog.get_logger(__name__)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import structlog
 
-from microsub.config.document import digest
-from microsub.config.versions import is_saved, is_version_of, surplus, version_name
+from microsub.configuration.document import digest
+from microsub.configuration.versions import is_saved, is_version_of, surplus, version_name
 
 log = structlog.get_logger(__name__)
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from microsub.config.backend import ChannelConfig, FeedConfig, InstanceSettings, Limits, UserConfig
-from microsub.config.changes import (
+from microsub.config.identifiers import PROFILE, unfit_profile
+from microsub.config.settings import mask_password
+from microsub.configuration.changes import (
     Change,
     ChannelAdded,
     ChannelRemoved,
@@ -34,16 +35,15 @@ from microsub.config.changes import (
     UserReturned,
     UserSettingsChanged,
 )
-from microsub.config.identifiers import PROFILE, unfit_profile
-from microsub.config.joining import Quotas
-from microsub.config.settings import mask_password
+from microsub.configuration.joining import Quotas
+from microsub.configuration.model import ChannelConfig, FeedConfig, InstanceSettings, Limits, UserConfig
+from microsub.configuration.persons import Clash, clashes
+from microsub.configuration.store import InForce
 from microsub.errors import InvalidRequest, NotFound, StoreDamaged
 from microsub.formats.identity import canonical_feed_url
 from microsub.formats.indieauth.me import same_me
 from microsub.model.reader import GLOBAL, Channel, ChannelSettings, Subscription
-from microsub.services.persons import Clash, clashes
 from microsub.store.accounts import User
-from microsub.store.applied import InForce
 from microsub.store.channeltext import SPOILT
 
 _AT_ONCE = 8

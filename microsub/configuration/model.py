@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Literal
 
-from microsub.config.joining import (
+from microsub.configuration.joining import (
     Quotas,
     Registration,
     quotas_from,

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from microsub.config.backend import InstanceSettings, Limits
+from microsub.configuration.effective import SettingsInForce
+from microsub.configuration.model import InstanceSettings, Limits
+from microsub.configuration.store import InForce
 from microsub.errors import StoreUnavailable
-from microsub.services.in_force import SettingsInForce
-from microsub.store.applied import InForce
 from microsub.store.channels import Channels
 from microsub.store.port import Redis
 

@@ -10,9 +10,9 @@ from typing import Protocol
 
 import structlog
 
+from microsub.configuration.file import BackendFile
+from microsub.configuration.waits import Waits, first, pause
 from microsub.errors import StoreError
-from microsub.services.backend_file import BackendFile
-from microsub.services.waits import Waits, first, pause
 
 log = structlog.get_logger(__name__)
 

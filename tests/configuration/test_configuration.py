@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 import structlog
 
-from microsub.config.backend import FeedPolicy, Limits
-from microsub.config.changes import Change
-from microsub.config.joining import Quotas
+from microsub.configuration.changes import Change
+from microsub.configuration.effective import SettingsInForce
+from microsub.configuration.joining import Quotas
+from microsub.configuration.model import FeedPolicy, Limits
 from microsub.errors import NotFound, StoreUnavailable, Unauthorized
 from microsub.model.reader import Credential
 from microsub.services.identity.sessions import Sessions
-from microsub.services.in_force import SettingsInForce
 from microsub.store.identity.codes import Codes, Consent
 from microsub.store.identity.foreign import ForeignTokens, Principal, Vouched
 from microsub.store.identity.grants import Grants
