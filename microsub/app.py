@@ -6,7 +6,9 @@ everything else and its two addresses need no pattern.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import orjson
 from starlette.applications import Starlette
@@ -30,6 +32,8 @@ from microsub.web.site import Site, make_site
 
 ENDPOINT = "/microsub"
 
+_ENDING = "the server is stopping: try again in some seconds"
+
 Page = Callable[[Request], Awaitable[Response]]
 
 
@@ -52,10 +56,14 @@ class Application(Starlette):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection of any kind that ASGI knows."""
-        if scope["type"] == "http" and is_endpoint(scope["path"]):
-            await self._endpoint(scope, receive, send)
-        else:
-            await super().__call__(scope, receive, send)
+        try:
+            if scope["type"] == "http" and is_endpoint(scope["path"]):
+                await self._endpoint(scope, receive, send)
+            else:
+                await super().__call__(scope, receive, send)
+        except asyncio.CancelledError:  # the server ends, and can't wait for this request any longer
+            with suppress(RuntimeError):  # where the answer has begun
+                await _json({"error": "server_error", "error_description": _ENDING}, 503)(scope, receive, send)
 
 
 def create_app(services: Services, *, base_url: str | None = None, monitors: Monitors | None = None) -> Starlette:

@@ -29,6 +29,7 @@
     ├── ProfileError              a person's page, or the server it names, is not usable for signing in
     │   ├── ProfileUnreachable    it can't be had now
     │   └── ProfileMismatch       a server spoke for somebody whose page names another
+    ├── ParserUnavailable         there is no process to parse documents in, which is our own fault: 503
     └── ParseError                bytes that are no feed
         └── ParsingStopped        or take too much time or memory to find out
 
@@ -269,6 +270,14 @@ class ProfileUnreachable(ProfileError):
 
 class ProfileMismatch(ProfileError):
     """A server said that somebody signed in with it whose page names another server."""
+
+
+class ParserUnavailable(MicrosubError):
+    """There is no process to parse documents in now, and `why`. It says nothing of any document."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"documents can't be parsed at the moment: {why}")
+        self.why = why
 
 
 class ParseError(MicrosubError):

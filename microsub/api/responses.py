@@ -19,6 +19,7 @@ from microsub.errors import (
     MethodNotAllowed,
     MicrosubError,
     ParseError,
+    ParserUnavailable,
     ProviderUnavailable,
     RequestError,
     StoreError,
@@ -31,7 +32,7 @@ Header = tuple[bytes, bytes]
 
 METHODS = "GET, POST, OPTIONS"
 RETRY_SECONDS = 5
-"""What a client is told to wait when Redis can't serve."""
+"""What a client is told to wait when Redis or a parser can't serve."""
 
 CORS: list[Header] = [
     (b"access-control-allow-origin", b"*"),
@@ -125,6 +126,11 @@ def _store(_: Any) -> ErrorReply:
     return ErrorReply(503, _content("server_error", text), [(b"retry-after", str(RETRY_SECONDS).encode())])
 
 
+def _parser(error: Any) -> ErrorReply:
+    content = _content("server_error", f"{error}; try again in some seconds")
+    return ErrorReply(503, content, [(b"retry-after", str(RETRY_SECONDS).encode())])
+
+
 def _provider(error: Any) -> ErrorReply:
     text = f"the token can't be checked at the moment, because its provider can't be asked: {error.why}"
     retry = (b"retry-after", str(error.retry_after).encode())
@@ -143,6 +149,7 @@ _TABLE: tuple[tuple[type[MicrosubError], Callable[[Any], ErrorReply]], ...] = (
     (RequestError, _request_error),
     (StoreFull, _store_full),
     (StoreError, _store),
+    (ParserUnavailable, _parser),
     (ProviderUnavailable, _provider),
     (FetchError, _foreign),
     (ParseError, _foreign),

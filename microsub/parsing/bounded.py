@@ -12,6 +12,7 @@ class BoundedParser:
     """Called like `formats.parse.parse`, and blocks: documents are read in processes, `at_once` of them at a time.
 
     `seconds` (of processor time) and `memory` (bytes) bound the work on one document. Safe for threads and after forks.
+    Raises ParserUnavailable when no process can be started, and in calls during which it is closed.
     """
 
     def __init__(self, *, seconds: float = SECONDS, memory: int = MEMORY, at_once: int = 2) -> None:

@@ -8,6 +8,7 @@ they have used (`turns`). Times are of the processor: a busy machine makes no do
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
 import time
@@ -17,7 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from microsub.errors import ParsingStopped
+from microsub.errors import ParserUnavailable, ParsingStopped
 from microsub.fetch import Fetched, who_asks
 from microsub.formats.identity import mask_credentials
 from microsub.formats.lookups import AuthorPage
@@ -50,7 +51,9 @@ RETIRE = 88 * 1024 * 1024
 """A process that holds more bytes than this after a document is ended: it began with some forty megabytes."""
 
 _EXPECTED = 0.05
-_CLOSED = "the reading was ended"
+_CLOSING = "the program is stopping"
+_REST = 10.0
+"""Seconds for which the log says once that no parser can be started."""
 _MOST_SLOW_KNOWN = 1000
 
 
@@ -95,7 +98,8 @@ class ParsePool:
 
     What is read counts as work for who asks (`fetch.asking_for`), unless `keys` name others.
 
-    All methods that read a document raise ParsingStopped when it takes too much time or memory.
+    All methods that read a document raise ParsingStopped when it takes too much time or memory, and ParserUnavailable
+    when no process can be started or the pool is closed.
     """
 
     def __init__(
@@ -113,6 +117,8 @@ class ParsePool:
         self._seconds = seconds
         self._memory = memory
         self._idle_seconds = idle
+        self._stopped = False
+        self._complained = -math.inf
         self._begin()
 
     def _begin(self) -> None:
@@ -261,8 +267,13 @@ class ParsePool:
     def warm(self) -> None:
         """Begin a process where there is none, because a document is on its way."""
         with self._change:
-            if not self._crew.threads:
+            if not self._crew.threads and not self._stopped:
                 self._start_thread()
+
+    def stop(self) -> None:
+        """Close, and refuse all later documents."""
+        self._stopped = True
+        self.close()
 
     def close(self) -> None:
         """End the processes at once, and with them the documents that are read or wait. Later ones begin again."""
@@ -277,9 +288,11 @@ class ParsePool:
                 process.kill()
             self._change.notify_all()
         for job in waiting:
-            _fail(job, _CLOSED)
+            _set_error(job, ParserUnavailable(_CLOSING))
 
     def _submit(self, job: _Job) -> _Job:
+        if self._stopped:
+            raise ParserUnavailable(_CLOSING)
         if self._owner != os.getpid():
             self._begin()  # after a fork: threads and processes are the parent's, and so may be who holds the lock
         with self._change:
@@ -315,7 +328,7 @@ class ParsePool:
         """What a thread does: one document after the other, in a process of its own."""
         process: ParserProcess | None = None
         try:
-            with suppress(OSError, ProcessEnded):  # whose document it is will be told
+            with suppress(ParserUnavailable):  # whose document it is will be told
                 process = self._new_process(crew)
             while (job := self._next(crew)) is not None:
                 process = self._serve(job, process, crew)
@@ -370,9 +383,11 @@ class ParsePool:
                 _fail(job, f"the document could not be parsed in {seconds:g} s of processor time", seconds)
         except ProcessEnded as ended:
             process = None
-            if not job.abandoned:
+            if job.abandoned:
+                _set_error(job, ParserUnavailable(_CLOSING))
+            else:
                 log.warning("a document ended its parser", url=mask_credentials(job.where), bytes=len(job.body))
-            _fail(job, _CLOSED if job.abandoned else str(ended) or "reading it takes too much time or memory")
+                _fail(job, str(ended) or "reading it takes too much time or memory")
         except BaseException as error:
             _set_error(job, error)
         if used is None:
@@ -388,14 +403,14 @@ class ParsePool:
             else:
                 job.body = b""  # an error may know this frame, and would keep the document until the next collection
                 if again:
-                    _fail(job, _CLOSED)
+                    _set_error(job, ParserUnavailable(_CLOSING))
             self._change.notify_all()
         return process
 
     def _read(
         self, job: _Job, process: ParserProcess | None, crew: _Crew, seconds: float
     ) -> tuple[ParserProcess, Done]:
-        """The outcome of a document, and the process that read it. Raises ProcessEnded."""
+        """The outcome of a document, and the process that read it. Raises ProcessEnded and ParserUnavailable."""
         fresh = process is None
         while True:
             process = process or self._new_process(crew)
@@ -423,13 +438,23 @@ class ParsePool:
                 del self._known_slow[next(iter(self._known_slow))]
 
     def _new_process(self, crew: _Crew) -> ParserProcess:
-        process = ParserProcess(self._memory)
+        try:
+            process = ParserProcess(self._memory)
+        except OSError as error:
+            self._complain(error)
+            raise ParserUnavailable(f"no parser can be started ({error.strerror or error})") from None
         with self._change:
             if crew is self._crew:
                 crew.processes.add(process)
                 return process
         process.close()
-        raise ProcessEnded(_CLOSED)
+        raise ParserUnavailable(_CLOSING)
+
+    def _complain(self, error: OSError) -> None:
+        now = time.monotonic()
+        if now - self._complained > _REST:
+            self._complained = now
+            log.error("no parser can be started, which is the fault of no document", error=str(error))
 
     def _drop(self, process: ParserProcess, crew: _Crew) -> None:
         with self._change:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 import structlog
 
 from microsub.configuration.model import InstanceSettings
-from microsub.errors import ParseError, ParsingStopped
+from microsub.errors import ParseError, ParserUnavailable, ParsingStopped
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
 from microsub.formats.identity import host_of, mask_credentials
 from microsub.formats.sites import feeds_by_address
@@ -74,9 +74,9 @@ class PollResult:
 
     `outcome` is one of changed, unchanged, not_modified, gone, unfollowed, held, moved (it is a page whose feed is
     followed from now on), overtaken (a later poll of the feed has begun, or its record is gone; nothing of this one
-    counts), local (this process had no file descriptor left: nothing is counted), or the reason of a failure, which
-    `detail` explains. `next_poll` is a Unix time or None: never again; `host` is where the feed is polled
-    from now on; `hold_until` is set when the publisher asked for a pause.
+    counts), local (this process had no file descriptor left, or no parser: nothing is counted), or the reason of a
+    failure, which `detail` explains. `next_poll` is a Unix time or None: never again; `host` is where the feed is
+    polled from now on; `hold_until` is set when the publisher asked for a pause.
     """
 
     feed: str
@@ -172,7 +172,10 @@ class Poller:
         if feed.next_poll is not None:
             POLL_DELAY.observe(max(0.0, due.asked - feed.next_poll))
         with structlog.contextvars.bound_contextvars(feed=feed.id, url=mask_credentials(feed.url)):
-            return await self._conclude(due, await self._fetch(feed, len(users)))
+            try:
+                return await self._conclude(due, await self._fetch(feed, len(users)))
+            except ParserUnavailable as error:
+                return self.put_off(feed.id, str(error))
 
     async def give_up(self, feed_id: str, reason: str, detail: str) -> PollResult:
         """Plan the next attempt after a poll that ended in a bug of ours, so that it isn't tried every second."""

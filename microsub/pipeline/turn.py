@@ -66,7 +66,7 @@ class Turn:
 
     @property
     def rests(self) -> bool:
-        """Whether no turn shall begin at present, because this process had no file descriptor left."""
+        """Whether no turn shall begin at present, because this process had no file descriptor left, or no parser."""
         return self._clock() < self._rests_until
 
     def stop(self) -> None:
@@ -127,7 +127,9 @@ class Turn:
 
     def _rest(self, detail: str) -> None:
         if not self.rests:
-            log.error("out of file descriptors, nobody is asked for a while", seconds=REST_SECONDS, detail=detail)
+            log.error(
+                "out of file descriptors or processes, nobody is asked for a while", seconds=REST_SECONDS, detail=detail
+            )
         self._rests_until = self._clock() + REST_SECONDS
 
     async def _finish(self, lease: HostLease, feed_id: str, result: PollResult, left: _Left | None) -> None:

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from microsub.errors import ParseError
+from microsub.errors import ParseError, ParserUnavailable
 from microsub.fetch import Fetched, FetchRequest, FetchResult
 from microsub.formats.identity import host_of, mask_credentials
 from microsub.formats.lookups import AuthorPage, LookUp, completed, lacking
@@ -106,7 +106,10 @@ class Completing:
             known = self._authors.get(look_up)
             if known is not None and self._clock() < known[0]:
                 return known[1]
-            said = await self._ask(look_up)
+            try:
+                said = await self._ask(look_up)
+            except ParserUnavailable:
+                return None  # which is our fault, and not remembered
         log.debug("looked up", url=mask_credentials(look_up.url), kind=type(look_up).__name__, found=said is not None)
         if isinstance(look_up, AuthorPage):
             self._remember(look_up, said)

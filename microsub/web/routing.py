@@ -13,7 +13,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import MicrosubError, QuotaReached, RequestError, StoreError, StoreUnavailable, TooManyRequests
+from microsub.errors import (
+    MicrosubError,
+    ParserUnavailable,
+    QuotaReached,
+    RequestError,
+    StoreError,
+    StoreUnavailable,
+    TooManyRequests,
+)
 from microsub.fetch import asking_for
 from microsub.web.session import SignInNeeded, Visit
 from microsub.web.site import Site
@@ -97,6 +105,8 @@ def error_page(visit: Visit, error: MicrosubError, title: str = "") -> Response:
         status, text = error.status, error.description
     elif isinstance(error, StoreError):
         status, text = 503, "The server can't reach its store at the moment. Try again in some seconds."
+    elif isinstance(error, ParserUnavailable):
+        status, text = 503, "The server can't read pages at the moment. Try again in some seconds."
     if isinstance(error, StoreUnavailable):
         visit.session = None
     with suppress(KeyError):

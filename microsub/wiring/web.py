@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 from starlette.types import ASGIApp
@@ -39,8 +39,12 @@ from microsub.wiring.upkeep import figures
 
 
 @contextlib.asynccontextmanager
-async def open_app(settings: Settings, stores: Stores, config: Configuration) -> AsyncIterator[ASGIApp]:
-    """The ASGI application with its cache of items."""
+async def open_app(
+    settings: Settings, stores: Stores, config: Configuration
+) -> AsyncIterator[tuple[ASGIApp, Callable[[], None]]]:
+    """The ASGI application with its cache of items; and what ends all parsing for good, so that requests that wait for
+    it are answered at once. Call it before the server waits for them.
+    """
     tracker = Tracker(stores.url, keys.ITEM_PREFIX)
     cache = ItemCache(stores.items, tracker, max_bytes=settings.item_cache_mb * 1024 * 1024)
     parser = ParsePool(seconds=PARSE_SECONDS)
@@ -53,9 +57,9 @@ async def open_app(settings: Settings, stores: Stores, config: Configuration) ->
         try:
             services = replace(_services(stores, reading, fetcher, parser, config, identity), token_use=used)
             monitors = Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
-            yield create_app(services, base_url=settings.base_url, monitors=monitors)
+            yield create_app(services, base_url=settings.base_url, monitors=monitors), parser.stop
         finally:
-            parser.close()
+            parser.stop()
             await reading.aclose()
             await used.aclose()
             await cache.aclose()

@@ -13,6 +13,8 @@ import structlog.testing
 
 from microsub.configuration.model import FeedPolicy, InstanceSettings, Limits
 from microsub.formats.identity import host_of
+from microsub.parsing.pool import ParsePool
+from microsub.parsing.process import ParserProcess
 from microsub.pipeline.fan_out import default_limits
 from microsub.services.following import Following
 from microsub.services.mending import Mended, Mending
@@ -442,6 +444,34 @@ async def test_an_authors_block_counts_after_an_edit(redis: Redis) -> None:
         assert await it.rows() == []
 
 
+RESTS = "out of file descriptors or processes, nobody is asked for a while"
+
+
+async def test_that_no_parser_can_be_started_is_no_failure_of_publishers(
+    redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither by the system's limits nor by time: records stay as they were, and the feed is asked again soon."""
+
+    def starts_for_ever(_memory: int) -> ParserProcess:
+        raise OSError("the process for parsing documents didn't start")
+
+    async with publisher() as site, world(redis) as it:
+        it.parser = ParsePool()
+        worker = it.make_worker()
+        feed = await it.follow(site.serve_document("/feed", rss(dated(1))))
+        before = await it.record(feed)
+        with monkeypatch.context() as patched, structlog.testing.capture_logs() as lines:
+            patched.setattr("microsub.parsing.pool.ParserProcess", starts_for_ever)
+            assert await worker.run_once() == 1
+        after = replace(await it.record(feed), reading=None, extra={})
+        assert after == before, "but for having begun"
+        assert RESTS in [line["event"] for line in lines]
+        it.clock.advance(60)
+        await worker.run_once()
+        assert len(await it.rows()) == 1
+        it.parser.close()
+
+
 @contextmanager
 def no_descriptor_left() -> Iterator[None]:
     """This process can open nothing; what is open stays."""
@@ -464,7 +494,7 @@ async def test_that_we_have_no_file_descriptor_left_is_no_failure_of_publishers(
             await it.worker.run_once()
         after = [await it.record(feed) for feed in feeds]
         assert [replace(record, reading=None) for record in after] == before, "but for having begun"
-        assert [line["event"] for line in lines] == ["out of file descriptors, nobody is asked for a while"]
+        assert [line["event"] for line in lines] == [RESTS]
         assert not site.asked
         it.clock.advance(60)
         await it.worker.run_once()

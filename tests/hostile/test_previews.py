@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import AsyncIterator
 
 import pytest
 
 from microsub.parsing.pool import ParsePool
+from microsub.parsing.process import ParserProcess
 from microsub.store.port import Redis
 from tests.support.polling import dated, rss
 from tests.support.readers import Instance, instance
@@ -39,6 +42,25 @@ async def test_a_preview_that_would_never_end_is_ended(server: Instance) -> None
     assert "could not be parsed in 2 s of processor time" in reply["error_description"]
     assert URL in reply["error_description"]
     await wait_until(lambda: not server.parser._crew.running)
+
+
+async def test_without_a_parser_documents_are_refused_for_a_moment(
+    server: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Apps get a plain 503, and so do people who sign in; afterwards documents are read as before."""
+    alice = await server.reader("alice", "home")
+    server.web.documents[URL] = (LARGE, FEED)
+
+    def out_of_descriptors(_memory: int) -> ParserProcess:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr("microsub.parsing.pool.ParserProcess", out_of_descriptors)
+        for ask in (alice.get(503, action="preview", url=URL), alice.post(503, action="search", query=URL)):
+            reply = await ask
+            assert reply["error"] == "server_error"
+            assert "Too many open files" in reply["error_description"]
+    assert len((await alice.get(action="preview", url=URL))["items"]) == 20
 
 
 async def test_a_search_that_would_never_end_finds_nothing(server: Instance) -> None:

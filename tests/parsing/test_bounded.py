@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from microsub.errors import ParseError, ParsingStopped
+from microsub.errors import ParseError, ParserUnavailable, ParsingStopped
 from microsub.formats.parse import parse
 from microsub.parsing.bounded import BoundedParser
 from tests.support.waiting import wait_until
@@ -65,12 +65,12 @@ def test_many_threads() -> None:
 async def test_closing_ends_what_is_read() -> None:
     """Those who wait for a document aren't held up by it; later documents are read as before."""
     bounded = BoundedParser(at_once=1)
-    stopped: list[ParseError] = []
+    stopped: list[ParserUnavailable] = []
 
     def read() -> None:
         try:
             bounded(HARD, URL, "text/html")
-        except ParsingStopped as error:
+        except ParserUnavailable as error:
             stopped.append(error)
 
     threads = [threading.Thread(target=read) for _ in range(3)]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 from collections.abc import AsyncIterator
 
 import pytest
+import structlog
 
-from microsub.errors import ParseError, ParsingStopped
+from microsub.errors import ParseError, ParserUnavailable, ParsingStopped
 from microsub.fetch import Answered, Fetched, asking_for
 from microsub.parsing.pool import ParsePool
 from microsub.parsing.process import ParserProcess, ProcessEnded
@@ -155,7 +157,33 @@ async def test_closing_ends_processes_at_once() -> None:
     pool.close()
     assert all(process.wait(10) == -signal.SIGKILL for process in processes)
     for result in await asyncio.gather(*reading, return_exceptions=True):
-        assert isinstance(result, ParsingStopped)
+        assert isinstance(result, ParserUnavailable)
+
+
+async def test_a_stopped_pool_refuses_what_comes_later(pool: ParsePool) -> None:
+    """A request that asks for one document after the other ends with the first that it asks for then."""
+    pool.stop()
+    pool.warm()
+    with pytest.raises(ParserUnavailable, match="stopping"):
+        await pool.parse(document(SMALL))
+    assert not pool.processes
+
+
+async def test_that_no_process_can_be_started_is_no_failure_of_a_document(
+    pool: ParsePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All who ask are told so, the log says it once, and later documents are read."""
+
+    def out_of_descriptors(_memory: int) -> ParserProcess:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with structlog.testing.capture_logs() as lines, monkeypatch.context() as patched:
+        patched.setattr("microsub.parsing.pool.ParserProcess", out_of_descriptors)
+        for _ in range(2):
+            with pytest.raises(ParserUnavailable, match="Too many open files"):
+                await pool.parse(document(SMALL))
+    assert [line["event"] for line in lines] == ["no parser can be started, which is the fault of no document"]
+    assert (await pool.parse(document(SMALL))).name == "t"
 
 
 async def test_a_process_is_ended_when_it_takes_too_much_memory() -> None:

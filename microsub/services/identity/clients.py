@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 
 import structlog
 
-from microsub.errors import FetchError, ParseError, TooManyRequests
+from microsub.errors import FetchError, ParseError, ParserUnavailable, TooManyRequests
 from microsub.fetch import Answered, FetchFailed, Sending, SendLimits
 from microsub.formats.indieauth.clients import ClientInfo, may_be_asked
 from microsub.formats.indieauth.identifiers import identifier, same_origin
@@ -127,7 +127,7 @@ class Clients:
                 app = await self._asked(self._known, client, asker, lambda: self._ask(client))
                 if asker.user and app.info.logo:
                     return replace(app, logo=await self._logo(app.info.logo, asker))
-        except (FetchError, ParseError) as error:
+        except (FetchError, ParseError, ParserUnavailable) as error:
             log.info("an app says nothing of itself", client=client, why=type(error).__name__)
         except TimeoutError:
             log.info("an app is slow to say anything of itself", client=client)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from microsub.errors import MicrosubError
+from microsub.errors import MicrosubError, ParserUnavailable
 
 T = TypeVar("T")
 
@@ -30,7 +30,8 @@ class Remembering(Generic[T]):
     """Outcomes by key, the `most` that were wanted last. Belongs to one event loop.
 
     Successes are good for `lifetime` seconds, errors of the project's tree for `failures`; other exceptions are bugs
-    and not remembered. `at_once` searches are under way together; the others wait for their turn.
+    and not remembered, nor is that there is no parser. `at_once` searches are under way together; the others wait for
+    their turn.
     """
 
     def __init__(
@@ -89,6 +90,8 @@ class Remembering(Generic[T]):
             begun = self._clock()
             try:
                 outcome = _Outcome(begun, value=await find())
+            except ParserUnavailable as error:
+                return _Outcome(begun, error=error.with_traceback(None))
             except MicrosubError as error:
                 outcome = _Outcome(begun, error=error.with_traceback(None))
                 known = self._known.get(key)

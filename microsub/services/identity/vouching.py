@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
-from microsub.errors import InvalidRequest, ParseError, ProfileError, ProfileUnreachable
+from microsub.errors import InvalidRequest, ParseError, ParserUnavailable, ProfileError, ProfileUnreachable
 from microsub.fetch import Answered, FetchFailed, Sending
 from microsub.formats.indieauth.me import same_me
 from microsub.formats.indieauth.replies import TokenAnswer, read_check, read_introspection
@@ -120,6 +120,8 @@ class Vouching:
             return Silent(f"no answer after {SECONDS:g} s")
         except ProfileUnreachable as error:
             return Silent("the user's page, or what it names, can't be reached", detail=str(error))
+        except ParserUnavailable as error:
+            return Silent(str(error))
         except (ProfileError, InvalidRequest) as error:
             return Silent(_NOBODY, lasting=True, detail=str(error))
 
