@@ -20,7 +20,7 @@ from microsub.model.jf2 import Feed
 from microsub.model.reader import ChannelSettings
 from microsub.pipeline.fan_out import FanOut
 from microsub.pipeline.stages import Stages
-from microsub.pipeline.store_items import items_to_store
+from microsub.parsing.store_items import items_to_store
 from microsub.services.announcing import Announcing
 from microsub.store import keys
 from microsub.store.arrivals import ItemToStore

@@ -20,7 +20,7 @@ from benchmarks.scale.plan import Size, deal, followers
 from benchmarks.shelves import entry
 from microsub.formats.identity import host_of
 from microsub.model.jf2 import Feed
-from microsub.pipeline.store_items import items_to_store
+from microsub.parsing.store_items import items_to_store
 from microsub.store import keys
 from microsub.store.accounts import Accounts
 from microsub.store.arrivals import ItemToStore

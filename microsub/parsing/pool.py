@@ -12,11 +12,11 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from microsub.errors import ParserUnavailable, ParsingStopped
 from microsub.fetch import Fetched, who_asks
@@ -35,12 +35,10 @@ if TYPE_CHECKING:  # the parsers are for the processes that read documents
     from microsub.formats.indieauth.endpoints import ProfileLinks
     from microsub.formats.indieauth.rels import Examined
     from microsub.formats.lookups import LookUp
-    from microsub.formats.rereading import Reading
     from microsub.model.jf2 import Card, Entry, Feed
+    from microsub.parsing.store_items import PostsRead
 
 log = LibraryLogger(__name__)
-
-T = TypeVar("T")
 
 QUICK = 2.0
 SECONDS = 20.0
@@ -57,13 +55,9 @@ _REST = 10.0
 _MOST_SLOW_KNOWN = 1000
 
 
-def _value(done: Done) -> Any:
-    return done.value
-
-
 @dataclass(eq=False, slots=True)
 class _Job:
-    """A document that waits or is read. `result` is made by `then` of what the task returns."""
+    """A document that waits or is read."""
 
     task: str
     where: str
@@ -71,8 +65,7 @@ class _Job:
     arguments: tuple[Any, ...]
     keys: Sequence[str]
     thorough: bool
-    then: Callable[[Done], Any]
-    result: Future[Any] = field(default_factory=Future)
+    result: Future[Done] = field(default_factory=Future)
     slow: bool = False
     key: str = ""
     process: ParserProcess | None = None
@@ -140,27 +133,15 @@ class ParsePool:
         feed: Feed = await self._run("parse", document, document.content_type)
         return feed
 
-    async def reread(
-        self,
-        document: Fetched,
-        source: str,
-        marks: bytes | None,
-        then: Callable[[Reading, float], T],
-        keys: Sequence[str] = (),
-    ) -> T:
-        """What `then` makes, in a thread, of a document that is read now and again (`formats.rereading`), and of the
-        seconds of processor time that it took. It counts as work for one of `keys`. Raises ParseError.
+    async def posts_in(
+        self, document: Fetched, source: str, marks: bytes | None, discovered: float, keys: Sequence[str] = ()
+    ) -> tuple[PostsRead, float]:
+        """The posts of a document that is read now and again (`store_items.posts_in`), and the seconds of processor
+        time that it took. It counts as work for one of `keys`. Raises ParseError.
         """
-        result: T = await self._run(
-            "reread",
-            document,
-            document.content_type,
-            source,
-            marks,
-            keys=keys,
-            then=lambda done: then(done.value, done.seconds),
-        )
-        return result
+        arguments = document.final_url, document.content_type, source, marks, discovered
+        done = await self._call("posts_in", document.url, document.body, *arguments, keys=keys)
+        return done.value, done.seconds
 
     async def discover(self, document: Fetched) -> list[FeedLink]:
         """The feeds that a document is, holds or names (`formats.discovery`)."""
@@ -221,7 +202,8 @@ class ParsePool:
 
     async def old_post(self, item_id: str, data: bytes, published: str) -> OldPost:
         """A post of the older server (`formats.ekster`). Raises ParseError."""
-        post: OldPost = await self._call("old_post", item_id, data, item_id, published)
+        done = await self._call("old_post", item_id, data, item_id, published)
+        post: OldPost = done.value
         return post
 
     async def _run(
@@ -232,12 +214,12 @@ class ParsePool:
         url: str | None = None,
         keys: Sequence[str] = (),
         thorough: bool = True,
-        then: Callable[[Done], Any] = _value,
     ) -> Any:
         """The outcome of a task that asks for a document's address first: `url`, or where it was found."""
         where = document.url if isinstance(document, Fetched) else document.final_url
         first = document.final_url if url is None else url
-        return await self._call(task, where, document.body, first, *arguments, keys=keys, thorough=thorough, then=then)
+        done = await self._call(task, where, document.body, first, *arguments, keys=keys, thorough=thorough)
+        return done.value
 
     async def _call(
         self,
@@ -247,10 +229,9 @@ class ParsePool:
         *arguments: Any,
         keys: Sequence[str] = (),
         thorough: bool = True,
-        then: Callable[[Done], Any] = _value,
-    ) -> Any:
+    ) -> Done:
         start = time.perf_counter()
-        job = self._submit(_Job(task, where, body, arguments, keys or (who_asks(),), thorough, then))
+        job = self._submit(_Job(task, where, body, arguments, keys or (who_asks(),), thorough))
         try:
             return await asyncio.wrap_future(job.result)
         except asyncio.CancelledError:
@@ -261,8 +242,8 @@ class ParsePool:
 
     def run(self, task: str, where: str, body: bytes, *arguments: Any) -> Any:
         """The same for a thread, which waits: what one of `process.tasks` returns. Raises ParseError."""
-        job = _Job(task, where, body, arguments, (who_asks(),), True, _value)
-        return self._submit(job).result.result()
+        job = _Job(task, where, body, arguments, (who_asks(),), True)
+        return self._submit(job).result.result().value
 
     def warm(self) -> None:
         """Begin a process where there is none, because a document is on its way."""
@@ -372,10 +353,8 @@ class ParsePool:
                 process = None
             if done.failure is not None:
                 _set_error(job, done.failure)
-            else:
-                value = job.then(done)
-                if job.result.set_running_or_notify_cancel():
-                    job.result.set_result(value)
+            elif job.result.set_running_or_notify_cancel():
+                job.result.set_result(done)
         except OutOfTime:
             process, again = None, job.thorough and not job.slow and seconds < self._seconds
             if not again:

@@ -84,10 +84,10 @@ def tasks() -> Mapping[str, Task]:
     from microsub.formats.parse import parse
     from microsub.formats.queries import profile_in
     from microsub.formats.references import author_on, target_on
-    from microsub.formats.rereading import reread
+    from microsub.parsing.store_items import posts_in
 
     done = (
-        *(parse, reread, discover, better_feeds, forwarded, profile_in),
+        *(parse, posts_in, discover, better_feeds, forwarded, profile_in),
         *(author_on, target_on, profile_links, read_client, examined, old_post),
     )
     return {do.__name__: Task.of(do) for do in done}

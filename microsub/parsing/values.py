@@ -19,8 +19,8 @@ _ONLY_ENTRIES_HAVE = "guid"
 
 
 def dumps(value: Any) -> bytes:
-    """`value` as JSON: dataclasses as objects, datetimes in ISO 8601, bytes as Latin-1. Halves of surrogate pairs,
-    which have no UTF-8 form, become U+FFFD.
+    """`value` as JSON: dataclasses as objects, datetimes in ISO 8601, bytes as the text that they are in UTF-8, or in a
+    list as Latin-1. Halves of surrogate pairs, which have no UTF-8 form, become U+FFFD.
     """
     try:
         return orjson.dumps(value, default=_plain)
@@ -47,7 +47,7 @@ def reader(hint: Any) -> Reader:
     if hint is datetime:
         return datetime.fromisoformat
     if hint is bytes:
-        return lambda value: _checked(value, str).encode("latin-1")
+        return _bytes
     if hint is float:
         return lambda value: float(_checked(value, int | float))
     if hint in {str, int, bool}:
@@ -70,6 +70,13 @@ def _checked(value: Any, kind: Any) -> Any:
     if isinstance(value, kind):
         return value
     raise TypeError(f"found {type(value).__name__}, expected {kind}")
+
+
+def _bytes(value: Any) -> bytes:
+    if type(value) is str:
+        return value.encode()
+    (text,) = _checked(value, list)
+    return _checked(text, str).encode("latin-1")  # type: ignore[no-any-return]
 
 
 def _either(choices: tuple[Any, ...]) -> Reader:
@@ -109,7 +116,10 @@ def _default(field: Field[Any]) -> Any:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
-        return value.decode("latin-1")
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return [value.decode("latin-1")]
     if isinstance(value, frozenset):
         return list(value)
     raise TypeError(f"no rule writes {type(value)}")

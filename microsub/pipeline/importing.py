@@ -27,8 +27,8 @@ from microsub.formats.ekster import OldPost, source_among
 from microsub.formats.identity import host_of
 from microsub.model.jf2 import Feed
 from microsub.model.reader import NOTIFICATIONS
+from microsub.parsing.store_items import items_to_store, scores_of, settled
 from microsub.pipeline.import_report import ChannelImport, ImportReport, Skipped
-from microsub.pipeline.store_items import items_to_store, scores_of, settled
 
 if TYPE_CHECKING:
     from microsub.configuration.apply import Applier

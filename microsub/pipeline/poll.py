@@ -28,7 +28,6 @@ from microsub.pipeline.elsewhere import instead_of_failure, instead_of_page
 from microsub.pipeline.policy import poll_policy
 from microsub.pipeline.record import fields_of, held_until, history_of, last_looked
 from microsub.pipeline.schedule import Answered, Failed, Gone, Outcome, PollPlan, plan_move, plan_next
-from microsub.pipeline.store_items import dates_of, items_of
 from microsub.services.describing import describe
 from microsub.store.descriptions import UNTOLD
 from microsub.store.intake import FIRST
@@ -36,12 +35,10 @@ from microsub.store.messages import EntriesFound
 
 if TYPE_CHECKING:
     from microsub.formats.feedlinks import FeedLink
-    from microsub.formats.rereading import Reading
-    from microsub.model.jf2 import Feed
     from microsub.parsing.pool import ParsePool
+    from microsub.parsing.store_items import PostsRead
     from microsub.pipeline.moving import Mover
     from microsub.services.announcing import Announcing
-    from microsub.store.arrivals import ItemToStore
     from microsub.store.feeds import FeedRecord, Feeds
     from microsub.store.items import Items
     from microsub.store.streams import Stream
@@ -103,19 +100,6 @@ class FeedDue:
     feed: FeedRecord
     asked: float
     keys: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """What a document says: of the feed, which posts may be news, when its posts were published, and its marks; and the
-    `seconds` of processor time that reading it took.
-    """
-
-    feed: Feed
-    items: list[ItemToStore]
-    dates: tuple[float, ...]
-    marks: bytes | None
-    seconds: float
 
 
 class Poller:
@@ -238,17 +222,13 @@ class Poller:
         now, source = self._clock(), due.feed.url
         is_first = await self._is_first(due.feed)
         when = _discovered(due.feed, now, is_first)
-        parsed: _Read | ParseError
+        parsed: PostsRead | ParseError
         try:
-            parsed = await self._parser.reread(
-                document,
-                source,
-                await self._feeds.marks(due.feed),
-                lambda reading, seconds: _read(reading, seconds, when, source),
-                due.keys,
-            )
+            marks = await self._feeds.marks(due.feed)
+            parsed, seconds = await self._parser.posts_in(document, source, marks, when, due.keys)
         except ParseError as error:
             parsed = error.with_traceback(None)  # which would keep this frame, and the document, for long
+            seconds = error.seconds if isinstance(error, ParsingStopped) else 0.0
         if due.feed.last_success is None:
             links = await self._named(due, document, parsed)
             # Asked for consent or a login instead of a page, we may still know where its feed is.
@@ -259,10 +239,9 @@ class Poller:
         if isinstance(parsed, ParseError):
             if left := await self._pass_on(due):
                 return left
-            seconds = parsed.seconds if isinstance(parsed, ParsingStopped) else 0.0
             return await self._settle(due, Failed("parse", parsed.detail, seconds=seconds), {}, None)
         new, updated, sent = await self._take_in(due.feed, parsed, now, is_first)
-        outcome = Answered(new, updated, document.max_age, parsed.feed.ttl, parsed.dates, seconds=parsed.seconds)
+        outcome = Answered(new, updated, document.max_age, parsed.feed.ttl, parsed.dates, seconds=seconds)
         label = "changed" if new or updated else "unchanged"
         fields |= {"body_hash": digest, "last_read": f"{now:.3f}"} | ({"sent": sent} if sent else {})
         if sent and is_first:
@@ -288,7 +267,7 @@ class Poller:
         return PollResult(feed.id, "moved", None, moved.host)
 
     async def _take_in(
-        self, feed: FeedRecord, parsed: _Read, now: float, is_first: bool
+        self, feed: FeedRecord, parsed: PostsRead, now: float, is_first: bool
     ) -> tuple[int, int, str | None]:
         """Hand on what is news: how many posts are new, how many were edited, and the id of the message."""
         # Before the fan-out: mutes and blocks ask for the feed's home page too.
@@ -297,7 +276,7 @@ class Poller:
         posts, sent = sifted.news, None
         # While the last news wait, the store doesn't show what it will say: an edit that is taken back is no edit yet.
         if await self._may_wait(feed, is_first):
-            posts = tuple(parsed.items)
+            posts = parsed.items
         if posts and await self._feeds.update(feed.id, _NOTHING_SEEN, feed.reading):
             if is_first:
                 posts = tuple(replace(post, extra={**post.extra, FIRST: "1"}) for post in posts)
@@ -367,7 +346,7 @@ class Poller:
             return replace(result, host=moved.host, next_poll=None if moved.merged_into else result.next_poll)
         return result
 
-    async def _named(self, due: FeedDue, document: Fetched, parsed: _Read | ParseError) -> list[FeedLink]:
+    async def _named(self, due: FeedDue, document: Fetched, parsed: PostsRead | ParseError) -> list[FeedLink]:
         """The feeds to follow instead of a document, best first; none for a feed."""
         if not isinstance(parsed, ParseError) and parsed.feed.format != "h-feed":
             return []
@@ -375,12 +354,6 @@ class Poller:
             return await self._parser.better_feeds(document, due.keys)
         except ParseError:
             return []
-
-
-def _read(reading: Reading, seconds: float, discovered: float, source: str) -> _Read:
-    """What follows from a document. For threads: a long one takes its time."""
-    items, dates = items_of(reading.listed, discovered, source), dates_of(reading.listed)
-    return _Read(reading.feed, items, dates, reading.marks, seconds)
 
 
 def _discovered(feed: FeedRecord, now: float, is_first: bool) -> float:

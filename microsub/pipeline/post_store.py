@@ -22,7 +22,7 @@ from microsub.errors import InvalidRequest, PostDeleted
 from microsub.formats.identity import mask_credentials, normalise_url
 from microsub.formats.saved import as_json, as_mapping, entry_of, loads, moment, wrong
 from microsub.model.jf2 import Card, Feed
-from microsub.pipeline.store_items import items_to_store
+from microsub.parsing.store_items import items_to_store
 from microsub.services.describing import describe
 from microsub.services.erasing import erase
 from microsub.services.posts import Post, Posts, forms_of, identity_of, is_id, text, whole

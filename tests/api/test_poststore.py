@@ -11,7 +11,7 @@ from microsub.api.poststore import _RESOURCES
 from microsub.errors import StoreUnavailable
 from microsub.model.jf2 import Entry, Feed
 from microsub.model.scopes import ALL_SCOPES
-from microsub.pipeline.store_items import items_to_store
+from microsub.parsing.store_items import items_to_store
 from microsub.store.events import Event, Events
 from microsub.store.imported import Imported
 from tests.support.posts import NOON, candidate

@@ -410,7 +410,7 @@ async def test_a_bug_in_one_poll_stops_nothing(redis: Redis, monkeypatch: pytest
         async def bug(*_args: object) -> None:
             raise RuntimeError("oops")
 
-        monkeypatch.setattr(it.parser, "reread", bug)
+        monkeypatch.setattr(it.parser, "posts_in", bug)
         await it.make_due(feed)
         it.worker._turn._poller = it.poller  # the poller of this test's parser
         await it.worker.run_once()

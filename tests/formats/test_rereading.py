@@ -14,7 +14,7 @@ from microsub.formats import rereading
 from microsub.formats.normalise import MAX_BODIES, MAX_BODY
 from microsub.formats.parse import parse
 from microsub.formats.rereading import reread
-from microsub.pipeline.store_items import items_of, items_to_store
+from microsub.parsing.store_items import items_of, items_to_store
 from microsub.store.arrivals import ItemToStore
 
 URL = "https://blog.test/feed"

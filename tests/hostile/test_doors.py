@@ -144,7 +144,7 @@ async def test_nothing_foreign_is_parsed_where_others_wait(
             Doctor(site, pool).examine(URL, Here()),
             search.feeds(URL, 0.0),
             search.preview(URL, 0.0),
-            pool.reread(document, URL, None, lambda reading, _: reading),
+            pool.posts_in(document, URL, None, 0.0),
             pool.better_feeds(document),
             Completing(site, pool).complete(entry),
             pool.old_post("6162", old, ""),

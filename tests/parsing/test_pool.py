@@ -233,6 +233,6 @@ def test_replies_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _job(name: str) -> object:
-    from microsub.parsing.pool import _Job, _value
+    from microsub.parsing.pool import _Job
 
-    return _Job("parse", document(SMALL, name).url, SMALL, ("http://a.test/", None), ("",), True, _value)
+    return _Job("parse", document(SMALL, name).url, SMALL, ("http://a.test/", None), ("",), True)

@@ -8,9 +8,10 @@ from typing import Any
 import orjson
 import pytest
 
-from microsub.formats.rereading import Listed, Reading
 from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
+from microsub.parsing.store_items import PostsRead
 from microsub.parsing.values import dumps, reader
+from microsub.store.arrivals import ItemToStore
 
 WHEN = datetime(2026, 5, 1, 12, tzinfo=UTC)
 NOTE = Entry(url="https://a.example/2", category=("x",), content=Content("<p>x</p>", "x"), author=Card(name="Ann"))
@@ -21,16 +22,14 @@ ENTRY = Entry(
     enclosure=(Enclosure("https://a.example/x.mp3", length=0),),
     refs={"https://b.example/": Card(name=""), "https://a.example/2": NOTE},
 )
-READING = Reading(
-    Feed("https://a.example/feed", "rss", name="", ttl=0),
-    (Listed(WHEN, "1", ENTRY), Listed(None)),
-    bytes(range(256)),
-)
+FEED = Feed("https://a.example/feed", "rss", name="", ttl=0, entries=(ENTRY, NOTE))
+ITEM = ItemToStore("1", '{"name":"Übung"}'.encode(), "h", 1.5, twin="t", extra={"written_guid": "http://1"})
+READ = PostsRead(FEED, (ITEM,), (1.0, -2.5), bytes(range(256)))
 
 
 def test_values_come_back_as_they_were() -> None:
-    """What is empty where something is usual, too."""
-    assert reader(Reading)(orjson.loads(dumps(READING))) == READING
+    """What is empty where something is usual, too, and bytes that are text or not."""
+    assert reader(PostsRead)(orjson.loads(dumps(READ))) == READ
 
 
 WRONG: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -43,6 +42,9 @@ WRONG: dict[str, tuple[Any, dict[str, Any]]] = {
     "text for a value": (Entry, {"author": "Ann"}),
     "a list for a value": (Entry, {"author": ["name"]}),
     "a date that is none": (Entry, {"published": "soon"}),
+    "a number for bytes": (PostsRead, {"marks": 7}),
+    "a number for the text of bytes": (PostsRead, {"marks": [7]}),
+    "two texts for bytes": (PostsRead, {"marks": ["x", "y"]}),
 }
 
 

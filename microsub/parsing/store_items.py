@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,32 @@ if TYPE_CHECKING:
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DATES = frozenset({"published", "updated"})
+
+
+@dataclass(frozen=True, slots=True)
+class PostsRead:
+    """What a document says: of the feed, in `feed` (without entries), its posts that may be news, and the Unix times
+    of publication that it names. `marks` is for the next reading; None where that must read everything.
+    """
+
+    feed: Feed
+    items: tuple[ItemToStore, ...]
+    dates: tuple[float, ...]
+    marks: bytes | None
+
+
+def posts_in(
+    body: bytes, url: str, content_type: str | None, source: str, marks: bytes | None, discovered: float
+) -> PostsRead:
+    """The posts of a document that is read now and again (`formats.rereading`), but for those that `marks` has.
+
+    `source` is the address that the feed is known by; `discovered` as `now` in `items_to_store`. Raises ParseError.
+    """
+    from microsub.formats.rereading import reread  # with the parsers, which a poll leaves to other processes
+
+    reading = reread(body, url, content_type, source, marks)
+    items = tuple(items_of(reading.listed, discovered, source))
+    return PostsRead(reading.feed, items, dates_of(reading.listed), reading.marks)
 
 
 def items_to_store(feed: Feed, now: float, source: str | None = None) -> list[ItemToStore]:
