@@ -18,9 +18,9 @@ from benchmarks.world import rewritten
 from microsub.configuration.effective import SettingsInForce
 from microsub.model.jf2 import Feed
 from microsub.model.reader import ChannelSettings
+from microsub.parsing.store_items import items_to_store
 from microsub.pipeline.fan_out import FanOut
 from microsub.pipeline.stages import Stages
-from microsub.parsing.store_items import items_to_store
 from microsub.services.announcing import Announcing
 from microsub.store import keys
 from microsub.store.arrivals import ItemToStore
