@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help install setup serve demo test test-cluster check check-fast coverage fuzz fuzz-html chaos bench simulate scale docs lock clean
+.PHONY: help install setup serve demo test test-matrix check check-fast coverage fuzz fuzz-html chaos bench simulate scale docs lock clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -43,8 +43,8 @@ test: $(VENV)/.dev browser ## run all tests: about 11 minutes on 2 cores; ARGS="
 browser: # a Chromium for the tests that need one
 	@scripts/browser
 
-test-cluster: $(VENV)/.dev ## the same, with everything that can on a Redis Cluster too
-	@TEST_CLUSTER=1 $(BIN)/python -m pytest $(ARGS)
+test-matrix: $(VENV)/.dev browser ## the same, with everything that can on fakeredis and on a Redis Cluster too
+	@TEST_MATRIX=1 TEST_FILES=1 $(BIN)/python -m pytest $(ARGS)
 
 check-fast: $(VENV)/.dev ## format, lint, types, layers: a minute, without the tests
 	@scripts/check --fast

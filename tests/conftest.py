@@ -5,8 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+
+# Before structlog is imported, here and in all processes that are started.
+os.environ["PYTHONPATH"] = str(Path(__file__).parent / "support" / "absent")
+sys.path.insert(0, os.environ["PYTHONPATH"])
 
 import fakeredis
 import pytest
@@ -25,8 +30,8 @@ from tests.support.waiting import wait_until as wait_until_
 EXTERNAL = os.environ.get("TEST_REDIS_URL")
 """A Redis of your own for the tests, such as redis://127.0.0.1:6390; its databases 1 to 14 are emptied."""
 
-ON_CLUSTER = os.environ.get("TEST_CLUSTER") == "1"
-"""Whether every test that takes `redis` runs on a Redis Cluster too, and not only the store's."""
+MATRIX = os.environ.get("TEST_MATRIX") == "1"
+"""Whether each test that takes `redis` runs on fakeredis, a real Redis and a Redis Cluster: `make test-matrix`."""
 
 # Hundreds of processes are started here. They leave their bytecode beside the modules, as Python does where nothing
 # forbids it; else each of them would compile the whole product anew, a quarter of what its start costs.
@@ -137,11 +142,11 @@ async def real_redis(redis_url: str) -> AsyncIterator[Redis]:
     await leave_redis(connection)
 
 
-@pytest.fixture(params=["fake", "real", *(["cluster"] if ON_CLUSTER else [])])
+@pytest.fixture(params=["fake", "real", "cluster"] if MATRIX else ["real"])
 async def redis(request: pytest.FixtureRequest) -> AsyncIterator[Redis]:
-    """An empty Redis: once a fake one with Lua, once a real one. Fails the test on stray keys.
+    """An empty Redis: a real one, and by `make test-matrix` a fake one with Lua and a Redis Cluster too.
 
-    The store's own tests run on a Redis Cluster too, all others by `make test-cluster`.
+    Fails the test on stray keys. The store's own tests always run on a Redis Cluster as well.
     """
     connection = open_redis(request)
     yield connection
