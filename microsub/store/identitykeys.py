@@ -60,7 +60,7 @@ def ceremony(digest: str) -> str:
 
 def attempts(digest: str) -> str:
     """Hash: `count` of attempts that failed or are under way, `until` (Unix time of the next that is let through); by
-    SHA-256 of what is counted: an account, an address, a device. Lifetime: 24 hours after the last.
+    SHA-256 of what is counted: a network, a device. Lifetime: 24 hours after the last.
     `store.identity.attempts`.
     """
     return f"identity:attempts:{digest}"

@@ -88,7 +88,7 @@ async def test_a_password_that_cant_be_taken_leaves_the_link_good(server: Instan
     """The page says what is wrong, and has the link still in its forms."""
     code = await code_for(server)
     for password, again, why in [
-        ("short", "short", "fewer than 12"),
+        ("short", "short", "fewer than 15"),
         (PASSWORD, PASSWORD + "x", "differ"),
         ("a" * 20, "a" * 20, "different characters"),
     ]:

@@ -20,7 +20,7 @@ class Asking:
 
     async def app(self, user: str, now: float) -> None:
         """An app that sends a user here is asked what it says of itself. Raises TooManyRequests."""
-        wait = await self._counts.take(f"apps {user}", OF_APPS.pauses(), now)
+        wait, _ = await self._counts.take(f"apps {user}", OF_APPS.pauses(), now)
         if wait:
             seconds = f"{wait} second{'' if wait == 1 else 's'}"
             raise TooManyRequests(f"Too many apps have sent you here in a short time. Wait {seconds}.", wait)

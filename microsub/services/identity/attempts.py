@@ -1,13 +1,13 @@
-"""How often somebody may try to sign in: pauses that grow with every attempt that fails, and limits for each minute.
+"""How often somebody may try to sign in: pauses that grow with every attempt that fails.
 
 Counted are:
 
 - a *network*, an IPv4 address or a /64 of IPv6: it is stopped wherever it tries, and so is, far later, its /48;
-- an *account*, for networks from which attempts have failed of late: they share its pauses, so that many of them guess
-  no faster than one. Networks from which (nearly) none has failed share a limit for each minute instead, so whoever
-  guesses doesn't keep the owner out, who comes from another network in a new browser;
 - a *device*, a browser in which this user has signed in before: it has an allowance of its own;
 - right passwords and new ones, for each account and minute, since each takes time to hash.
+
+No account is ever locked: wrong guesses from other networks, however many, keep nobody out. What passwords cost the
+processor is bounded by the queue of `hashing`, in which networks take turns.
 
 Passkeys can't be guessed: they count by the network alone, and each failure as any other.
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from microsub.errors import TooManyRequests
 from microsub.store.identity.attempts import AttemptCounts
@@ -41,14 +41,10 @@ class Allowance:
 
 
 OF_ADDRESS = Allowance(free=10, first=2, longest=900)
-OF_SITE = Allowance(free=100, first=1, longest=4)
+OF_SITE = Allowance(free=100, first=1, longest=30)
 """Of a /48 of IPv6, which anybody gets for the asking, and in which thousands may live who are strangers."""
-OF_ACCOUNT = Allowance(free=5, first=1, longest=50)
-"""Of all networks together from which attempts have failed."""
-NEWCOMERS = 30
-"""Wrong attempts at an account in a minute from networks from which fewer than `UNSUSPECTED` have failed."""
-UNSUSPECTED, UNSUSPECTED_SITE = 3, 20
-"""Failed attempts within a day, at any account, that don't make a network one of a guesser's; of a /48."""
+TURN_OF_SITE = 10
+"""Attempts from one /48 that count as one when networks take turns."""
 HASHES = 60
 """Right and new passwords of an account in a minute."""
 OF_DEVICE = Allowance(free=10, first=1, longest=300)
@@ -63,10 +59,12 @@ _IPV6_SITE = 48
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt that was let through, and what it counts for; `newcomer` where it counts for an account's minute."""
+    """An attempt that was let through, and what it counts for; `turn` is its place among those that wait for a hash:
+    how many attempts the network has made of late, 0 for a known browser.
+    """
 
     subjects: tuple[str, ...]
-    newcomer: tuple[str, float] | None = None
+    turn: int = 0
 
 
 class Attempts:
@@ -75,30 +73,16 @@ class Attempts:
     def __init__(self, counts: AttemptCounts) -> None:
         self._counts = counts
 
-    async def begin(self, account: str, address: str, now: float, *, device: str = "", written: str = "") -> Attempt:
+    async def begin(self, account: str, address: str, now: float, *, device: str = "") -> Attempt:
         """An attempt to sign in as `account`, known or not, which counts as failed until `succeeded`.
 
-        `written` is what was typed for the account: pauses count by it, so that they don't tell which name and which
-        web address are one account's. `device` is the digest of a browser that the account is known in. Raises
-        TooManyRequests.
+        `device` is the digest of a browser that the account is known in. Raises TooManyRequests.
         """
         if await self._counts.in_minute(f"hashes {account}", now, 0) >= HASHES:
             raise _too_many(60 - now % 60)
         if device:
-            return await self._begin([(f"device {device}", OF_DEVICE)], now)
-        attempt = await self._begin(_of_address(address), now)
-        failed = [await self._counts.count(subject) for subject in attempt.subjects]  # with this one
-        try:
-            if all(count <= most for count, most in zip(failed, (UNSUSPECTED, UNSUSPECTED_SITE), strict=False)):
-                newcomer = (f"newcomers {account}", now)
-                if await self._counts.in_minute(*newcomer) > NEWCOMERS:
-                    raise _too_many(60 - now % 60)
-                return Attempt(attempt.subjects, newcomer)
-            shared = await self._begin([(f"account {written or account}", OF_ACCOUNT)], now)
-        except TooManyRequests:
-            await self.undecided(attempt)  # who waits for an account under attack isn't stopped as a network for it
-            raise
-        return Attempt((*attempt.subjects, *shared.subjects))
+            return replace(await self._begin([(f"device {device}", OF_DEVICE)], now), turn=0)
+        return await self._begin(_of_address(address), now)
 
     async def hashed(self, account: str, now: float) -> None:
         """A right password of that account was checked, or a new one is to be set. Raises TooManyRequests."""
@@ -115,17 +99,19 @@ class Attempts:
 
     async def _begin(self, asked: list[tuple[str, Allowance]], now: float) -> Attempt:
         taken: list[str] = []
+        turn = 0
         for subject, allowance in asked:
-            wait = await self._counts.take(subject, allowance.pauses(), now)
+            wait, count = await self._counts.take(subject, allowance.pauses(), now)
             if wait:
                 for earlier in taken:  # nothing was tried
                     await self._counts.give_back(earlier)
                 raise _too_many(wait)
             taken.append(subject)
-        return Attempt(tuple(taken))
+            turn = max(turn, -(-count // TURN_OF_SITE) if allowance is OF_SITE else count)
+        return Attempt(tuple(taken), turn)
 
     async def succeeded(self, attempt: Attempt) -> None:
-        """The attempt was right. Its account or device begins anew; its address only gets this one back.
+        """The attempt was right. The count of its device starts again; its address only gets this one back.
 
         Otherwise somebody with an account here could guess at others without end, signing in to their own in between.
         """
@@ -134,17 +120,11 @@ class Attempts:
                 await self._counts.give_back(subject)
             else:
                 await self._counts.forget(subject)
-        await self._give_back_minute(attempt)
 
     async def undecided(self, attempt: Attempt) -> None:
         """The attempt came to nothing for a reason that lies with us: it doesn't count."""
         for subject in attempt.subjects:
             await self._counts.give_back(subject)
-        await self._give_back_minute(attempt)
-
-    async def _give_back_minute(self, attempt: Attempt) -> None:
-        if attempt.newcomer is not None:
-            await self._counts.in_minute(*attempt.newcomer, -1)
 
 
 def _of_address(address: str) -> list[tuple[str, Allowance]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from microsub.model.reader import NAME
 from microsub.services.identity.admission import canonical
@@ -13,16 +12,6 @@ FRESH = 10.0
 """Seconds for which the addresses of all users are remembered: whoever asks for one after the other can't make every
 question a walk over all users.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Meant:
-    """`user` is the name of who is meant, or something that is nobody's; `written` is what was typed, in the one way to
-    write it, whether anybody is meant by it or not.
-    """
-
-    user: str
-    written: str
 
 
 class Naming:
@@ -35,18 +24,16 @@ class Naming:
         self._by_me: dict[str, str] = {}
         self._read_at = float("-inf")
 
-    async def meant(self, typed: str, now: float) -> Meant:
-        """Who is meant by a name or an address."""
+    async def meant(self, typed: str, now: float) -> str:
+        """The name of the user who is meant by a name or an address, or something that is nobody's."""
         text = typed.strip()
-        if NAME.match(text):
-            return Meant(text, text)
-        me = canonical(text)
+        me = None if NAME.match(text) else canonical(text)
         if me is None:
-            return Meant(text, text)
+            return text
         if not self._read_at <= now < self._read_at + FRESH:
             self._read_at = now
             self._by_me = await self._addresses()
-        return Meant(self._by_me.get(_bare(me), text), _bare(me))
+        return self._by_me.get(_bare(me), text)
 
     async def _addresses(self) -> dict[str, str]:
         """Users by the address of their page; one that several share stands for nobody."""

@@ -11,9 +11,9 @@ from itertools import pairwise
 
 from microsub.errors import InvalidRequest
 
-SHORTEST = 12
+SHORTEST = 15
 LONGEST = 256
-"""Characters of a password."""
+"""Characters of a password; 15 is what NIST asks of one that no second factor stands beside."""
 
 _FEWEST_DIFFERENT = 5
 _OWN_PART = 8

@@ -17,14 +17,15 @@ class Passwords:
         self._store = store
         self._hasher = hasher
 
-    async def is_right(self, user: str, password: str) -> bool:
+    async def is_right(self, user: str, password: str, turn: int = 0) -> bool:
         """Whether that is the user's password. It takes as long for a user that there isn't, or who has none.
 
-        A hash of former parameters is replaced. Counting attempts is left to the caller. Raises TooManyRequests.
+        `turn` is its place in the queue (`hashing.Hasher`). A hash of former parameters is replaced. Counting attempts
+        is left to the caller. Raises TooManyRequests.
         """
         text = normal(password)
         hashed = await self._store.password(user)
-        right = await self._hasher.check(hashed, text)
+        right = await self._hasher.check(hashed, text, turn)
         if right and hashed is not None and text is not None and self._hasher.is_old(hashed):
             await self._store.rehash(user, hashed, await self._hasher.hash(text))
         return right

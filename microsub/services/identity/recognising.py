@@ -72,10 +72,10 @@ class Recognising:
 
     async def by_password(self, who: str, password: str, where: Where, now: float) -> Recognised:
         """The user of that name or web address, with that password. Raises NotRecognised, TooManyRequests."""
-        meant = await self._naming.meant(who, now)
-        if not await self._is_right(meant.user, password, where, now, written=meant.written):
+        user = await self._naming.meant(who, now)
+        if not await self._is_right(user, password, where, now):
             raise NotRecognised("The name or the password is not right.")
-        return await self._recognised(meant.user, "with a password")
+        return await self._recognised(user, "with a password")
 
     async def ask_for_passkey(self, base: str, where: Where, now: float) -> Asked:
         """What the browser of somebody who isn't known yet is asked. Raises TooManyRequests, NotImplementedHere."""
@@ -89,7 +89,7 @@ class Recognising:
 
     async def confirm(self, user: str, session: str, password: str, where: Where, now: float) -> None:
         """Let the session of that id change by what its user signs in. Raises NotRecognised, TooManyRequests."""
-        if not await self._is_right(user, password, where, now, written=user):
+        if not await self._is_right(user, password, where, now):
             raise NotRecognised("The password is not right.")
         await self._store.confirm(user, session, CONFIRMED_SECONDS)
 
@@ -116,14 +116,14 @@ class Recognising:
         made = await self._store.remember_device(user, now, former)
         return _BETWEEN.join([made, *(one for one in held if one is not former)][:MOST_IN_COOKIE])
 
-    async def _is_right(self, user: str, password: str, where: Where, now: float, *, written: str) -> bool:
+    async def _is_right(self, user: str, password: str, where: Where, now: float) -> bool:
         cookie = next((one for one in _held(where.devices) if user_in(one) == user), "")
         known = await self._store.knows_device(user, cookie, now)
         with _paused_counted("password"):
             device = cookie if known else ""
-            attempt = await self._attempts.begin(user, where.address, now, device=device, written=written)
+            attempt = await self._attempts.begin(user, where.address, now, device=device)
         try:
-            right = await self._passwords.is_right(user, password)
+            right = await self._passwords.is_right(user, password, attempt.turn)
         except TooManyRequests:
             await self._attempts.undecided(attempt)
             raise

@@ -19,22 +19,19 @@ class AttemptCounts:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
 
-    async def take(self, subject: str, pauses: Sequence[float], now: float) -> int:
-        """0 where the attempt may go on, else the seconds to wait.
+    async def take(self, subject: str, pauses: Sequence[float], now: float) -> tuple[int, int]:
+        """The seconds to wait, 0 where the attempt may go on, and how many attempts count by then.
 
         An attempt counts as failed until `give_back` or `forget`. `pauses` are the seconds that must pass after the
         first attempt, the second and so on; the last one holds for all later ones. `now` is Unix time.
         """
         script = load("attempt_take")
-        return int(await self._redis.script(script, [_key(subject)], [now, KEPT, *pauses]))
+        wait, count = await self._redis.script(script, [_key(subject)], [now, KEPT, *pauses])
+        return int(wait), int(count)
 
     async def give_back(self, subject: str) -> None:
         """That attempt didn't fail."""
         await self._redis.script(load("attempt_return"), [_key(subject)])
-
-    async def count(self, subject: str) -> int:
-        """How many attempts count as failed."""
-        return int(await self._redis.command("HGET", _key(subject), "count") or 0)
 
     async def in_minute(self, subject: str, now: float, more: int = 1) -> int:
         """Count that many `more` in the minute of `now`; all that are counted in it then."""

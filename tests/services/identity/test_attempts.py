@@ -7,13 +7,10 @@ import pytest
 from microsub.errors import TooManyRequests
 from microsub.services.identity.attempts import (
     HASHES,
-    NEWCOMERS,
-    OF_ACCOUNT,
     OF_ADDRESS,
     OF_DEVICE,
     OF_SITE,
-    UNSUSPECTED,
-    UNSUSPECTED_SITE,
+    TURN_OF_SITE,
     Allowance,
     Attempts,
     network_of,
@@ -27,22 +24,10 @@ def address(number: int) -> str:
     return f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}"
 
 
-async def failing(attempts: Attempts, times: int, now: float, *, account: str = ANN, start: int = 0) -> int:
-    """How many of so many attempts, each from another address, are let through at that moment."""
-    passed = 0
-    for number in range(start, start + times):
-        try:
-            await attempts.begin(account, address(number), now)
-            passed += 1
-        except TooManyRequests:
-            pass
-    return passed
-
-
 def test_pauses_double_up_to_the_longest() -> None:
     """After the free ones."""
     assert Allowance(2, 1, 5).pauses() == (0, 0, 1, 2, 4, 5)
-    for allowance in (OF_ACCOUNT, OF_ADDRESS, OF_DEVICE, OF_SITE):
+    for allowance in (OF_ADDRESS, OF_DEVICE, OF_SITE):
         pauses = allowance.pauses()
         assert list(pauses) == sorted(pauses)
         assert pauses[-1] == allowance.longest
@@ -66,41 +51,26 @@ def test_an_address_counts_with_its_network(given: str, network: str) -> None:
     assert network_of(given) == network
 
 
-async def test_networks_that_have_failed_share_an_accounts_pauses(redis: Redis) -> None:
-    """However many they are: a handful, then one after each pause."""
+async def test_no_account_is_stopped(redis: Redis) -> None:
+    """Whatever was guessed at it from other networks; each of them is stopped for itself."""
     attempts = Attempts(AttemptCounts(redis))
-    for number in range(20):  # each has tried elsewhere
-        for other in range(UNSUSPECTED):
-            await attempts.begin(f"other{number} {other}", address(number), NOW)
-    assert await failing(attempts, 20, NOW) == OF_ACCOUNT.free + 1
-    later, now = 0, NOW
-    while now < NOW + 1_000:
-        now += OF_ACCOUNT.longest
-        later += await failing(attempts, 20, now)
-    assert later <= 1_000 / OF_ACCOUNT.longest + 1
+    for number in range(20):
+        for _ in range(OF_ADDRESS.free + 1):
+            await attempts.begin(ANN, address(number), NOW)
+        with pytest.raises(TooManyRequests):
+            await attempts.begin(ANN, address(number), NOW)
+    assert (await attempts.begin(ANN, "192.0.2.7", NOW)).turn == 1
 
 
-async def test_networks_that_have_not_failed_share_a_limit_for_each_minute(redis: Redis) -> None:
-    """It is over with the minute, and those that guess from elsewhere use nothing of it up."""
+async def test_the_turn_of_a_network_comes_later_with_each_failure(redis: Redis) -> None:
+    """A known browser's is first; the networks of one /48 share a turn, since one stranger may have them all."""
     attempts = Attempts(AttemptCounts(redis))
-    assert await failing(attempts, 100, NOW) == NEWCOMERS
-    assert await failing(attempts, 100, NOW + 60, start=1000) == NEWCOMERS
-    for number in range(10):
-        for later in range(40):
-            await failing(attempts, 1, NOW + 120 + later, start=5000 + number)
-    await attempts.begin(ANN, "192.0.2.7", NOW + 160)
-
-
-async def test_networks_of_one_site_are_soon_known(redis: Redis) -> None:
-    """A /48 of IPv6 has 65,536 networks that have never failed."""
-    attempts, passed = Attempts(AttemptCounts(redis)), 0
-    for number in range(100):
-        try:
-            await attempts.begin(ANN, f"2001:db8:1:{number:x}::1", NOW)
-            passed += 1
-        except TooManyRequests:
-            pass
-    assert passed == UNSUSPECTED_SITE + OF_ACCOUNT.free + 1
+    assert [(await attempts.begin(f"u{n}", "192.0.2.7", NOW)).turn for n in range(3)] == [1, 2, 3]
+    await attempts.succeeded(await attempts.begin(ANN, "192.0.2.7", NOW))
+    assert (await attempts.begin(ANN, "192.0.2.7", NOW)).turn == 4
+    assert (await attempts.begin(ANN, "192.0.2.7", NOW, device="d")).turn == 0
+    turns = [(await attempts.begin(ANN, f"2001:db8:1:{n:x}::1", NOW)).turn for n in range(3 * TURN_OF_SITE)]
+    assert [turns.count(turn) for turn in (1, 2, 3)] == [TURN_OF_SITE] * 3
 
 
 async def test_right_passwords_are_counted_too(redis: Redis) -> None:
@@ -158,9 +128,8 @@ async def test_who_gets_in_leaves_the_site_as_it_was(redis: Redis) -> None:
 
 
 async def test_nobody_locks_a_known_browser_out(redis: Redis) -> None:
-    """While an account is under attack, and from the attacker's own address too, its owner's browser signs in."""
+    """From the attacker's own address too, the owner's browser signs in."""
     attempts = Attempts(AttemptCounts(redis))
-    await failing(attempts, 100, NOW)
     for _ in range(20):
         try:
             await attempts.begin("other", "192.0.2.7", NOW)
@@ -194,24 +163,9 @@ async def test_signing_in_to_ones_own_account_buys_no_guesses(redis: Redis) -> N
     assert guesses <= OF_ADDRESS.free + 1
 
 
-async def test_who_waits_for_an_account_isnt_stopped_as_an_address(redis: Redis) -> None:
-    """The owner, in a new browser, knocks during an attack: that costs nothing at the next account."""
+async def test_success_ends_the_pauses_of_a_device(redis: Redis) -> None:
+    """Its count starts again."""
     attempts = Attempts(AttemptCounts(redis))
-    await failing(attempts, 100, NOW, start=5000)
-    for _ in range(50):
-        with pytest.raises(TooManyRequests):
-            await attempts.begin(ANN, "192.0.2.7", NOW)
-    await attempts.begin("other", "192.0.2.7", NOW)
-
-
-async def test_success_begins_anew(redis: Redis) -> None:
-    """For the account, or the device."""
-    attempts = Attempts(AttemptCounts(redis))
-    for _ in range(5):
-        for _ in range(OF_ACCOUNT.free - 1):
-            await attempts.begin(ANN, "192.0.2.7", NOW)
-            await attempts._counts.forget("address 192.0.2.7")
-        await attempts.succeeded(await attempts.begin(ANN, "192.0.2.7", NOW))
     for _ in range(5):
         for _ in range(OF_DEVICE.free - 1):
             await attempts.begin(ANN, "192.0.2.7", NOW, device="d")

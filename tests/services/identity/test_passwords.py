@@ -46,12 +46,12 @@ async def store(redis: Redis) -> Credentials:
         ("line\nbreak in it", "control"),
         ("aaaaaaaaaaaaaaaa", "different"),
         ("abababababababab", "different"),
-        ("alexander1234", "name"),
+        ("alexander123456", "name"),
         ("Alexander alexander", "name"),
         ("123456789012345", "first"),
         ("qwertyuiop123456", "first"),
         ("Password123456789", "first"),
-        ("zyxwvutsrqponm", "first"),
+        ("zyxwvutsrqponml", "first"),
         ("correct horse battery staple", "well-known"),
         ("Correct-Horse-Battery-Staple1!", "well-known"),
         ("May the Force be with you.", "well-known"),
@@ -66,7 +66,8 @@ def test_what_can_be_guessed_or_isnt_text_is_refused(password: str, why: str) ->
 
 
 @pytest.mark.parametrize(
-    "password", [GOOD, "пароль из трёх слов", "🐎🔋📎🌍🌳🌊🔥🌙🌟🍀🎈🎉", "x7!k2@p9#qLw", "correct horse " * 16]
+    "password",
+    [GOOD, "пароль из трёх слов", "🐎🔋📎🌍🌳🌊🔥🌙🌟🍀🎈🎉🌵🍄🐚", "x7!k2@p9#qLw;4v", "correct horse " * 16],
 )
 def test_length_counts_and_nothing_else(password: str) -> None:
     """Any script, any characters."""
@@ -128,6 +129,40 @@ async def test_hashing_leaves_the_loop_free_and_is_bounded() -> None:
         hasher.close()
 
 
+async def test_networks_take_turns() -> None:
+    """A network's first attempt comes before anybody's second, and takes the last one's place in a full queue; those
+    who go away leave theirs.
+    """
+    hasher = Hasher(CHEAP, at_once=1, waiting=4)
+    gate, order = threading.Event(), []
+
+    def slow(_: object, name: str) -> bool:
+        assert gate.wait(60)
+        order.append(name)
+        return True
+
+    hasher._check = slow  # type: ignore[assignment,method-assign]
+    try:
+        asked = [("running", 1), ("third", 3), ("goes", 1), ("second", 2), ("last", 4), ("first", 1), ("known", 0)]
+        tasks = {}
+        for name, turn in asked:
+            tasks[name] = asyncio.create_task(hasher.check("x", name, turn))
+            await asyncio.sleep(0)
+            if name == "last":
+                tasks["goes"].cancel()
+                await asyncio.sleep(0)
+        with pytest.raises(TooManyRequests):
+            await hasher.check("x", "later", 3)
+        gate.set()
+        await asyncio.gather(*tasks.values(), return_exceptions=True)
+        assert order == ["running", "known", "first", "second", "third"]
+        assert isinstance(tasks["last"].exception(), TooManyRequests)
+        assert hasher._free == 1
+    finally:
+        gate.set()
+        hasher.close()
+
+
 async def test_who_goes_away_keeps_the_place_until_the_thread_is_done() -> None:
     """So cancelled requests can't pile up hashes behind them."""
     hasher = Hasher(CHEAP, at_once=1, waiting=0)
@@ -148,7 +183,7 @@ async def test_who_goes_away_keeps_the_place_until_the_thread_is_done() -> None:
         with pytest.raises(TooManyRequests):
             await hasher.check("x", "y")
         gate.set()
-        while hasher._taken:
+        while not hasher._free:
             await asyncio.sleep(0)
         assert await hasher.check("x", "y")
     finally:
