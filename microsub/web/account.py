@@ -5,10 +5,11 @@ from __future__ import annotations
 from starlette.responses import Response
 from starlette.routing import Route
 
-from microsub.errors import InvalidRequest, NotFound
+from microsub.errors import InvalidRequest, NotFound, RequestError
 from microsub.services.identity.lines import profile_page
 from microsub.services.identity.own import is_own
 from microsub.services.identity.server_findings import ENDPOINT
+from microsub.web import credentials
 from microsub.web.routing import form, page
 from microsub.web.scopetexts import of_tokens
 from microsub.web.session import Visit
@@ -44,7 +45,7 @@ async def _account(visit: Visit) -> Response:
     return await _page(visit)
 
 
-async def _page(visit: Visit, problem: InvalidRequest | None = None) -> Response:
+async def _page(visit: Visit, problem: RequestError | None = None) -> Response:
     session, granting = visit.require_session(), visit.site.identity.granting
     return visit.page(
         "account.html",
@@ -55,6 +56,8 @@ async def _page(visit: Visit, problem: InvalidRequest | None = None) -> Response
         scopes=of_tokens(),
         is_lent=session.me.endswith(profile_page("", session.user)) and is_own(session.me, visit.base),
         done=DONE.get(visit.query.get("done", ""), ""),
+        confirmed=await credentials.is_confirmed(visit, session),
+        confirming=credentials.PATH,
         problem=problem,
     )
 
@@ -67,8 +70,10 @@ async def _make_token(visit: Visit) -> Response:
     except KeyError:
         return await _page(visit, InvalidRequest("choose for how long the token is good"))
     try:
+        if days is None:
+            await credentials.confirmed(visit)
         token = await granting.make_token(session.user, fields.text("name"), fields.all("scope"), days, now)
-    except InvalidRequest as problem:
+    except (InvalidRequest, credentials.ConfirmationNeeded) as problem:
         return await _page(visit, problem)
     return visit.page("token.html", token=token, name=fields.text("name"), endpoint=visit.base + ENDPOINT)
 

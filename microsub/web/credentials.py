@@ -34,7 +34,7 @@ def routes(site: Site) -> list[Route]:
 
 
 class ConfirmationNeeded(Forbidden):
-    """Somebody who is signed in, but since long ago, wants to change by what they sign in."""
+    """Somebody who signed in more than ten minutes ago wants to change how they sign in, or a token without an end."""
 
     def __init__(self) -> None:
         super().__init__("Show first that it is you: your sign-in is more than ten minutes old.")
@@ -79,7 +79,7 @@ async def _confirm_by_passkey(visit: Visit) -> Response:
 
 
 async def _set_password(visit: Visit) -> Response:
-    session = await _confirmed(visit)
+    session = await confirmed(visit)
     password = repeated(visit.form.get("password", ""), visit.form.get("again", ""))
     await _local(visit).enrolling.set_password(session.user, password, visit.now, but=session.id)
     # A new session in place of this one too: whoever had its cookie has nothing any more.
@@ -90,38 +90,40 @@ async def _set_password(visit: Visit) -> Response:
 
 
 async def _begin_passkey(visit: Visit) -> Response:
-    session = await _confirmed(visit)
+    session = await confirmed(visit)
     return asked_json(await _local(visit).passkeys.ask_to_make(visit.base, session.user))
 
 
 async def _add_passkey(visit: Visit) -> Response:
-    session, name = await _confirmed(visit), visit.form.text("name")
+    session, name = await confirmed(visit), visit.form.text("name")
     await _local(visit).passkeys.make(visit.base, session.user, answered(visit.form), name, visit.now)
     return visit.go(PATH)
 
 
 async def _rename_passkey(visit: Visit) -> Response:
-    session, name = await _confirmed(visit), visit.form.text("name")
+    session, name = await confirmed(visit), visit.form.text("name")
     if not await _local(visit).passkeys.rename(session.user, visit.form.text("passkey"), name):
         raise NotFound("You have no such passkey any more.")
     return visit.go(PATH)
 
 
 async def _remove_passkey(visit: Visit) -> Response:
-    session = await _confirmed(visit)
+    session = await confirmed(visit)
     if not await _local(visit).passkeys.remove(session.user, visit.form.text("passkey")):
         raise NotFound("You have no such passkey any more.")
     return visit.go(PATH)
 
 
-async def _confirmed(visit: Visit) -> SignedIn:
+async def confirmed(visit: Visit) -> SignedIn:
+    """The session, which was signed in or confirmed within ten minutes. Raises ConfirmationNeeded."""
     session = visit.require_session()
-    if not await _is_confirmed(visit, session):
+    if not await is_confirmed(visit, session):
         raise ConfirmationNeeded
     return session
 
 
-async def _is_confirmed(visit: Visit, session: SignedIn) -> bool:
+async def is_confirmed(visit: Visit, session: SignedIn) -> bool:
+    """Whether the session was signed in or confirmed within ten minutes."""
     return await _local(visit).recognising.is_confirmed(session.user, session.id, session.since, visit.now)
 
 
@@ -132,7 +134,7 @@ async def _page(visit: Visit, problem: RequestError | None = None) -> Response:
         "credentials.html",
         problem,
         overview=await _local(visit).recognising.overview(session.user),
-        confirmed=await _is_confirmed(visit, session),
+        confirmed=await is_confirmed(visit, session),
         passkeys=has_passkeys(visit),
         path=PATH,
     )

@@ -10,8 +10,10 @@ import pytest
 
 from microsub.app import create_app
 from microsub.services.being_seen import BeingSeen
+from microsub.services.identity.recognising import CONFIRMED_SECONDS
 from microsub.store.activity import TokenUse
 from microsub.web.pages import moment
+from tests.support.local_sign_in import PASSWORD
 from tests.support.reader_apps import IndiePassDesktop
 from tests.support.readers import Instance
 from tests.support.visitor import Shown, Visitor, fields_of
@@ -157,6 +159,19 @@ class TestTokens:
         assert shown.status == 400
         assert shown.tree.css("[role=alert]")
         assert await server.accounts.tokens("ann") == []
+
+    async def test_one_without_an_end_needs_a_fresh_sign_in(self, server: Instance, ann: Visitor, signed_in) -> None:
+        """Or the password or a passkey once more, as changing these does; one that ends is made at any time."""
+        await server.identity.local.enrolling.set_password("ann", PASSWORD, server.now)
+        await signed_in(ann)
+        server.now += CONFIRMED_SECONDS + 1
+        refused = await self.made(ann, days="")
+        assert (refused.status, await server.accounts.tokens("ann")) == (403, [])
+        assert "Show first that it is you" in refused.text
+        assert refused.tree.css_first("#token-name")
+        assert (await self.made(ann)).status == 200
+        await ann.submit(await ann.get("/account/sign-in"), "/account/sign-in/confirm", password=PASSWORD)
+        assert (await self.made(ann, days="")).status == 200
 
     async def test_there_is_a_limit(
         self, server: Instance, ann: Visitor, signed_in, monkeypatch: pytest.MonkeyPatch
