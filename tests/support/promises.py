@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from dataclasses import dataclass, field
 
 import httpx
@@ -22,6 +23,8 @@ class Promises:
     channels: set[str] = field(default_factory=set)
     acknowledged: int = 0
     refused: int = 0
+    times: dict[str, float] = field(default_factory=dict)
+    """When the newest change of a post, feed or channel was acknowledged, by `time.monotonic`."""
 
     async def make(self, ids: list[str]) -> None:
         """Mark each post in turn as read and as unread, and now and then follow a feed or make a channel; for ever."""
@@ -30,14 +33,29 @@ class Promises:
             method = "mark_unread" if self.read.pop(item_id, False) else "mark_read"
             if await self._done(action="timeline", method=method, channel="home", entry=item_id):
                 self.read[item_id] = method == "mark_read"
+                self.times[item_id] = time.monotonic()
             if (
                 number % 10 == 0
                 and (url := next(feeds, None))
                 and await self._done(action="follow", channel="more", url=url)
             ):
                 self.followed.add(url)
+                self.times[url] = time.monotonic()
             if number % 25 == 0 and await self._done(action="channels", name=f"Made {number}"):
                 self.channels.add(f"Made {number}")
+                self.times[f"Made {number}"] = time.monotonic()
+
+    def older(self, moment: float) -> int:
+        """How many of what holds was acknowledged before that moment."""
+        return sum(at < moment for at in self.times.values())
+
+    def doubt(self, since: float) -> None:
+        """What was acknowledged since then may be done or not."""
+        for name in [name for name, at in self.times.items() if at >= since]:
+            del self.times[name]
+            self.read.pop(name, None)
+            self.followed.discard(name)
+            self.channels.discard(name)
 
     async def _done(self, **parameters: str) -> bool:
         headers = {"Authorization": f"Bearer {self.reader.token}"}
