@@ -25,9 +25,7 @@ POSTS = 40
 ENOUGH = 30
 """Acknowledged changes before and after the death of Redis."""
 HELD_BACK = 2.5
-"""Seconds: with `everysec` Redis writes nothing for two of them where a sync takes long, by a clock that ticks ten times
-a second.
-"""
+"""Seconds: with `everysec` Redis writes nothing for two of them where a sync takes long, by a clock of 10 Hz."""
 
 
 @asynccontextmanager
@@ -165,7 +163,7 @@ async def test_a_replica_takes_over_from_a_master_that_fails(tmp_path: Path, fai
 async def test_a_single_redis_is_killed_and_started_again(tmp_path: Path, appendfsync: str) -> None:
     """With its append-only file it comes back with all that it has ever acknowledged.
 
-    With `everysec` the last two seconds are in doubt: so long Redis holds back what it writes while an earlier second is
+    With `everysec` the last two seconds are in doubt: so long Redis holds its log back while an earlier second is
     still being synced.
     """
     options = {"appendonly": "yes", "appendfsync": appendfsync}
