@@ -42,10 +42,10 @@ class Cleaning:
         return {"rounds": self._rounds}
 
     async def _clean(self) -> None:
-        async with wiring.open_stores(self._settings, create=True) as stores:
+        async with wiring.stores.open_stores(self._settings, create=True) as stores:
             while not self._over.is_set():
-                await wiring.sweeping(stores).run(time.time())
-                await wiring.retention(self._settings, stores).run(time.time())
+                await wiring.upkeep.sweeping(stores).run(time.time())
+                await wiring.upkeep.retention(self._settings, stores).run(time.time())
                 self._rounds += 1
                 await asyncio.sleep(_BREATH)
 

@@ -10,12 +10,11 @@ import random
 import resource
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 from benchmarks.shelves import entry
 from benchmarks.world import rewritten
-from microsub.configuration.effective import SettingsInForce
 from microsub.model.jf2 import Feed
 from microsub.model.reader import ChannelSettings
 from microsub.parsing.store_items import items_to_store
@@ -25,12 +24,11 @@ from microsub.services.announcing import Announcing
 from microsub.store import keys
 from microsub.store.arrivals import ItemToStore
 from microsub.store.events import Events
-from microsub.store.feeds import FeedRecord, Feeds
+from microsub.store.feeds import FeedRecord
 from microsub.store.messages import EntriesFound, ItemsStored
 from microsub.store.port import Command, Redis
 from microsub.store.streams import Message, Stream
-from microsub.store.timelines import Timelines
-from microsub.wiring import Stores, fan_out
+from microsub.wiring.stores import Stores, fan_out
 
 HOME = "home"
 FULL = 10
@@ -147,12 +145,7 @@ class Followers:
         The clock runs from before the message is written until the last timeline holds the post.
         """
         feed, post, now = await self._post(followers)
-        stores = replace(
-            self._stores,
-            feeds=Feeds(self._redis),
-            timelines=Timelines(self._redis, self._stores.items),
-            in_force=SettingsInForce(self._stores.applied, self._stores.channels),
-        )
+        stores = Stores(self._redis, self._stores.url, self._stores.where, self._stores.watch)
         last = _Noting(fan_out(stores))
         announcing = Announcing(Events(self._redis))
         stages = Stages(

@@ -33,7 +33,7 @@ class Place:
     """Redis with a reader's timeline, and feeds that are followed but not due yet."""
 
     folder: Path
-    stores: wiring.Stores
+    stores: wiring.stores.Stores
     feeds: tuple[tuple[str, str], ...]
     shelf: Shelf
     redis_pid: int
@@ -75,7 +75,7 @@ async def place(
         os.setpriority(os.PRIO_PROCESS, publisher.pid, niceness)
         urls = publisher.ask("urls")["urls"]
         settings = Settings(data_dir=folder / "data", backend=folder / "backend.json")
-        async with wiring.open_stores(settings, create=True) as stores:
+        async with wiring.stores.open_stores(settings, create=True) as stores:
             now = time.time()
             shelf = await fill(stores.redis, timeline, now)
             followed = await _followed(stores, urls, now)
@@ -84,11 +84,11 @@ async def place(
             yield Place(folder, stores, followed, shelf, pid)
 
 
-async def _followed(stores: wiring.Stores, urls: Sequence[str], now: float) -> tuple[tuple[str, str], ...]:
+async def _followed(stores: wiring.stores.Stores, urls: Sequence[str], now: float) -> tuple[tuple[str, str], ...]:
     """Follow all, and take them out of the schedule again."""
     await stores.accounts.add_user(USER, "", now)
     await stores.channels.create(USER, "Home", now, CHANNEL)
-    following = wiring.following(stores)
+    following = wiring.stores.following(stores)
     for url in urls:
         await following.follow(USER, CHANNEL, url, now)
     ids = await stores.feeds.find_many(urls)

@@ -52,11 +52,11 @@ async def open_post_store(
     setting that can't be used, StoreUnavailable and SchemaMismatch.
     """
     flags = {"redis_url": redis_url, "data_dir": None if data_dir is None else str(data_dir)}
-    async with wiring.open_stores(read_settings(os.environ, flags), create=create) as stores:
+    async with wiring.stores.open_stores(read_settings(os.environ, flags), create=create) as stores:
         yield post_store(stores)
 
 
-def post_store(stores: wiring.Stores) -> PostStore:
+def post_store(stores: wiring.stores.Stores) -> PostStore:
     """The post store on stores that are open."""
     redis = stores.redis
     announcing = Announcing(Events(redis))
@@ -69,5 +69,5 @@ def post_store(stores: wiring.Stores) -> PostStore:
         stores.timelines,
         store,
         announcing,
-        wiring.sweeping(stores),
+        wiring.upkeep.sweeping(stores),
     )

@@ -151,16 +151,19 @@ async def _unread(redis: Redis, there: Population) -> int:
 
 
 @asynccontextmanager
-async def workshop(url: str, folder: Path) -> AsyncIterator[tuple[Settings, wiring.Stores, Worker]]:
+async def workshop(url: str, folder: Path) -> AsyncIterator[tuple[Settings, wiring.stores.Stores, Worker]]:
     """A worker in this process, as `microsub work` has it; it does what it is told to and no more."""
     (folder / "backend.json").write_text(_BACKEND)
     settings = Settings(redis_url=url, data_dir=folder / "none", backend=folder / "backend.json")
-    async with wiring.open_stores(settings, create=True) as stores, wiring.open_worker(settings, stores) as worker:
+    async with (
+        wiring.stores.open_stores(settings, create=True) as stores,
+        wiring.worker.open_worker(settings, stores) as worker,
+    ):
         yield settings, stores, worker
 
 
 async def delivering(
-    stores: wiring.Stores, worker: Worker, there: Population, first: int, ranks: Sequence[int], posts: int = 1
+    stores: wiring.stores.Stores, worker: Worker, there: Population, first: int, ranks: Sequence[int], posts: int = 1
 ) -> Delivered:
     """Let these feeds post in turn, so many posts at a time; the first turn makes ready and isn't counted.
 
@@ -199,20 +202,20 @@ async def _length(redis: Redis, rank: int, there: Population) -> int:
     return length
 
 
-async def upkeep(settings: Settings, stores: wiring.Stores, there: Population) -> UpkeepWork:
+async def upkeep(settings: Settings, stores: wiring.stores.Stores, there: Population) -> UpkeepWork:
     """A round of each kind; there is nothing to do, which is what rounds mostly find."""
     meter, now = Meter(stores.redis), time.time()
-    mending = Mending(stores.accounts, stores.channels, stores.feeds, stores.schedule, wiring.following(stores))
+    mending = Mending(stores.accounts, stores.channels, stores.feeds, stores.schedule, wiring.stores.following(stores))
     found: list[object] = []
 
     async def mend() -> None:
         found.append(await mending.run(now))
 
     async def sweep() -> None:
-        found.append(await wiring.sweeping(stores).run(now, dry_run=True))
+        found.append(await wiring.upkeep.sweeping(stores).run(now, dry_run=True))
 
     mended = await meter.spent(mend)
-    cleaned = await meter.spent(lambda: wiring.retention(settings, stores).run(now))
+    cleaned = await meter.spent(lambda: wiring.upkeep.retention(settings, stores).run(now))
     swept = await meter.spent(sweep)
     if found[0] != Mended():
         raise WrongError(f"there was something to mend: {found[0]}")

@@ -48,7 +48,7 @@ def user_list(settings: Settings, as_json: bool) -> None:
     """
 
     async def work() -> list[dict[str, object]]:
-        async with wiring.open_stores(settings) as stores:
+        async with wiring.stores.open_stores(settings) as stores:
             return [
                 {
                     "name": found.name,
@@ -84,12 +84,12 @@ def user_add(settings: Settings, name: str, me: str) -> None:
     _require_profile("--me", me)
 
     async def work() -> None:
-        async with wiring.open_stores(settings) as stores:
+        async with wiring.stores.open_stores(settings) as stores:
             known = await stores.accounts.user(name)
             if known is not None:
                 fail(f"there is already a user '{name}'" + (f", who is {restorable(name)}" if known.disabled else ""))
-            await wiring.add_user(stores, name, me, time.time())
-            await wiring.configuration(settings, stores).write_back()
+            await wiring.people.add_user(stores, name, me, time.time())
+            await wiring.backend.configuration(settings, stores).write_back()
 
     run(work())
     say(f"added {name}; to let them sign in: microsub user invite {name}; for an app: microsub token create {name}")
@@ -110,10 +110,10 @@ def user_me(settings: Settings, name: str, url: str) -> None:
     _require_profile("URL", url or "''")
 
     async def work() -> None:
-        async with wiring.open_stores(settings) as stores:
-            await wiring.require_user(settings, stores, name)
-            await wiring.change_me(stores, name, url, time.time())
-            await wiring.configuration(settings, stores).write_back()
+        async with wiring.stores.open_stores(settings) as stores:
+            await wiring.people.require_user(settings, stores, name)
+            await wiring.people.change_me(stores, name, url, time.time())
+            await wiring.backend.configuration(settings, stores).write_back()
 
     run(work())
     say(f"{name} is {url} now; apps that were let in stay (microsub token list {name})")
@@ -131,9 +131,9 @@ def user_remove(settings: Settings, name: str) -> None:
     """
 
     async def work() -> bool:
-        async with wiring.open_stores(settings) as stores:
-            await wiring.require_user(settings, stores, name)
-            return await wiring.remove_user(settings, stores, name, time.time())
+        async with wiring.stores.open_stores(settings) as stores:
+            await wiring.people.require_user(settings, stores, name)
+            return await wiring.people.remove_user(settings, stores, name, time.time())
 
     done = f"removed {name}, from {settings.backend} too" if run(work()) else f"removed {name}"
     say(f"{done}; within 30 days they can be brought back: microsub user restore {name}")
@@ -146,9 +146,9 @@ def user_restore(settings: Settings, name: str) -> None:
     """Bring back a user who was removed less than 30 days ago."""
 
     async def work() -> None:
-        async with wiring.open_stores(settings) as stores:
-            await wiring.require_user(settings, stores, name)
-            await wiring.restore_user(settings, stores, name, time.time())
+        async with wiring.stores.open_stores(settings) as stores:
+            await wiring.people.require_user(settings, stores, name)
+            await wiring.people.restore_user(settings, stores, name, time.time())
 
     run(work())
     say(f"restored {name}")
@@ -185,8 +185,8 @@ def token_create(settings: Settings, user_name: str, scope: str, client: str, da
     """
 
     async def work() -> str:
-        async with wiring.open_stores(settings) as stores:
-            await wiring.require_user(settings, stores, user_name)
+        async with wiring.stores.open_stores(settings) as stores:
+            await wiring.people.require_user(settings, stores, user_name)
             found = await stores.accounts.user(user_name)
             if found is not None and found.disabled is not None:
                 fail(f"no token would be good, since '{user_name}' is {restorable(user_name)}")
@@ -212,8 +212,8 @@ def token_list(settings: Settings, user_name: str, as_json: bool) -> None:
     """
 
     async def work() -> list[dict[str, object]]:
-        async with wiring.open_stores(settings) as stores:
-            await wiring.require_user(settings, stores, user_name)
+        async with wiring.stores.open_stores(settings) as stores:
+            await wiring.people.require_user(settings, stores, user_name)
             return [
                 {
                     "id": found.digest[:12],
@@ -242,8 +242,8 @@ def token_revoke(settings: Settings, user_name: str, token_id: str) -> None:
     """Revoke a token of USER at once, by its ID in `token list`."""
 
     async def work() -> int:
-        async with wiring.open_stores(settings) as stores:
-            await wiring.require_user(settings, stores, user_name)
+        async with wiring.stores.open_stores(settings) as stores:
+            await wiring.people.require_user(settings, stores, user_name)
             return await stores.accounts.revoke(user_name, token_id)
 
     if not run(work()):

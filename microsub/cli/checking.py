@@ -31,8 +31,8 @@ def check(context: click.Context, settings: Settings, repair: bool, as_json: boo
     """
 
     async def work() -> CheckReport:
-        async with wiring.open_stores(settings) as stores:
-            return await wiring.checking(stores).run(mend=repair)
+        async with wiring.stores.open_stores(settings) as stores:
+            return await wiring.upkeep.checking(stores).run(mend=repair)
 
     report = run(work())
     if as_json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from dataclasses import replace
@@ -54,8 +53,10 @@ def _beside_the_accounts(report: Report, settings: Settings) -> Report:
     """The report, and what the users that there are have against the document."""
     if report.document is None:
         return report
+    import asyncio
+
     try:
-        problems = asyncio.run(wiring.clashes(settings, report.document))
+        problems = asyncio.run(wiring.backend.clashes(settings, report.document))
     except MicrosubError as error:
         return replace(report, warnings=(*report.warnings, f"not compared with the users that there are: {error}"))
     return replace(report, problems=problems, document=None) if problems else report

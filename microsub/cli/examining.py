@@ -27,7 +27,7 @@ def doctor(context: click.Context, settings: Settings, url: str, as_json: bool) 
 
     Example: microsub doctor alice.example --base-url https://reader.example
     """
-    report = run(wiring.examine(settings, url))
+    report = run(wiring.examining.examine(settings, url))
     if as_json:
         print_json(report.as_dict())
     else:

@@ -95,7 +95,7 @@ def fetch(
 
     async def work() -> int:
         failures = 0
-        async with wiring.open_feed_cache(settings, cache or _copies_folder()) as feeds:
+        async with wiring.fetching.open_feed_cache(settings, cache or _copies_folder()) as feeds:
             with click.progressbar(length=len(distinct), label="fetching", file=sys.stderr) as bar:
                 async for url, outcome in feeds.fetch_many(distinct, force, offline, ttl):
                     failures += not isinstance(outcome, CachedFeed) or outcome.error is not None
@@ -266,7 +266,7 @@ async def _first_of(settings: Settings, parser: ParsePool, named: list[str]) -> 
 
 
 async def _completed(settings: Settings, parser: ParsePool, feed: Feed) -> Feed:
-    async with wiring.open_completing(settings, parser) as completing:
+    async with wiring.fetching.open_completing(settings, parser) as completing:
         entries = await completing.complete_all(feed.entries[:_COMPLETED], feed.url)
     return replace(feed, entries=(*entries, *feed.entries[_COMPLETED:]))
 
@@ -274,7 +274,7 @@ async def _completed(settings: Settings, parser: ParsePool, feed: Feed) -> Feed:
 async def _download(settings: Settings, url: str) -> Fetched:
     from microsub.fetch import Fetched, FetchFailed, FetchRequest
 
-    async with wiring.open_fetcher(settings) as fetcher:
+    async with wiring.fetching.open_fetcher(settings) as fetcher:
         result = await fetcher.fetch(FetchRequest(url=url))
     if isinstance(result, Fetched):
         return result
@@ -302,7 +302,7 @@ def feed_list(settings: Settings, failing: bool, as_json: bool) -> None:
     async def work() -> list[FollowedFeed]:
         from microsub.services.figures import followed_feeds
 
-        async with wiring.open_stores(settings) as stores:
+        async with wiring.stores.open_stores(settings) as stores:
             return [one async for one in followed_feeds(stores.feeds)]
 
     found = [one for one in run(work()) if not failing or one.state in {"failing", "gone"}]
@@ -360,8 +360,8 @@ def poll(context: click.Context, settings: Settings, urls: tuple[str, ...], as_j
     """
 
     async def work() -> list[PollReport]:
-        async with wiring.open_stores(settings) as stores:
-            return await wiring.poll_now(settings, stores, urls)
+        async with wiring.stores.open_stores(settings) as stores:
+            return await wiring.worker.poll_now(settings, stores, urls)
 
     reports = run(work())
     if as_json:
@@ -398,9 +398,9 @@ def cleanup(settings: Settings, dry_run: bool, as_json: bool) -> None:
     """
 
     async def work() -> tuple[RetentionReport, SweepReport]:
-        async with wiring.open_stores(settings) as stores:
-            timelines = await wiring.retention(settings, stores).run(time.time(), dry_run=dry_run)
-            return timelines, await wiring.sweeping(stores).run(time.time(), dry_run=dry_run)
+        async with wiring.stores.open_stores(settings) as stores:
+            timelines = await wiring.upkeep.retention(settings, stores).run(time.time(), dry_run=dry_run)
+            return timelines, await wiring.upkeep.sweeping(stores).run(time.time(), dry_run=dry_run)
 
     timelines, posts = run(work())
     if as_json:

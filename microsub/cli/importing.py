@@ -53,10 +53,10 @@ def ekster(settings: Settings, file: Path, database: str, user: str, dry_run: bo
     from microsub.pipeline.importing import read_old
 
     async def work(old: OldFile) -> ImportReport:
-        async with wiring.open_stores(settings, create=True) as stores:
-            report = await wiring.import_ekster(stores, old, database, user, dry_run=dry_run)
+        async with wiring.stores.open_stores(settings, create=True) as stores:
+            report = await wiring.upkeep.import_ekster(stores, old, database, user, dry_run=dry_run)
             if not dry_run:
-                await wiring.configuration(settings, stores).write_back()
+                await wiring.backend.configuration(settings, stores).write_back()
             return report
 
     try:

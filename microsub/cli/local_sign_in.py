@@ -75,12 +75,12 @@ def user_password(settings: Settings, name: str) -> None:
 @asynccontextmanager
 async def _opened(settings: Settings, name: str) -> AsyncIterator[Enrolling]:
     """For a user who exists and isn't disabled; ends the program otherwise."""
-    async with wiring.open_stores(settings) as stores:
-        await wiring.require_user(settings, stores, name)
+    async with wiring.stores.open_stores(settings) as stores:
+        await wiring.people.require_user(settings, stores, name)
         found = await stores.accounts.user(name)
         if found is not None and found.disabled is not None:
             fail(f"the user '{name}' is {restorable(name)}")
-        local = wiring.make_local(stores.redis)
+        local = wiring.local.make_local(stores.redis)
         try:
             yield local.enrolling
         finally:

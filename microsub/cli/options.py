@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import math
@@ -19,7 +18,6 @@ import click
 from microsub.cli.terminal import say, say_json
 from microsub.config.settings import ENV_FILE, SETTINGS, Settings, env_file, misspelt_variables, read_settings
 from microsub.errors import ConfigError, MicrosubError
-from microsub.logs import set_up_logs
 from microsub.model.plaintext import escaped
 
 T = TypeVar("T")
@@ -58,6 +56,8 @@ def settings_flags(*chosen: str, serves: bool = False) -> Callable[[Callable[...
             for sentence in misspelt_variables(os.environ):
                 say(f"warning: {sentence}", err=True)
             settings = read(flags)
+            from microsub.logs import set_up_logs  # with structlog: a page of help needs neither
+
             # What a command did is on standard output; its log is for trouble alone, unless more is asked for. Servers
             # set up theirs.
             form = "text" if settings.log_format == "auto" else settings.log_format
@@ -124,6 +124,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
     Asked to end by a signal, it leaves everything as it found it: an embedded Redis that nobody else uses is stopped.
     """
+    import asyncio
+
     try:
         return asyncio.run(_until_terminated(work))
     except MicrosubError as error:
@@ -135,6 +137,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 async def _until_terminated(work: Coroutine[Any, Any, T]) -> T:
+    import asyncio
+
     task = asyncio.ensure_future(work)
     with contextlib.suppress(RuntimeError, ValueError):  # not in the main thread: signals are another's to handle
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)

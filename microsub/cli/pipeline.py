@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -55,13 +54,13 @@ def rebuild(settings: Settings, user: str, channel: str | None) -> None:
     """
 
     async def work() -> None:
-        async with wiring.open_stores(settings) as stores:
-            await wiring.require_user(settings, stores, user)
+        async with wiring.stores.open_stores(settings) as stores:
+            await wiring.people.require_user(settings, stores, user)
             found = await stores.accounts.user(user)
             if found is not None and found.disabled is not None:
                 fail(f"the user '{user}' is {restorable(user)}")
             await stores.in_force.instance()
-            done = await wiring.rebuilding(stores).rebuild(user, channel, time.time())
+            done = await wiring.upkeep.rebuilding(stores).rebuild(user, channel, time.time())
             for one in done:
                 say(_rebuilt(one))
             if not done:
@@ -95,7 +94,7 @@ def events(settings: Settings, follow: bool, since: str | None, as_json: bool) -
         )
 
     async def work() -> None:
-        async with wiring.open_stores(settings) as stores:
+        async with wiring.stores.open_stores(settings) as stores:
             async for event in _events(Events(stores.redis), since, follow):
                 say_json(asdict(event)) if as_json else say(_line(event))
 
@@ -121,6 +120,8 @@ async def _events(source: Events, since: str | None, follow: bool) -> AsyncItera
         if found:
             after = found[-1].id
         elif follow:
+            import asyncio
+
             await asyncio.sleep(_LOOK_AGAIN)
         else:
             return
@@ -150,7 +151,7 @@ def deadletter_list(settings: Settings, as_json: bool) -> None:
     """List dead letters with stage, time and reason, oldest first."""
 
     async def work() -> list[DeadLetter]:
-        async with wiring.open_stores(settings) as stores:
+        async with wiring.stores.open_stores(settings) as stores:
             return await _all(_dead_letters(stores))
 
     letters = run(work())
@@ -172,7 +173,7 @@ def deadletter_show(settings: Settings, letter_id: str, as_json: bool) -> None:
     _check_ids([letter_id])
 
     async def work() -> DeadLetter:
-        async with wiring.open_stores(settings) as stores:
+        async with wiring.stores.open_stores(settings) as stores:
             return (await _chosen(_dead_letters(stores), (letter_id,), False))[0]
 
     letter = run(work())
@@ -203,7 +204,7 @@ def deadletter_retry(settings: Settings, letter_ids: tuple[str, ...], everything
     _check_ids(letter_ids)
 
     async def work() -> tuple[int, list[str]]:
-        async with wiring.open_stores(settings) as stores:
+        async with wiring.stores.open_stores(settings) as stores:
             dead = _dead_letters(stores)
             letters = await _chosen(dead, letter_ids, everything)
             refused = [why for letter in letters if (why := unknown_stage(letter)) is not None]
@@ -231,7 +232,7 @@ def deadletter_drop(settings: Settings, letter_ids: tuple[str, ...], everything:
     _check_ids(letter_ids)
 
     async def work() -> int:
-        async with wiring.open_stores(settings) as stores:
+        async with wiring.stores.open_stores(settings) as stores:
             dead = _dead_letters(stores)
             letters = await _chosen(dead, letter_ids, everything)
             await dead.drop(letters)
@@ -256,7 +257,7 @@ async def _chosen(dead: DeadLetters, letter_ids: tuple[str, ...], everything: bo
     return list({letter.id: letter for letter in chosen}.values())
 
 
-def _dead_letters(stores: wiring.Stores) -> DeadLetters:
+def _dead_letters(stores: wiring.stores.Stores) -> DeadLetters:
     from microsub.store.deadletters import DeadLetters
 
     return DeadLetters(stores.redis)

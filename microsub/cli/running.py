@@ -128,21 +128,21 @@ async def _run(settings: Settings, parts: Parts) -> None:
     async with contextlib.AsyncExitStack() as stack:
         if parts.blogs is not None:
             await stack.enter_async_context(_serving(demo_publisher.app(), parts.blogs, stop))
-        stores = await stack.enter_async_context(wiring.open_stores(settings, create=True))
+        stores = await stack.enter_async_context(wiring.stores.open_stores(settings, create=True))
         if parts.listener is None:
             give_way()  # after Redis was started, which would have it from us
-        await wiring.warn_of_losses(settings, stores)
+        await wiring.stores.warn_of_losses(settings, stores)
         config = None
         if parts.parent is None:  # which applies backend.json for both
-            config = await stack.enter_async_context(wiring.open_configuration(settings, stores))
+            config = await stack.enter_async_context(wiring.backend.open_configuration(settings, stores))
         worker: Stopping | None = None
         if parts.worker == "inside":
-            worker = await stack.enter_async_context(wiring.running_worker(settings, stores))
+            worker = await stack.enter_async_context(wiring.worker.running_worker(settings, stores))
         elif parts.worker == "beside":
-            await stack.enter_async_context(wiring.worker_to_come(stores))
+            await stack.enter_async_context(wiring.worker.worker_to_come(stores))
             worker = await stack.enter_async_context(worker_beside(settings))
         if parts.listener is not None and config is not None:
-            app, stop_parsing = await stack.enter_async_context(wiring.open_app(settings, stores, config))
+            app, stop_parsing = await stack.enter_async_context(wiring.web.open_app(settings, stores, config))
             proxies, most = settings.trusted_proxies, settings.connections_per_address
             await stack.enter_async_context(_serving(app, parts.listener, stop, proxies, most))
             stack.callback(stop_parsing)
@@ -155,7 +155,7 @@ async def _run(settings: Settings, parts: Parts) -> None:
         stores.watch.raise_if_lost()
 
 
-async def _log_start(settings: Settings, stores: wiring.Stores, parts: Parts) -> None:
+async def _log_start(settings: Settings, stores: wiring.stores.Stores, parts: Parts) -> None:
     """One line for the log, in which nobody sees the greeting."""
     users, feeds = await _sizes(stores)
     what = "server" if parts.worker == "beside" else "web process" if parts.listener is not None else "worker"
@@ -163,13 +163,13 @@ async def _log_start(settings: Settings, stores: wiring.Stores, parts: Parts) ->
     log.info(f"{what} started: {counted(feeds, 'feed')}, {counted(users, 'user')}", **where)
 
 
-async def _sizes(stores: wiring.Stores) -> tuple[int, int]:
+async def _sizes(stores: wiring.stores.Stores) -> tuple[int, int]:
     """How many users and feeds there are."""
     users = sum(user.disabled is None for user in await stores.accounts.users())
     return users, len(await stores.feeds.all_ids())
 
 
-async def _greet(settings: Settings, stores: wiring.Stores, *, web: bool, show_token: bool) -> None:
+async def _greet(settings: Settings, stores: wiring.stores.Stores, *, web: bool, show_token: bool) -> None:
     """Say on standard output where everything is.
 
     A token is shown on a terminal or where it was asked for, and only by a server that nobody but this machine can
@@ -191,7 +191,7 @@ async def _greet(settings: Settings, stores: wiring.Stores, *, web: bool, show_t
         public = urlsplit(settings.public_url).hostname or ""
         local = settings.embedded and _is_local(settings.host) and _is_local(public)
         wanted = show_token or sys.stdout.isatty()
-        token = await wiring.greeting_token(stores, time.time()) if local and wanted else None
+        token = await wiring.people.greeting_token(stores, time.time()) if local and wanted else None
         if token:
             lines.append(f"try        curl -s -H 'Authorization: Bearer {token}' '{endpoint}?action=channels'")
         elif any(user.disabled is None for user in await stores.accounts.users()):

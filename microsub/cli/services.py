@@ -39,7 +39,7 @@ def service_create(settings: Settings, name: str, days: float | None) -> None:
     """
 
     async def work() -> str:
-        async with wiring.open_stores(settings) as stores:
+        async with wiring.stores.open_stores(settings) as stores:
             now = time.time()
             return await _tokens(stores).create(name, now, now + days * 86400 if days else None)
 
@@ -53,7 +53,7 @@ def service_list(settings: Settings, as_json: bool) -> None:
     """List the programs that have a token, with its dates."""
 
     async def work() -> list[ServiceToken]:
-        async with wiring.open_stores(settings) as stores:
+        async with wiring.stores.open_stores(settings) as stores:
             return await _tokens(stores).all()
 
     found = run(work())
@@ -78,7 +78,7 @@ def service_revoke(settings: Settings, name: str) -> None:
     """Revoke the token of the program NAME at once."""
 
     async def work() -> bool:
-        async with wiring.open_stores(settings) as stores:
+        async with wiring.stores.open_stores(settings) as stores:
             return await _tokens(stores).revoke(name)
 
     if not run(work()):
@@ -86,7 +86,7 @@ def service_revoke(settings: Settings, name: str) -> None:
     say("revoked")
 
 
-def _tokens(stores: wiring.Stores) -> ServiceTokens:
+def _tokens(stores: wiring.stores.Stores) -> ServiceTokens:
     from microsub.store.servicetokens import ServiceTokens
 
     return ServiceTokens(stores.redis)

@@ -21,8 +21,6 @@ from microsub.cli.options import (
     settings_flags,
 )
 from microsub.config.settings import Settings
-from microsub.demo.backend import write_backend
-from microsub.demo.claim import claimed
 from microsub.errors import MicrosubError
 from microsub.store.datafolder import prepared
 
@@ -100,6 +98,8 @@ def demo(settings: Settings, publisher_port: int) -> None:
     MICROSUB_LOG_LEVEL asks for more.
     """
     from microsub.cli.running import Parts
+    from microsub.demo.backend import write_backend
+    from microsub.demo.claim import claimed
 
     folder = settings.data_dir / "demo"
     backend = folder / "backend.json"

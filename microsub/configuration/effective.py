@@ -10,14 +10,17 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.configuration.apply import ChannelsPort, SettingsPort
 from microsub.configuration.model import DEFAULT_LIMITS, InstanceSettings, Limits
 from microsub.configuration.store import InForce
 from microsub.errors import NotFound, StoreDamaged, StoreError
 from microsub.model.reader import ChannelSettings, UnreadStyle
+
+if TYPE_CHECKING:
+    from microsub.configuration.apply import ChannelsPort, SettingsPort
 
 log = structlog.get_logger(__name__)
 

@@ -6,11 +6,14 @@ import math
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from microsub.conformance.verdict import Result
 from microsub.model.plaintext import escaped_lines
+
+if TYPE_CHECKING:
+    from microsub.conformance.verdict import Result
 
 EPILOG = """\b
 Examples:

@@ -1,8 +1,8 @@
-"""`microsub check`: every invariant of the store, examined while it is in use, and mended where somebody asks for it.
+"""`microsub check`: every invariant of the store, examined while it is in use, and repaired where somebody asks for it.
 
 Between two commands of a poll or a follow the store is in a state that no reader ever sees but a check may. So what one
 look finds counts when later looks find it again: two of them, since a store may be busy with the same thing twice.
-Mending repeats look and remedy, because what is mended may show what it had hidden (a key of a wrong type hides
+A repair repeats look and remedy, because what is repaired may show what it had hidden (a key of a wrong type hides
 everything in it).
 """
 
@@ -30,10 +30,10 @@ _ROUNDS = 4
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What was found: `mended` is in order again, `left` isn't. `examined` counts what the last look has seen."""
+    """What was found: `repaired` is in order again, `left` isn't. `examined` counts what the last look has seen."""
 
     left: tuple[Finding, ...]
-    mended: tuple[Finding, ...] = ()
+    repaired: tuple[Finding, ...] = ()
     examined: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -46,26 +46,26 @@ class CheckReport:
         return {
             "clean": self.is_clean,
             "examined": dict(self.examined),
-            "findings": [_as_dict(one, mended=False) for one in self.left],
-            "mended": [_as_dict(one, mended=True) for one in self.mended],
+            "findings": [_as_dict(one, repaired=False) for one in self.left],
+            "repaired": [_as_dict(one, repaired=True) for one in self.repaired],
         }
 
     def as_text(self) -> str:
         """For people: a line per finding, then what was examined, then the result."""
-        lines = [f"repaired  {one.area}: {one.subject}: {one.what}" for one in self.mended]
+        lines = [f"repaired  {one.area}: {one.subject}: {one.what}" for one in self.repaired]
         lines += [f"found   {one.area}: {one.subject}: {one.what}" for one in self.left]
         lines.append("examined " + ", ".join(f"{count} {name}" for name, count in self.examined.items() if count))
         left = len(self.left)
         if left:
-            mendable = sum(one.remedy is not None for one in self.left)
-            result = f"{left} {'finding' if left == 1 else 'findings'}, {mendable} of which --repair can repair"
+            repairable = sum(one.remedy is not None for one in self.left)
+            result = f"{left} {'finding' if left == 1 else 'findings'}, {repairable} of which --repair can repair"
         else:
-            result = f"all is well{' now' if self.mended else ''}"
+            result = f"all is well{' now' if self.repaired else ''}"
         return "\n".join(map(escaped, [*lines, result]))
 
 
 class Checking:
-    """Examines and mends a store. Any number of processes may work on it meanwhile."""
+    """Examines and repairs a store. Any number of processes may work on it meanwhile."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Checking:
         self._pause = pause
 
     async def run(self, *, mend: bool = False) -> CheckReport:
-        """Examine everything, and mend it where that is wanted and possible."""
+        """Examine everything, and repair it where that is wanted and possible."""
         found, examined = await self._look()
         first: dict[Finding, None] = {}
         for _ in range(_ROUNDS if mend else 0):
@@ -113,11 +113,11 @@ class Checking:
             await self._mending.run(self._clock())
 
 
-def _as_dict(finding: Finding, *, mended: bool) -> dict[str, object]:
+def _as_dict(finding: Finding, *, repaired: bool) -> dict[str, object]:
     values = asdict(finding)
     return {
         "area": values["area"],
         "subject": values["subject"],
         "what": values["what"],
-        "mendable": mended or finding.remedy is not None,
+        "repairable": repaired or finding.remedy is not None,
     }

@@ -28,11 +28,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
-import structlog
-
 from microsub.errors import ConfigError, DataFolderUnusable, NotFound
-
-log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +142,11 @@ def prepared(data_dir: Path) -> Path:
             "use", path, f"every system user may write to it; correct that with: chmod go-w {path}"
         )
     if found.st_mode & stat.S_IWGRP:
-        log.warning("the group of the data folder may write to it; correct that with: chmod g-w", folder=str(path))
+        import structlog
+
+        structlog.get_logger(__name__).warning(
+            "the group of the data folder may write to it; correct that with: chmod g-w", folder=str(path)
+        )
     if not os.access(path, os.W_OK | os.X_OK):
         raise DataFolderUnusable("write to", path, "permission denied")
     return path

@@ -14,7 +14,6 @@ from typing import Any
 import orjson
 
 from microsub.errors import SchemaMismatch
-from microsub.formats.wire import dump
 from microsub.logs import LibraryLogger
 from microsub.store import keys
 from microsub.store.port import Redis
@@ -80,6 +79,8 @@ def _cleaned(data: bytes) -> bytes | None:
         wire = orjson.loads(data)
     except orjson.JSONDecodeError:
         return None
+    from microsub.formats.wire import dump
+
     return dump(wire) if isinstance(wire, dict) and _clean(wire) else None
 
 

@@ -8,29 +8,37 @@ import functools
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
 from microsub.config.settings import Settings
-from microsub.configuration.apply import Applier
-from microsub.configuration.document import Document
-from microsub.configuration.sync import Configuration
 from microsub.errors import ConfigError, StoreFull
 from microsub.store.datafolder import has_data
-from microsub.store.migrations import migrate
-from microsub.wiring.stores import Stores, following, open_stores
 from microsub.wiring.tasks import tell_failure
+
+if TYPE_CHECKING:  # `config check` needs none of it where there is no data
+    from microsub.configuration.apply import Applier
+    from microsub.configuration.document import Document
+    from microsub.configuration.sync import Configuration
+    from microsub.wiring.stores import Stores
 
 log = structlog.get_logger(__name__)
 
 
 def applier(stores: Stores) -> Applier:
     """What carries out changes to users and all that is theirs."""
+    from microsub.configuration.apply import Applier
+    from microsub.wiring.stores import following
+
     return Applier(stores.accounts, stores.channels, stores.feeds, stores.rules, following(stores), stores.applied)
 
 
 def configuration(settings: Settings, stores: Stores) -> Configuration:
     """The service that keeps backend.json and the stores in step."""
+    from microsub.configuration.sync import Configuration
+    from microsub.store.migrations import migrate
+
     return Configuration(
         settings.backend,
         stores.applied,
@@ -56,6 +64,8 @@ async def clashes(settings: Settings, document: Document) -> tuple[ConfigError, 
     """
     if settings.embedded and not _is_ours(settings.data_dir):
         return None
+    from microsub.wiring.stores import open_stores
+
     async with open_stores(settings) as stores:
         return await configuration(settings, stores).clashes(document)
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from microsub import wiring
 from microsub.config.settings import Settings
-from microsub.configuration.changes import UserAdded, UserChanged, UserRemoved
 from microsub.errors import NotFound
 from microsub.model.scopes import ALL_SCOPES
-from microsub.services.identity.sessions import Sessions
-from microsub.store.identity.sessions import SessionStore
-from microsub.wiring.stores import Stores
+
+if TYPE_CHECKING:
+    from microsub.wiring.stores import Stores
 
 
 async def require_user(settings: Settings, stores: Stores, name: str) -> None:
@@ -18,7 +19,7 @@ async def require_user(settings: Settings, stores: Stores, name: str) -> None:
     Raises NotFound, naming the users that there are.
     """
     if await stores.accounts.user(name) is None:
-        await wiring.configuration(settings, stores).look()
+        await wiring.backend.configuration(settings, stores).look()
     if await stores.accounts.user(name) is None:
         known = ", ".join(
             f"{user.name} (disabled)" if user.disabled is not None else user.name
@@ -38,12 +39,16 @@ async def add_user(stores: Stores, name: str, me: str, now: float) -> None:
     """Make a user, with `me` as their address or none. Raises InvalidRequest for a name or an address that can't be,
     and for that of somebody else.
     """
-    await wiring.applier(stores).apply(UserAdded(name, me), now)
+    from microsub.configuration.changes import UserAdded
+
+    await wiring.backend.applier(stores).apply(UserAdded(name, me), now)
 
 
 async def change_me(stores: Stores, name: str, me: str, now: float) -> None:
     """Give a user another address, and sign them out of all browsers. Raises as `add_user` does, and NotFound."""
-    await wiring.applier(stores).apply(UserChanged(name, me), now)
+    from microsub.configuration.changes import UserChanged
+
+    await wiring.backend.applier(stores).apply(UserChanged(name, me), now)
     await end_sessions(stores, name)
 
 
@@ -53,25 +58,32 @@ async def remove_user(settings: Settings, stores: Stores, name: str, now: float)
 
     Raises InvalidRequest where that is somebody else's to do; then nothing is changed.
     """
-    taken_out = await wiring.configuration(settings, stores).take_out(name)
+    from microsub.configuration.changes import UserRemoved
+
+    taken_out = await wiring.backend.configuration(settings, stores).take_out(name)
     there = await stores.accounts.user(name)
     if there is not None and there.disabled is None:
-        await wiring.applier(stores).apply(UserRemoved(name), now)
+        await wiring.backend.applier(stores).apply(UserRemoved(name), now)
     await end_sessions(stores, name)
     return taken_out
 
 
 async def restore_user(settings: Settings, stores: Stores, name: str, now: float) -> None:
     """Undo `remove_user`. Raises NotFound, and InvalidRequest where somebody else has their address meanwhile."""
+    from microsub.configuration.changes import UserAdded
+
     found = await stores.accounts.user(name)
     if found is None or found.disabled is None:
         raise NotFound(f"'{name}' is no user who was removed")
-    await wiring.applier(stores).apply(UserAdded(name, found.me, restored=True), now)
-    await wiring.configuration(settings, stores).write_back()
+    await wiring.backend.applier(stores).apply(UserAdded(name, found.me, restored=True), now)
+    await wiring.backend.configuration(settings, stores).write_back()
 
 
 async def end_sessions(stores: Stores, name: str) -> None:
     """Sign a user out of all browsers."""
+    from microsub.services.identity.sessions import Sessions
+    from microsub.store.identity.sessions import SessionStore
+
     await Sessions(SessionStore(stores.redis)).end_all(name)
 
 

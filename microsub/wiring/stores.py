@@ -5,59 +5,118 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import structlog
 
 from microsub.config.settings import Settings, mask_password
-from microsub.configuration.effective import SettingsInForce
-from microsub.configuration.store import Applied
-from microsub.services.following import Following
-from microsub.store.accounts import Accounts
-from microsub.store.activity import Activity
-from microsub.store.behind import Behind
-from microsub.store.channels import Channels
 from microsub.store.connect import connect, doubts
 from microsub.store.datafolder import require_data
 from microsub.store.embedded import start_embedded
-from microsub.store.feeds import Feeds
-from microsub.store.items import Items
 from microsub.store.migrations import migrate
 from microsub.store.port import Redis
-from microsub.store.presence import Presence
 from microsub.store.revival import Watch, kept_alive
-from microsub.store.rules import Rules
-from microsub.store.schedule import Schedule
-from microsub.store.timelines import Timelines
 from microsub.wiring.tasks import tell_failure
 
-if TYPE_CHECKING:  # the pipeline counts what it does, and what counts is slow to load: most commands need neither
+if TYPE_CHECKING:  # most commands need a few of these, and each takes its time to load
+    from microsub.configuration.effective import SettingsInForce
+    from microsub.configuration.store import Applied
     from microsub.pipeline.fan_out import FanOut, TimelineLimits
+    from microsub.services.following import Following
+    from microsub.store.accounts import Accounts
+    from microsub.store.channels import Channels
+    from microsub.store.feeds import Feeds
+    from microsub.store.items import Items
+    from microsub.store.presence import Presence
+    from microsub.store.rules import Rules
+    from microsub.store.schedule import Schedule
+    from microsub.store.timelines import Timelines
 
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
 class Stores:
-    """One connection and everything that stands on it. `where` tells people where the data is; `watch` is what is
-    known of the life of an embedded Redis.
+    """One connection to the Redis at `url`, and everything that stands on it, each part made when it is first used.
+
+    `where` tells people where the data is; `watch` is what is known of the life of an embedded Redis.
     """
 
-    redis: Redis
-    url: str
-    where: str
-    accounts: Accounts
-    channels: Channels
-    timelines: Timelines
-    rules: Rules
-    feeds: Feeds
-    items: Items
-    schedule: Schedule
-    applied: Applied
-    presence: Presence
-    in_force: SettingsInForce
-    watch: Watch
+    def __init__(self, redis: Redis, url: str, where: str, watch: Watch) -> None:
+        self.redis = redis
+        self.url = url
+        self.where = where
+        self.watch = watch
+
+    @cached_property
+    def accounts(self) -> Accounts:
+        """See `store.accounts`."""
+        from microsub.store.accounts import Accounts
+
+        return Accounts(self.redis)
+
+    @cached_property
+    def channels(self) -> Channels:
+        """See `store.channels`."""
+        from microsub.store.channels import Channels
+
+        return Channels(self.redis)
+
+    @cached_property
+    def timelines(self) -> Timelines:
+        """See `store.timelines`."""
+        from microsub.store.timelines import Timelines
+
+        return Timelines(self.redis, self.items)
+
+    @cached_property
+    def rules(self) -> Rules:
+        """See `store.rules`."""
+        from microsub.store.rules import Rules
+
+        return Rules(self.redis, self.items)
+
+    @cached_property
+    def feeds(self) -> Feeds:
+        """See `store.feeds`."""
+        from microsub.store.feeds import Feeds
+
+        return Feeds(self.redis)
+
+    @cached_property
+    def items(self) -> Items:
+        """See `store.items`."""
+        from microsub.store.items import Items
+
+        return Items(self.redis)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """See `store.schedule`."""
+        from microsub.store.schedule import Schedule
+
+        return Schedule(self.redis)
+
+    @cached_property
+    def applied(self) -> Applied:
+        """See `configuration.store`."""
+        from microsub.configuration.store import Applied
+
+        return Applied(self.redis)
+
+    @cached_property
+    def presence(self) -> Presence:
+        """See `store.presence`."""
+        from microsub.store.presence import Presence
+
+        return Presence(self.redis)
+
+    @cached_property
+    def in_force(self) -> SettingsInForce:
+        """See `configuration.effective`."""
+        from microsub.configuration.effective import SettingsInForce
+
+        return SettingsInForce(self.applied, self.channels)
 
 
 @contextlib.asynccontextmanager
@@ -84,7 +143,7 @@ async def open_stores(settings: Settings, *, create: bool = False) -> AsyncItera
         if embedded is not None:
             watch = await stack.enter_async_context(kept_alive(embedded, redis, ended=tell_failure))
         await migrate(redis)
-        yield _stores(redis, url, where, watch)
+        yield Stores(redis, url, where, watch)
 
 
 async def warn_of_losses(settings: Settings, stores: Stores) -> None:
@@ -94,30 +153,10 @@ async def warn_of_losses(settings: Settings, stores: Stores) -> None:
             log.warning(sentence)
 
 
-def _stores(redis: Redis, url: str, where: str, watch: Watch) -> Stores:
-    items = Items(redis)
-    channels = Channels(redis)
-    applied = Applied(redis)
-    return Stores(
-        redis=redis,
-        url=url,
-        where=where,
-        accounts=Accounts(redis),
-        channels=channels,
-        timelines=Timelines(redis, items),
-        rules=Rules(redis, items),
-        feeds=Feeds(redis),
-        items=items,
-        schedule=Schedule(redis),
-        applied=applied,
-        presence=Presence(redis),
-        in_force=SettingsInForce(applied, channels),
-        watch=watch,
-    )
-
-
 def following(stores: Stores) -> Following:
     """The use case that connects channels with feeds."""
+    from microsub.services.following import Following
+
     return Following(
         stores.channels, stores.feeds, stores.items, stores.timelines, stores.schedule, TimelineLimitsInForce(stores)
     )
@@ -140,6 +179,8 @@ class TimelineLimitsInForce:
 def fan_out(stores: Stores) -> FanOut:
     """What brings posts into timelines."""
     from microsub.pipeline.fan_out import FanOut, Patient, TimelineLimits
+    from microsub.store.activity import Activity
+    from microsub.store.behind import Behind
 
     async def limits() -> Callable[[str], TimelineLimits]:
         of_user = await stores.in_force.limits_of_users()

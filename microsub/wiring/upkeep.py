@@ -12,33 +12,34 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from microsub.config.settings import Settings
-from microsub.services.announcing import Announcing
-from microsub.services.asking_again import AskingAgain
-from microsub.services.mending import Mending
-from microsub.services.rebuilding import Rebuilding
-from microsub.services.reminding import Reminding
-from microsub.services.retention import Retention
-from microsub.services.roll_call import RollCall
-from microsub.services.rounds import Pace
-from microsub.services.sweeping import BETWEEN_SWEEPS, Sweeping
-from microsub.store import keys
-from microsub.store.events import Events
-from microsub.store.lease import leased, take_turn
-from microsub.store.processcounts import ProcessCounts
-from microsub.store.streams import STAGES, Stream
 from microsub.wiring.stores import Stores, TimelineLimitsInForce, following
 
-if TYPE_CHECKING:  # what a single one of these needs and takes long to load is imported where it is built
+if TYPE_CHECKING:  # a command needs one of these, which is imported where it is built
     from microsub.pipeline.import_report import ImportReport
     from microsub.pipeline.importing import OldFile
     from microsub.services.checking import Checking
     from microsub.services.figures import Figures
+    from microsub.services.mending import Mending
+    from microsub.services.rebuilding import Rebuilding
+    from microsub.services.retention import Retention
+    from microsub.services.sweeping import Sweeping
 
 
 def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None, None]]:
     """What runs beside polling for ever, by name. Of all workers one at a time has its turn with each part; only
     reminding remembers its last round, so that each has its own.
     """
+    from microsub.services.announcing import Announcing
+    from microsub.services.asking_again import AskingAgain
+    from microsub.services.reminding import Reminding
+    from microsub.services.roll_call import RollCall
+    from microsub.services.rounds import Pace
+    from microsub.services.sweeping import BETWEEN_SWEEPS
+    from microsub.store import keys
+    from microsub.store.events import Events
+    from microsub.store.lease import leased, take_turn
+    from microsub.store.streams import STAGES, Stream
+
     pace = Pace(turn=functools.partial(take_turn, stores.redis))
     sweeps = replace(pace, between=BETWEEN_SWEEPS)
     alone = functools.partial(leased, stores.redis, keys.sweep_lease())
@@ -58,18 +59,23 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
 def figures(stores: Stores) -> Figures:
     """The service that counts users and feeds, and what processes have counted."""
     from microsub.services.figures import Figures
+    from microsub.store.processcounts import ProcessCounts
 
     return Figures(stores.feeds, stores.accounts, stores.presence, ProcessCounts(stores.redis))
 
 
 def rebuilding(stores: Stores) -> Rebuilding:
     """The service that fills timelines from the store."""
+    from microsub.services.rebuilding import Rebuilding
+    from microsub.store.streams import Stream
+
     stored = Stream(stores.redis, "stored")
     return Rebuilding(stores.channels, stores.timelines, stores.items, stored, stores.in_force.instance_now)
 
 
 def sweeping(stores: Stores) -> Sweeping:
     """The service that lets items go which nobody refers to."""
+    from microsub.services.sweeping import Sweeping
 
     def kept() -> int:
         return stores.in_force.instance_now().keep_per_feed or sys.maxsize
@@ -79,6 +85,8 @@ def sweeping(stores: Stores) -> Sweeping:
 
 def retention(settings: Settings, stores: Stores) -> Retention:
     """The service that lets read and old items go, and what was removed long ago."""
+
+    from microsub.services.retention import Retention
 
     async def declared() -> Collection[str] | None:
         if not settings.backend.exists():
@@ -93,6 +101,8 @@ def retention(settings: Settings, stores: Stores) -> Retention:
 
 def mending(stores: Stores) -> Mending:
     """The service that brings feeds' followers and the schedule to what the channels say."""
+    from microsub.services.mending import Mending
+
     return Mending(stores.accounts, stores.channels, stores.feeds, stores.schedule, following(stores))
 
 

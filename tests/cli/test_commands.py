@@ -433,7 +433,7 @@ def test_a_site_with_which_nobody_could_sign_in_is_refused(run: Run, me: str) ->
 
 async def test_a_password_that_an_earlier_version_took_isnt_shown(run: Run, tmp_path: Path) -> None:
     """Stored values are masked in both forms of the list."""
-    async with wiring.open_stores(Settings(data_dir=tmp_path / "data"), create=True) as stores:
+    async with wiring.stores.open_stores(Settings(data_dir=tmp_path / "data"), create=True) as stores:
         await stores.accounts.add_user("bob", "https://a:hunter2@b.example/", 1.0)
     for flags in ((), ("--json",)):
         shown = await asyncio.to_thread(run, "user", "list", *flags)
@@ -503,7 +503,7 @@ def test_a_client_is_one_line(run: Run, client: str) -> None:
 async def test_lists_keep_their_lines(run: Run, tmp_path: Path) -> None:
     """Whatever a hand or an earlier version has put into names: one line each, and nothing that controls a terminal."""
     odd = "x\ny\x1b[31m"
-    async with wiring.open_stores(Settings(data_dir=tmp_path / "data"), create=True) as stores:
+    async with wiring.stores.open_stores(Settings(data_dir=tmp_path / "data"), create=True) as stores:
         await stores.accounts.add_user("bob", f"https://bob.example/{odd}", 1.0)
         token = stores.accounts.credential(await stores.accounts.create_token("bob", ["read"], "", time.time()))
         assert token

@@ -26,7 +26,7 @@ def letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[DeadLetter]
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
 
     async def write() -> list[DeadLetter]:
-        async with wiring.open_stores(read_settings(os.environ, {}), create=True) as stores:
+        async with wiring.stores.open_stores(read_settings(os.environ, {}), create=True) as stores:
             dead = DeadLetters(stores.redis)
             for stage in STAGES:
                 await dead.add(stage, Message("1-1", {"feed": b"1"}), "it failed", 0.0)
@@ -37,7 +37,7 @@ def letters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[DeadLetter]
 
 def there() -> dict[str, int]:
     async def count() -> dict[str, int]:
-        async with wiring.open_stores(read_settings(os.environ, {}), create=True) as stores:
+        async with wiring.stores.open_stores(read_settings(os.environ, {}), create=True) as stores:
             names = ("dead", "stored", "entries")
             return {name: (await Stream(stores.redis, name).backlog()).messages for name in names}
 

@@ -16,7 +16,7 @@ from microsub.cli import local_sign_in, main
 from microsub.services.identity.local import Local
 from microsub.store.accounts import Accounts
 from microsub.store.connect import connect
-from microsub.wiring import make_local
+from microsub.wiring.local import make_local
 
 Run = Callable[..., Result]
 T = TypeVar("T")

@@ -125,13 +125,13 @@ async def test_a_greeting_takes_the_place_of_the_earlier_one(tmp_path: Path) -> 
     """However often the server starts, one token of a greeting counts; one by the same name, made by hand, stays."""
     settings = Settings(data_dir=tmp_path / "data", backend=tmp_path / "backend.json")
     settings.backend.write_text(DECLARES_ALICE)
-    async with wiring.open_stores(settings, create=True) as stores:
+    async with wiring.stores.open_stores(settings, create=True) as stores:
         now = time.time()  # Redis forgets expired tokens by its own clock
         accounts = stores.accounts
-        await wiring.configuration(settings, stores).look()
+        await wiring.backend.configuration(settings, stores).look()
         by_hand = await accounts.create_token("alice", ["read"], GREETING, now, now + 86_400)
-        first = await wiring.greeting_token(stores, now)
-        second = await wiring.greeting_token(stores, now + 1)
+        first = await wiring.people.greeting_token(stores, now)
+        second = await wiring.people.greeting_token(stores, now + 1)
         assert first
         assert second
         for token in (by_hand, second):
@@ -148,20 +148,20 @@ async def test_a_greeting_takes_the_place_of_the_earlier_one(tmp_path: Path) -> 
 async def test_a_greeting_has_a_token_of_nobody_but_declared_users(tmp_path: Path) -> None:
     """Who registered, or isn't in backend.json, is passed over, wherever their name sorts; so is who is disabled."""
     settings = Settings(data_dir=tmp_path / "data", backend=tmp_path / "backend.json")
-    async with wiring.open_stores(settings, create=True) as stores:
+    async with wiring.stores.open_stores(settings, create=True) as stores:
         now = time.time()
         await stores.accounts.register("aaron", "https://aaron.example/", now)
         await stores.accounts.add_user("adam", "https://adam.example/", now)
-        assert await wiring.greeting_token(stores, now) is None
+        assert await wiring.people.greeting_token(stores, now) is None
         settings.backend.write_text(
             DECLARES_ALICE.replace('{"alice"', '{"aaron": {"me": "https://aaron.example/"}, "alice"')
         )
-        await wiring.configuration(settings, stores).look()
-        made = await wiring.greeting_token(stores, now)
+        await wiring.backend.configuration(settings, stores).look()
+        made = await wiring.people.greeting_token(stores, now)
         assert made
         assert made.startswith("alice.")
         await stores.accounts.disable_user("alice", now)
-        assert await wiring.greeting_token(stores, now) is None
+        assert await wiring.people.greeting_token(stores, now) is None
 
 
 @pytest.mark.parametrize(
@@ -259,10 +259,10 @@ def test_a_file_of_settings_that_cant_be_used_is_named(folder: Path, content: st
 
 async def greeted(settings: Settings, capsys: pytest.CaptureFixture[str], *users: str) -> dict[str, str]:
     """The lines of the greeting by their first word."""
-    async with wiring.open_stores(settings, create=True) as stores:
+    async with wiring.stores.open_stores(settings, create=True) as stores:
         for user in users:
             await stores.accounts.add_user(user, "", time.time())
-        await wiring.configuration(settings, stores).look()
+        await wiring.backend.configuration(settings, stores).look()
         await running._greet(settings, stores, web=True, show_token=True)
     return dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
 

@@ -109,7 +109,7 @@ async def test_the_command_on_a_running_server(tmp_path: Path) -> None:
             assert (code, "found   users: user:{eve}: a listed user without a record" in out) == (1, True), out
             assert "1 finding, 1 of which --repair can repair" in out
             code, out, _ = await made.run("check", "--repair", "--json")
-            assert (code, [one["subject"] for one in json.loads(out)["mended"]]) == (0, ["user:{eve}"])
+            assert (code, [one["subject"] for one in json.loads(out)["repaired"]]) == (0, ["user:{eve}"])
             code, out, _ = await made.run("check")
             assert (code, out.endswith("all is well\n")) == (0, True)
             await redis.aclose()

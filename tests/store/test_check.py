@@ -33,7 +33,7 @@ async def test_a_sound_store_is_clean(lived_in: LivedIn) -> None:
     assert report.examined["users"] == 2
     assert report.examined["items"] == 20
     assert report.examined["tokens"] == 1
-    assert (await lived_in.check(mend=True)).mended == ()
+    assert (await lived_in.check(mend=True)).repaired == ()
 
 
 async def test_a_disabled_user_with_a_removed_channel_is_sound(lived_in: LivedIn) -> None:
@@ -41,7 +41,7 @@ async def test_a_disabled_user_with_a_removed_channel_is_sound(lived_in: LivedIn
     await lived_in.accounts.disable_user("bob", LATER)
     await lived_in.feeds.unsubscribe(A, "bob", "home")
     report = await lived_in.check(mend=True)
-    assert (report.left, report.mended) == ((), ())
+    assert (report.left, report.repaired) == ((), ())
 
 
 async def test_a_token_of_another_provider_is_no_stray(lived_in: LivedIn) -> None:
@@ -52,7 +52,7 @@ async def test_a_token_of_another_provider_is_no_stray(lived_in: LivedIn) -> Non
     tokens = ForeignTokens(lived_in.redis)
     assert await tokens.remember(Principal("ann", ann.me), "ab" * 32, vouched, until=LATER + 600, grace=3600)
     report = await lived_in.check(mend=True)
-    assert (report.left, report.mended) == ((), ())
+    assert (report.left, report.repaired) == ((), ())
     assert [token.client for token in await lived_in.accounts.tokens("ann")] != ["https://app.example/"]
 
 
@@ -61,7 +61,7 @@ async def test_what_a_feed_has_for_a_while_may_end(lived_in: LivedIn) -> None:
     await lived_in.redis.command("SET", keys.feed_marks(A), "marks", "EX", 100)
     assert (await lived_in.check()).left == ()
     await lived_in.redis.command("PERSIST", keys.feed_marks(A))
-    assert [one.subject for one in (await lived_in.check(mend=True)).mended] == [keys.feed_marks(A)]
+    assert [one.subject for one in (await lived_in.check(mend=True)).repaired] == [keys.feed_marks(A)]
     assert (await lived_in.check()).left == ()
 
 
@@ -71,7 +71,7 @@ async def test_a_feed_that_is_kept_has_no_end(lived_in: LivedIn) -> None:
     await lived_in.feeds.keep(feed.id)
     assert (await lived_in.check()).left == ()
     await lived_in.redis.command("EXPIRE", keys.feed(feed.id), 100)
-    assert [one.subject for one in (await lived_in.check(mend=True)).mended] == [keys.feed(feed.id)]
+    assert [one.subject for one in (await lived_in.check(mend=True)).repaired] == [keys.feed(feed.id)]
     assert (await lived_in.check()).left == ()
 
 
@@ -90,7 +90,7 @@ async def test_credentials_are_sound(lived_in: LivedIn) -> None:
     await store.remember_device("ann", LATER)
     await store.confirm("ann", "session", 60)
     report = await lived_in.check(mend=True)
-    assert (report.left, report.mended) == ((), ())
+    assert (report.left, report.repaired) == ((), ())
     assert report.examined["passkeys"] == 1
 
 
@@ -101,7 +101,7 @@ async def test_a_passkey_that_cant_be_read_is_removed_alone(lived_in: LivedIn) -
         await lived_in.redis.command("HSET", identitykeys.passkeys("ann"), "YmFk", row)
         assert (await store.overview("ann")).passkeys == (passkey,)
         assert await store.passkey("ann", "YmFk") is None
-        (mended,) = (await lived_in.check(mend=True)).mended
+        (mended,) = (await lived_in.check(mend=True)).repaired
         assert mended.what == "a passkey that can't be read"
         assert (await lived_in.check()).left == ()
     assert (await store.overview("ann")).passkeys == (passkey,)
@@ -113,7 +113,7 @@ async def test_a_handle_leads_to_its_user_again(lived_in: LivedIn) -> None:
     await lived_in.redis.command("HDEL", identitykeys.handles(), handle)
     await lived_in.redis.command("HSET", identitykeys.handles(), "00", "bob")
     assert await store.user_of(handle) is None
-    mended = (await lived_in.check(mend=True)).mended
+    mended = (await lived_in.check(mend=True)).repaired
     assert {one.what for one in mended} == {"a handle that doesn't lead to its user", "a handle of nobody"}
     assert await store.user_of(handle) == "ann"
     assert await lived_in.redis.command("HLEN", identitykeys.handles()) == 1
@@ -310,7 +310,7 @@ async def test_damage_is_found_named_and_mended(lived_in: LivedIn, name: str) ->
     assert set((await lived_in.check()).left) == set(report.left)
     mended = await lived_in.check(mend=True)
     assert mended.left == (), mended.as_text()
-    assert set(report.left) <= set(mended.mended)
+    assert set(report.left) <= set(mended.repaired)
     assert (await lived_in.check()).left == ()
     if name not in {"hidden for nothing", "wrong type: rules"}:  # without a rule, nothing is muted
         for (user, uid), before in unread.items():

@@ -152,7 +152,7 @@ async def test_a_worker_outlives_keys_of_wrong_types(lived_in: LivedIn) -> None:
             assert not running.done(), running.exception()
             report = await lived_in.check(mend=True)
             assert report.left == (), report.as_text()
-            assert {one.subject for one in report.mended} >= {key_of(kind) for kind in typed}
+            assert {one.subject for one in report.repaired} >= {key_of(kind) for kind in typed}
             assert await wait_until(functools.partial(it.presence.alive, it.clock()))
             rounds = 0
             await wait_until(lambda: rounds >= 3 or running.done())
@@ -167,7 +167,7 @@ async def test_what_may_be_anything_harms_nobody(lived_in: LivedIn, kind: Kind) 
     await apply(lived_in.redis, junk(kind, "binary"))
     async with world(lived_in.redis, clock=Clock(LATER - time.time())) as it:
         await goes_on(lived_in, it)
-        assert {one.what for one in (await lived_in.check(mend=True)).mended} <= {
+        assert {one.what for one in (await lived_in.check(mend=True)).repaired} <= {
             "without a time to live, which it needs", "stays for ever, though nobody follows the feed",
         }  # fmt: skip
         assert (await lived_in.check()).left == ()

@@ -35,15 +35,15 @@ async def test_a_server_says_so_once_at_start(tmp_path: Path) -> None:
     server = start_embedded(tmp_path)
     try:
         settings = Settings(redis_url=server.url)
-        async with wiring.open_stores(settings, create=True) as stores:
+        async with wiring.stores.open_stores(settings, create=True) as stores:
             with capture_logs() as lines:
-                await wiring.warn_of_losses(settings, stores)
+                await wiring.stores.warn_of_losses(settings, stores)
             assert lines == []
             for name, value in (("maxmemory-policy", "allkeys-lru"), ("appendonly", "no")):
                 await stores.redis.command("CONFIG", "SET", name, value)
             with capture_logs() as lines:
-                await wiring.warn_of_losses(settings, stores)
-                await wiring.warn_of_losses(Settings(data_dir=tmp_path), stores)
+                await wiring.stores.warn_of_losses(settings, stores)
+                await wiring.stores.warn_of_losses(Settings(data_dir=tmp_path), stores)
             assert [line["log_level"] for line in lines] == ["warning", "warning"]
     finally:
         server.stop()

@@ -69,7 +69,7 @@ async def test_a_process_notices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """Open stores work again without anybody's doing."""
     monkeypatch.setattr(revival, "WATCH_SECONDS", 0.05)
     data_dir = tmp_path / "data"
-    async with wiring.open_stores(Settings(data_dir=data_dir), create=True) as stores:
+    async with wiring.stores.open_stores(Settings(data_dir=data_dir), create=True) as stores:
         before = json.loads((data_dir / "redis.json").read_text())["pid"]
         await killed(data_dir, before)
 
@@ -122,7 +122,7 @@ async def test_what_can_not_be_revived_is_told(tmp_path: Path, monkeypatch: pyte
     """/health has the reason, in words that give no folder away; once the server can be started, it is well again."""
     monkeypatch.setattr(revival, "WATCH_SECONDS", 0.05)
     data_dir = tmp_path / "data"
-    async with wiring.open_stores(Settings(data_dir=data_dir), create=True) as stores:
+    async with wiring.stores.open_stores(Settings(data_dir=data_dir), create=True) as stores:
         health = Health(stores.presence, lambda: stores.watch.trouble)
         before = (data_dir / "redis.json").read_text()
         await killed(data_dir, spoil(data_dir))
