@@ -21,6 +21,7 @@ import structlog
 import uvicorn
 
 from microsub import wiring
+from microsub.cli import THRESHOLD
 from microsub.cli.beside import worker_beside
 from microsub.cli.options import counted, fail
 from microsub.cli.terminal import say
@@ -97,6 +98,7 @@ def _answer_promptly() -> None:
     # What is loaded now stays to the end: looking through all of it for garbage takes 35 ms each time.
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*THRESHOLD)
 
 
 def give_way() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -17,6 +18,9 @@ from microsub.conformance.publisher import Publisher
 from microsub.conformance.requirement import Need, Requirement
 from microsub.conformance.verdict import Failure, Result, Skip, Unready, shorten
 from microsub.conformance.world import Surroundings, World
+
+LEFT = re.compile(r"Conformance run[0-9a-f]{8} [0-9]+\b")
+"""How the names of channels begin that a run makes (`World.name`)."""
 
 
 class CouldNotRun(Exception):
@@ -90,6 +94,9 @@ def run(
                 poll_command=target.poll_command,
             )
         )
+        for who in (user, second):
+            if who is not None:
+                _remove_earlier(who)
         trail.take()
         results = []
         try:
@@ -130,6 +137,14 @@ def judge(requirement: Requirement, world: World, trail: Trail, given: frozenset
     finally:
         world.tidy()
         trail.take()
+
+
+def _remove_earlier(client: Client) -> None:
+    """Delete the channels that an earlier run has left because it was killed."""
+    with suppress(Failure, httpx.HTTPError):  # what is wrong with the server is for the checks to say
+        for channel in client.get("channels").listed("channels"):
+            if isinstance(uid := channel.get("uid"), str) and LEFT.match(str(channel.get("name"))):
+                client.post("channels", method="delete", channel=uid)
 
 
 def _given(target: Target) -> frozenset[Need]:

@@ -16,9 +16,13 @@ from microsub.store.embedded import start_embedded
 
 HEAVY = (
     *("argon2", "bs4", "feedparser", "fido2", "h11", "httpx", "jinja2", "jsonschema", "mf2py", "nh3"),
-    *("prometheus_client", "psutil", "re2", "redis", "selectolax", "starlette", "uvicorn", "watchfiles"),
+    *("prometheus_client", "psutil", "re2", "redis", "selectolax", "starlette", "structlog", "uvicorn", "watchfiles"),
+    *("microsub.configuration.changes", "microsub.demo.documents", "microsub.store.timelines"),
 )
-"""Packages that take long to load. The help of no command needs them."""
+"""Packages that take long to load, and modules of ours. The help of no command needs them."""
+
+STORE = {"redis", "re2", "structlog"}
+"""What every command needs that opens the store."""
 
 LOADED = """
 import sys
@@ -60,7 +64,7 @@ def test_a_command_about_accounts_loads_no_parser_and_no_web_server(tmp_path: Pa
     assert CliRunner().invoke(main, ["token", "create", "alice", *place]).exit_code == 0
     found = loaded(("token", "list", "alice", *place))
     assert "redis" in found
-    assert found <= {"redis", "re2"}
+    assert found <= STORE
 
 
 @pytest.mark.parametrize(
@@ -68,10 +72,10 @@ def test_a_command_about_accounts_loads_no_parser_and_no_web_server(tmp_path: Pa
     [
         ("user list", set[str]()),
         ("feed list", {"prometheus_client"}),  # it counts feeds as /metrics does
-        ("check", set[str]()),
-        ("config check", {"jsonschema"}),
+        ("check", {"microsub.store.timelines"}),
+        ("config check", {"jsonschema", "microsub.configuration.changes", "microsub.store.timelines"}),
         # What asks publishers has a client for HTTP; processes of their own load the parsers.
-        ("poll", {"h11", "httpx", "prometheus_client", "selectolax"}),
+        ("poll", {"h11", "httpx", "microsub.store.timelines", "prometheus_client", "selectolax"}),
     ],
 )
 def test_a_command_loads_what_its_work_needs(tmp_path: Path, command: str, needed: set[str]) -> None:
@@ -79,7 +83,14 @@ def test_a_command_loads_what_its_work_needs(tmp_path: Path, command: str, neede
     (tmp_path / "backend.json").write_text('{"users": {"alice": {}}}')
     start_embedded(tmp_path / "data").stop()
     place = ("--data-dir", str(tmp_path / "data"), "--backend", str(tmp_path / "backend.json"))
-    assert loaded((*command.split(), *place)) <= {"redis", "re2", *needed}
+    assert loaded((*command.split(), *place)) <= STORE | needed
+
+
+def test_config_check_loads_no_redis_where_there_is_no_data(tmp_path: Path) -> None:
+    """A file on a machine without a server is compared with nobody's users."""
+    (tmp_path / "backend.json").write_text('{"users": {"alice": {}}}')
+    place = ("--data-dir", str(tmp_path / "data"), "--backend", str(tmp_path / "backend.json"))
+    assert loaded(("config", "check", *place)) <= {"jsonschema", "re2", "structlog"}
 
 
 @pytest.mark.parametrize("path", commands(), ids=" ".join)

@@ -61,6 +61,17 @@ def test_a_run_cleans_up_and_can_be_repeated(server: Server, target: Target) -> 
     assert first == second == [(requirement.id, "pass") for requirement in chosen]
 
 
+def test_channels_of_a_killed_run_are_removed_by_the_next(server: Server, target: Target) -> None:
+    """A run that was killed leaves channels in both accounts; the next run deletes these, and nothing else."""
+    users = [server.model.user("alice"), server.model.user("bob")]
+    for user in users:
+        server.model.create(user, "Conformance run0a1b2c3d 7 renamed")
+        server.model.create(user, "Conformance runs of mine")
+    run(target, pick(["channels.list"]))
+    for user in users:
+        assert [channel.name for channel in user.channels.values()][1:] == ["Conformance runs of mine"]
+
+
 def test_requirements_are_described_completely() -> None:
     """Ids are unique, and each requirement has a title that is a sentence, a source and a reference."""
     assert len({requirement.id for requirement in REQUIREMENTS}) == len(REQUIREMENTS)

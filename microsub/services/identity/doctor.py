@@ -221,7 +221,8 @@ class Doctor:
         misplaced = (page.in_body & {*RELS}) - {*written, *meant}
         has = frozenset({*written, *meant, *misplaced})
         # A line with a typo in it, or in the wrong place, is one thing to correct, and isn't missing beside that.
-        notes.add(*misnamed_findings(meant, has), *misplaced_findings(misplaced), *missing_findings(has, base, user))
+        missing = missing_findings(has, base, user, is_lent=_is_lent(page, base))
+        notes.add(*misnamed_findings(meant, has), *misplaced_findings(misplaced), *missing)
         await self._servers(page, base, user, notes)
 
     async def _servers(self, page: _Page, base: str | None, user: str | None, notes: _Notes) -> None:
@@ -249,7 +250,7 @@ class Doctor:
         notes.add(*_provider_findings(provider, working, meant), *found)
         if base is not None:
             notes.add(*own_provider_findings(page.named, base))
-        if base is None or not page.answer.final_url.startswith(profile_page(base, "")):  # which can have no feed
+        if not _is_lent(page, base):  # which can have no feed
             notes.add(*feeds)
 
     async def _metadata(self, url: str | None, base: str | None) -> _Provider:
@@ -298,6 +299,11 @@ class Doctor:
     def _is_known(self, url: str, base: str | None) -> bool:
         """Whether nothing need be asked there, since it is this server."""
         return base is not None and not self._asks_itself and is_own(url, base)
+
+
+def _is_lent(page: _Page, base: str | None) -> bool:
+    """Whether it is a page that the server at `base` lends to a user, who can change nothing on it."""
+    return base is not None and page.answer.final_url.startswith(profile_page(base, ""))
 
 
 def _meant(rel: str, url: str, page: _Page, provider: _Provider, base: str | None, user: str | None) -> Line | None:

@@ -179,9 +179,11 @@ def misplaced_findings(rels: frozenset[str]) -> Iterable[Finding]:
         )
 
 
-def missing_findings(has: frozenset[str], base: str | None, user: str | None = None) -> Iterable[Finding]:
+def missing_findings(
+    has: frozenset[str], base: str | None, user: str | None = None, *, is_lent: bool = False
+) -> Iterable[Finding]:
     """What the page doesn't name. `has` are the relations that it has, with whatever address, `user` whose page it is,
-    if known.
+    if known; a page that `is_lent` by this server has no place to post and no line that its user could add.
     """
     ours = base or "https://this-server.example"
     if "microsub" not in has:
@@ -218,7 +220,7 @@ def missing_findings(has: frozenset[str], base: str | None, user: str | None = N
             "If your provider has a metadata document, add its line with rel=indieauth-metadata.",
             (HERE,),
         )
-    if "micropub" not in has:
+    if "micropub" not in has and not is_lent:
         yield Finding(
             "advice",
             "micropub",
