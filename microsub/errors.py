@@ -181,10 +181,10 @@ class StoreFull(StoreError):
 
 
 class StoreDamaged(StoreError):
-    """What stands under `key` can't be read, and nobody may go on as if it weren't there."""
+    """What stands under `key` can't be decoded, and nobody may go on as if it weren't there."""
 
     def __init__(self, key: str) -> None:
-        super().__init__(f"what stands in Redis under '{key}' can't be read: 'microsub check --repair' puts it right")
+        super().__init__(f"what stands in Redis under '{key}' can't be decoded: nothing of this server wrote it")
         self.key = key
 
 

@@ -26,7 +26,7 @@ def check(context: click.Context, settings: Settings, repair: bool, as_json: boo
 
     Users, channels, timelines, items, feeds, the schedule and every key. The server may run meanwhile; a finding counts
     when two further looks find it again. Nothing is changed without --repair. A repair loses nothing that a reader can
-    see: in doubt an item is read rather than unread, and a key of a wrong type is kept for 30 days as aside:…
+    see: in doubt an item is read rather than unread.
     Exit code 1 when something is wrong (and, with --repair, still is).
     """
 

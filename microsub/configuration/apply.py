@@ -39,12 +39,11 @@ from microsub.configuration.joining import Quotas
 from microsub.configuration.model import ChannelConfig, FeedConfig, InstanceSettings, Limits, UserConfig
 from microsub.configuration.persons import Clash, clashes
 from microsub.configuration.store import InForce
-from microsub.errors import InvalidRequest, NotFound, StoreDamaged
+from microsub.errors import InvalidRequest, NotFound
 from microsub.formats.identity import canonical_feed_url
 from microsub.formats.indieauth.me import same_me
 from microsub.model.reader import GLOBAL, Channel, ChannelSettings, Subscription
 from microsub.store.accounts import User
-from microsub.store.channeltext import SPOILT
 
 _AT_ONCE = 8
 """Users that are looked at concurrently."""
@@ -81,7 +80,7 @@ class ChannelsPort(Protocol):
     async def changed(self, user: str, uids: Sequence[str]) -> Mapping[str, float]: ...  # noqa: D102
     async def subscriptions(self, user: str, uid: str) -> Sequence[Subscription]: ...  # noqa: D102
     async def all_subscriptions(  # noqa: D102
-        self, user: str, *, strict: bool = False
+        self, user: str
     ) -> Mapping[str, Sequence[Subscription]]: ...
     async def update_subscription(  # noqa: D102
         self, user: str, uid: str, feed_id: str, *, name: str | None = None
@@ -184,12 +183,8 @@ class Applier:
 
     async def _channels_of(self, user: str) -> tuple[tuple[ChannelConfig, ...], dict[tuple[str, str], float]]:
         channels, subscriptions = await asyncio.gather(
-            self._channels.list(user), self._channels.all_subscriptions(user, strict=True)
+            self._channels.list(user), self._channels.all_subscriptions(user)
         )
-        for channel in channels:
-            # What can't be read wasn't changed by its user.
-            if channel.settings is SPOILT:
-                raise StoreDamaged(f"settings of {user}/{channel.uid}")
         found = []
         times = {}
         for start in range(0, len(channels), _CHANNELS_AT_ONCE):

@@ -19,7 +19,6 @@ import structlog
 
 from microsub.services.rounds import PACE, Pace, for_ever
 from microsub.store import shedding
-from microsub.store.ids import is_id
 from microsub.store.items import Items
 from microsub.store.messages import Fields, ItemIncomplete
 from microsub.store.port import Redis
@@ -70,7 +69,7 @@ async def look_ups_of(items: Items, ids: Sequence[str]) -> list[LookUp]:
         incomplete, version, asked = (value.decode("utf-8", "replace") if value else "" for value in row)
         if incomplete:
             count, _, of_version = asked.partition(" ")
-            times = int(count) if is_id(count) and of_version == version else 0
+            times = int(count) if of_version == version else 0
             found.append(LookUp(times, int(item_id), version))
     return found
 

@@ -1,9 +1,8 @@
-"""`microsub check`: every invariant of the store, examined while it is in use, and repaired where somebody asks for it.
+"""`microsub check`: every invariant of the store, examined while it is in use, and repaired on request.
 
 Between two commands of a poll or a follow the store is in a state that no reader ever sees but a check may. So what one
 look finds counts when later looks find it again: two of them, since a store may be busy with the same thing twice.
-A repair repeats look and remedy, because what is repaired may show what it had hidden (a key of a wrong type hides
-everything in it).
+A repair repeats look and remedy, because what is repaired may show what it had hidden.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from microsub.model.plaintext import escaped
 from microsub.services.mending import Mending
 from microsub.store.check import repair
-from microsub.store.check.findings import Finding, Follow
+from microsub.store.check.findings import Derive, Finding
 from microsub.store.check.look import look
 from microsub.store.port import Redis
 
@@ -109,7 +108,7 @@ class Checking:
 
     async def _mend(self, findings: Sequence[Finding]) -> None:
         await repair.apply(self._redis, findings, self._clock())
-        if any(isinstance(one.remedy, Follow) for one in findings):
+        if any(isinstance(one.remedy, Derive) for one in findings):
             await self._mending.run(self._clock())
 
 

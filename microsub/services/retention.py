@@ -19,7 +19,6 @@ from microsub.services.rounds import PACE, Pace, followings, for_ever
 from microsub.store.accounts import Accounts, User
 from microsub.store.channels import Channels
 from microsub.store.lookup import ItemLookup
-from microsub.store.places import number_in
 from microsub.store.timelines import OldItem, Reason, Stock, Timelines
 
 DAY = 86400.0
@@ -259,7 +258,7 @@ def old_in_every_respect(
     due = []
     for item, (feed, discovered) in zip(items, rows, strict=True):
         since = followed.get(feed.decode("utf-8", "replace"), 0.0) if feed else 0.0
-        if max(item.published, number_in(discovered), since) <= until:
+        if max(item.published, float(discovered or 0), since) <= until:
             due.append(item.id)
     return due
 

@@ -23,7 +23,6 @@ from microsub.services.rounds import Pace, for_ever
 from microsub.store import addresses, shedding
 from microsub.store.accounts import Accounts
 from microsub.store.feeds import Feeds
-from microsub.store.places import number_in
 from microsub.store.port import Redis
 from microsub.store.reach import references, subscriptions
 from microsub.store.shedding import Candidate
@@ -191,7 +190,7 @@ class Sweeping:
         return one.rank is not None and one.rank < self._kept()
 
     async def _decide(self, unwanted: Sequence[Candidate], now: float, report: SweepReport) -> SweepReport:
-        ripe = [one for one in unwanted if one.condemned and number_in(one.condemned) <= now - self._grace]
+        ripe = [one for one in unwanted if one.condemned and float(one.condemned) <= now - self._grace]
         ids = {one.id for one in ripe}
         green = [one for one in unwanted if one.id not in ids]
         deleted = len(ripe)

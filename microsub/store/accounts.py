@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from microsub.errors import InvalidRequest, Unauthorized, UserDisabled
-from microsub.model.moments import is_moment, moment
+from microsub.model.moments import is_moment
 from microsub.model.plaintext import CONTROLS, escaped
 from microsub.model.reader import NAME, NOTIFICATIONS, Credential, Grant
 from microsub.store import identitykeys, keys
@@ -21,6 +21,7 @@ from microsub.store.departure import delete_disabled, end_access
 from microsub.store.identity.credentials import forget_credentials
 from microsub.store.identity.grants import end_grant
 from microsub.store.port import Arg, Redis
+from microsub.store.replies import reading
 from microsub.store.scripts import load
 from microsub.store.subscriptions import MOVE, FeedMove, read_moves
 
@@ -196,11 +197,8 @@ class Accounts:
             if not fields:
                 expired.append(digest)
                 continue
-            expires = _time(fields["expires"]) if "expires" in fields else None
-            scopes = frozenset(fields.get("scope", "").split())
-            client, created, used = fields.get("client", ""), _time(fields.get("created", "")), fields.get("used")
-            is_given = fields.keys().isdisjoint({"grant", "foreign"})
-            found.append(Token(digest, scopes, client, created, expires, moment(used), is_given))
+            with reading(keys.token(user, digest)):
+                found.append(_token(digest, fields))
         if expired:
             await self._redis.command("SREM", keys.tokens(user), *expired)
         return sorted(found, key=lambda token: (token.created, token.digest))
@@ -243,7 +241,7 @@ class Accounts:
                 ("HEXISTS", keys.user(credential.user), "disabled"),
             ]
         )
-        if scope is None or (expires is not None and (moment(expires) or 0.0) <= now):
+        if scope is None or (expires is not None and float(expires) <= now):
             raise unauthorized("token")
         if disabled:
             raise unauthorized("disabled")
@@ -283,13 +281,21 @@ def _user(name: str, reply: list[bytes]) -> User | None:
     fields = _text(reply)
     if not fields:
         return None
-    disabled = _time(fields["disabled"]) if "disabled" in fields else None
     settings = {key: value for key, value in fields.items() if key.partition(" ")[0] not in _OWN_FIELDS}
-    created, endpoint = _time(fields.get("created", "")), fields.get("token_endpoint")
-    moves, registered = tuple(read_moves(fields)), "registered" in fields
-    return User(name, fields.get("me", ""), created, disabled, settings, endpoint, registered, moves)
+    endpoint, registered = fields.get("token_endpoint"), "registered" in fields
+    with reading(keys.user(name)):
+        disabled = float(fields["disabled"]) if "disabled" in fields else None
+        created, moves = float(fields["created"]), tuple(read_moves(fields))
+        return User(name, fields["me"], created, disabled, settings, endpoint, registered, moves)
 
 
-def _time(text: str) -> float:
-    """A Unix time; 0 for what can't be read, which `microsub check` finds: a record must not stop the others."""
-    return moment(text) or 0.0
+def _token(digest: str, fields: Mapping[str, str]) -> Token:
+    return Token(
+        digest,
+        frozenset(fields["scope"].split()),
+        fields["client"],
+        float(fields["created"]),
+        float(fields["expires"]) if "expires" in fields else None,
+        float(fields["used"]) if "used" in fields else None,
+        fields.keys().isdisjoint({"grant", "foreign"}),
+    )

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from microsub.store import keys
-from microsub.store.ids import is_id
 from microsub.store.places import score_text
 from microsub.store.port import Redis
+from microsub.store.replies import reading, text
 from microsub.store.scripts import load
 
 _CHANGE = load("address_change")
@@ -50,7 +50,7 @@ async def find(redis: Redis, url: str) -> Address | None:
 async def find_many(redis: Redis, urls: Sequence[str]) -> list[Address | None]:
     """The entries of canonical URLs, in their order. One round trip."""
     found = await redis.command("HMGET", keys.feeds_by_url(), *urls)
-    return [_read(url, text) if text is not None else None for url, text in zip(urls, found, strict=True)]
+    return [_read(url, entry) if entry is not None else None for url, entry in zip(urls, found, strict=True)]
 
 
 async def walk(redis: Redis) -> AsyncIterator[list[Address]]:
@@ -58,8 +58,7 @@ async def walk(redis: Redis) -> AsyncIterator[list[Address]]:
     cursor: Any = "0"
     while True:
         cursor, pairs = await redis.command("HSCAN", keys.feeds_by_url(), cursor, "COUNT", _BATCH)
-        read = (_read(url, text) for url, text in zip(pairs[0::2], pairs[1::2], strict=True))
-        yield [one for one in read if one is not None]
+        yield [_read(url, entry) for url, entry in zip(pairs[0::2], pairs[1::2], strict=True)]
         if int(cursor) == 0:
             return
 
@@ -94,11 +93,8 @@ async def forget_gone(
     return forgotten
 
 
-def _read(url: str | bytes, text: bytes) -> Address | None:
-    """An entry read back; None for what is none, which `microsub check` finds."""
-    try:
-        one = Address(url if isinstance(url, str) else url.decode(), text.decode())
-        _ = one.condemned
-    except ValueError:
-        return None
-    return one if is_id(one.feed) else None
+def _read(url: str | bytes, entry: bytes) -> Address:
+    one = Address(url if isinstance(url, str) else text(url), text(entry))
+    with reading(f"{keys.feeds_by_url()} {one.url}"):
+        _ = int(one.feed), one.condemned
+    return one

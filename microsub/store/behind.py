@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from microsub.store import keys
-from microsub.store.ids import is_id
 from microsub.store.port import Arg, Redis, Script
+from microsub.store.replies import raw_fields, reading
 from microsub.store.scripts import load
 
 _BEHIND, _CAUGHT_UP = load("timeline_behind"), load("timeline_caught_up")
@@ -49,9 +49,10 @@ class Behind:
 
     async def of(self, user: str) -> list[Waiting]:
         """Everything that waits for the user's timelines, in a fixed order."""
-        flat = await self._redis.command("HGETALL", keys.behind(user))
-        found = (waiting(field, value) for field, value in zip(flat[0::2], flat[1::2], strict=True))
-        return sorted((one for one in found if one is not None), key=lambda one: (one.uid, one.feed))
+        key = keys.behind(user)
+        found = raw_fields(await self._redis.command("HGETALL", key))
+        notes = (_waiting(key, field, value) for field, value in found.items())
+        return sorted(notes, key=lambda one: (one.uid, one.feed))
 
     async def caught_up(self, user: str, done: Sequence[Waiting]) -> int:
         """This was brought in; how many notes are taken back. One that has grown since stays for the next time."""
@@ -59,10 +60,7 @@ class Behind:
         return int(await self._redis.script(_CAUGHT_UP, [keys.behind(user)], args)) if args else 0
 
 
-def waiting(field: bytes, value: bytes) -> Waiting | None:
-    """A note read back; None for what is none, which `microsub check` finds."""
-    uid, _, feed = field.decode("utf-8", "replace").partition(" ")
-    try:
-        return Waiting(uid, feed, float(value.split()[0]), value) if uid and is_id(feed) else None
-    except (ValueError, IndexError):
-        return None
+def _waiting(key: str, field: str, value: bytes) -> Waiting:
+    uid, _, feed = field.partition(" ")
+    with reading(f"{key} {field}"):
+        return Waiting(uid, feed, float(value.split()[0]), value)

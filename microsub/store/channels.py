@@ -119,7 +119,7 @@ class Channels:
         trip.
         """
         replies = await self._redis.pipeline([("HGET", keys.channel(user, uid), "changed") for uid in uids])
-        return {uid: _seconds(reply) for uid, reply in zip(uids, replies, strict=True)}
+        return {uid: float(reply or 0) for uid, reply in zip(uids, replies, strict=True)}
 
     async def create(self, user: str, name: str, now: float, uid: str | None = None, *, most: int = 0) -> Channel:
         """Make a channel, or find the one of that name (of that uid, where one is given).
@@ -289,12 +289,9 @@ class Channels:
         """How many feeds the user's channels follow, a feed once for each of them; removed channels are left out."""
         return await self._subscriptions.count(user)
 
-    async def all_subscriptions(self, user: str, *, strict: bool = False) -> dict[str, builtins.list[Subscription]]:
-        """The subscriptions of all channels by uid, in the channels' order; removed channels are left out.
-
-        With `strict`, StoreDamaged is raised where one can't be read, which is left out otherwise.
-        """
-        return await self._subscriptions.all(user, strict=strict)
+    async def all_subscriptions(self, user: str) -> dict[str, builtins.list[Subscription]]:
+        """The subscriptions of all channels by uid, in the channels' order; removed channels are left out."""
+        return await self._subscriptions.all(user)
 
     async def follows(self, user: str, uid: str, feed_id: str) -> bool:
         """Whether the channel is to get what the feed posts: it follows it, is not removed, nor its user disabled."""
@@ -330,10 +327,3 @@ def _checked(name: str) -> str:
     if not name or len(name) > LONGEST_NAME:
         raise InvalidRequest(f"a channel's name has 1 to {LONGEST_NAME} characters; found {len(name)}")
     return name
-
-
-def _seconds(value: bytes | None) -> float:
-    try:
-        return float(value or 0)
-    except ValueError:
-        return 0.0  # `microsub check` finds it

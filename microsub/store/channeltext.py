@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
 from dataclasses import asdict, fields
 from functools import lru_cache
 
 import orjson
 
 from microsub.model.reader import ChannelSettings
+from microsub.store.replies import reading
 
 _DEFAULTS = asdict(ChannelSettings())
 _KNOWN = frozenset(field.name for field in fields(ChannelSettings))
-
-
-SPOILT = ChannelSettings(keep_read_days=0, keep_unread_days=0, max_items=0)
-"""In place of settings that can't be read: until somebody looks, cleanup takes nothing there."""
 
 
 def slug(name: str) -> str:
@@ -34,18 +30,7 @@ def write_settings(settings: ChannelSettings) -> bytes:
 
 @lru_cache(maxsize=4096)
 def read_settings(text: bytes) -> ChannelSettings:
-    """The inverse of `write_settings`; settings of another version are left out. `SPOILT` where it can't be read."""
-    found = settings_in(text)
-    return SPOILT if found is None else found
-
-
-def settings_in(text: bytes) -> ChannelSettings | None:
-    """The same; None where the text can't be read, which `microsub check` finds."""
-    try:
+    """The inverse of `write_settings`; settings of another version are left out. Raises StoreDamaged."""
+    with reading(f"settings of a channel: {text[:80]!r}"):
         given = orjson.loads(text) if text else {}
-        found = ChannelSettings(**{key: value for key, value in given.items() if key in _KNOWN})
-    except (ValueError, AttributeError, TypeError):
-        return None
-    numbers = (found.keep_read_days, found.keep_unread_days, found.max_items, found.first_fetch_unread)
-    good = all(one is None or isinstance(one, int | float) for one in numbers) and isinstance(found.filters, Mapping)
-    return found if good else None
+        return ChannelSettings(**{key: value for key, value in given.items() if key in _KNOWN})

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 from microsub.store import keys
 from microsub.store.port import Command, Redis
+from microsub.store.replies import fields, reading, text
 
 KEPT = 10_000
 """Events that are kept at least; Redis trims in blocks, so there may be a few more."""
@@ -58,14 +59,8 @@ class Events:
 
     async def since(self, event_id: str, count: int = 100) -> list[Event]:
         """Up to `count` events behind that id, the oldest first; `0` for all that are kept."""
-        found: list[Event] = []
-        while not found:
-            rows = await self._redis.command("XRANGE", keys.events_stream(), f"({event_id}", "+", "COUNT", count)
-            if not rows:
-                break
-            found = [event for row in rows if (event := read_event(row)) is not None]
-            event_id = rows[-1][0].decode()
-        return found
+        rows = await self._redis.command("XRANGE", keys.events_stream(), f"({event_id}", "+", "COUNT", count)
+        return [_event(row) for row in rows]
 
     async def is_before_all(self, event_id: str) -> bool:
         """Whether the event of that id isn't kept any more, so that others behind it may be gone too."""
@@ -94,10 +89,9 @@ def _fields(event: Event) -> list[str]:
     return [part for name, value in values.items() if value for part in (name, value)]
 
 
-def read_event(row: Sequence[Any]) -> Event | None:
-    """An entry of the stream read back; None for what is no event, which `microsub check` finds."""
-    try:
-        values = {name.decode(): value.decode() for name, value in zip(row[1][::2], row[1][1::2], strict=True)}
+def _event(row: Sequence[Any]) -> Event:
+    values = fields(row[1])
+    with reading(f"{keys.events_stream()} {row[0]!r}"):
         return Event(
             kind=cast(Kind, values["kind"]),
             feed=values["feed"],
@@ -105,7 +99,5 @@ def read_event(row: Sequence[Any]) -> Event | None:
             post=values.get("post", ""),
             guid=values.get("guid", ""),
             changed=tuple(values.get("changed", "").split()),
-            id=row[0].decode(),
+            id=text(row[0]),
         )
-    except (ValueError, KeyError):
-        return None

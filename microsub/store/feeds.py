@@ -16,6 +16,8 @@ from microsub.store import addresses, counters, descriptions, keys
 from microsub.store.audience import Audience, Places, as_places
 from microsub.store.descriptions import Described, reading_text, set_or_deleted
 from microsub.store.port import Arg, Redis
+from microsub.store.replies import fields as read_fields
+from microsub.store.replies import reading
 from microsub.store.scripts import load
 
 KEEP_UNFOLLOWED = 30 * 86400
@@ -74,13 +76,10 @@ class FeedRecord:
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
-LARGEST = 1e12
-"""What no time (Unix seconds) and no count of a feed reaches."""
-
-TIMES = frozenset(
+_TIMES = frozenset(
     {"interval", "next_poll", "last_poll", "last_success", "last_error_at", "moved_since", "created", "reading"}
 )
-COUNTS = frozenset({"failures", "moved_seen"})
+_COUNTS = frozenset({"failures", "moved_seen"})
 """Fields of a record that are numbers with and without a fraction."""
 
 _NAMED = frozenset(field.name for field in fields(FeedRecord)) - {"id", "extra"}
@@ -303,26 +302,15 @@ def _slot(feed_id: str) -> list[str]:
     return [key(feed_id) for key in key_functions]
 
 
-def number_of(name: str, text: str) -> float | int | None:
-    """A time or count of a feed's record; None for what is none."""
-    try:
-        found = float(text) if name in TIMES else int(text)
-    except ValueError:
-        return None
-    return found if abs(found) < LARGEST else None
-
-
 def _record(feed_id: str, reply: Sequence[bytes]) -> FeedRecord:
     values: dict[str, Any] = {}
     extra: dict[str, str] = {}
-    for raw_name, raw_value in zip(reply[::2], reply[1::2], strict=True):
-        name, text = raw_name.decode("utf-8", "replace"), raw_value.decode("utf-8", "replace")
+    for name, text in read_fields(reply).items():
         if name not in _NAMED:
             extra[name] = text
-        elif name in TIMES | COUNTS:
-            # What can't be read is as if it weren't there, until `microsub check` mends it.
-            if (number := number_of(name, text)) is not None:
-                values[name] = number
+        elif name in _TIMES | _COUNTS:
+            with reading(f"{keys.feed(feed_id)} {name}"):
+                values[name] = float(text) if name in _TIMES else int(text)
         elif name in {"gone", "kept"}:
             values[name] = text == "1"
         else:

@@ -19,7 +19,7 @@ from microsub.formats.wire import identified, redated
 from microsub.store import counters, keys, twins
 from microsub.store.arrivals import ItemToStore, Sifted, Stored, StoredItem, UpdatedItem
 from microsub.store.feeds import KEEP_UNFOLLOWED, FeedRecord
-from microsub.store.places import number_in, score_text
+from microsub.store.places import score_text
 from microsub.store.port import Arg, Command, Redis
 from microsub.store.scripts import load
 from microsub.store.shedding import listed_again
@@ -196,7 +196,7 @@ class Intake:
             if score:
                 latest = max(version, confirmed)
                 known[guid] = _Known(
-                    item_id, digest, score, author, published, twin, number_in(twin_at), latest, untold
+                    item_id, digest, score, author, published, twin, float(twin_at or 0), latest, untold
                 )
         return known
 

@@ -10,7 +10,6 @@ from microsub.model.reader import Cursor, TimelineItem, Twin
 from microsub.store import keys, twins
 from microsub.store.arrivals import ItemToStore, Sifted, Stored, UpdatedItem
 from microsub.store.feeds import FeedRecord
-from microsub.store.ids import is_id
 from microsub.store.intake import ANY, FIRST, Intake
 from microsub.store.port import Arg, Redis, Script
 from microsub.store.scripts import load
@@ -165,9 +164,11 @@ class Items:
         return [Cursor(score, item_id) for item_id, score in zip(flat[::2], flat[1::2], strict=True)]
 
     async def data(self, ids: Sequence[str]) -> list[bytes | None]:
-        """The wire JSON of these items, without per-user fields; None for what can't be one. One round trip."""
-        found = await self._redis.pipeline([("HGET", keys.item(item_id), "Data") for item_id in ids])
-        return [data if data is not None and _is_whole(data) else None for data in found]
+        """The wire JSON of these items, without per-user fields; None for those that are gone. One round trip."""
+        found: list[bytes | None] = await self._redis.pipeline(
+            [("HGET", keys.item(item_id), "Data") for item_id in ids]
+        )
+        return found
 
     async def get(self, item_id: str) -> dict[str, str] | None:
         """All fields of an item, as they were saved; None where there is none."""
@@ -215,16 +216,9 @@ class Items:
         }
 
 
-def _is_whole(data: bytes) -> bool:
-    """Whether it begins and ends like a JSON object with anything in it: pages are put together without reading it, and
-    one that a hand has spoilt must not spoil them all. The rest `microsub check` looks at.
-    """
-    return len(data) > len(b"{}") and data.startswith(b'{"') and data.endswith(b"}")
-
-
 def _in_order(members: Iterable[bytes]) -> list[str]:
     """The ids among the members of a set, the oldest first."""
-    return sorted((one for one in _texts(members) if is_id(one)), key=int)
+    return sorted(_texts(members), key=int)
 
 
 def _texts(values: Iterable[bytes | None]) -> list[str]:

@@ -122,13 +122,6 @@ def process_counts() -> str:
     return "metrics"
 
 
-def aside(tag: str, key: str) -> str:
-    """String, hash or any other type: what stood under `key` though its type was wrong there, put aside by
-    `check --repair`; `tag` is the part of `key` that decides its slot. Lifetime: 30 days. `store.check`.
-    """
-    return f"aside:{{{tag}}}:{key}"
-
-
 # --- items -------------------------------------------------------------------------------------------------------
 
 ITEM_PREFIX = "item:"

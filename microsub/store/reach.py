@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 
 from microsub.store import keys
-from microsub.store.ids import is_id
 from microsub.store.port import Redis
+from microsub.store.replies import texts
 from microsub.store.scripts import load
 from microsub.store.timelinekeys import BATCH, GLOBAL_BATCH, batches, distinct, split
 
@@ -53,7 +53,7 @@ async def members(redis: Redis, key: str) -> AsyncIterator[list[str]]:
     cursor = b"0"
     while True:
         cursor, found = await redis.command("ZSCAN", key, cursor, "COUNT", BATCH)
-        ids = [one for one in distinct(item.decode("utf-8", "replace") for item in found[0::2]) if is_id(one)]
+        ids = distinct(texts(found[0::2]))
         if ids:
             yield ids
         if cursor == b"0":

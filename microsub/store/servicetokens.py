@@ -21,6 +21,7 @@ from microsub.model.moments import is_moment
 from microsub.model.reader import NAME
 from microsub.store import keys
 from microsub.store.port import Redis
+from microsub.store.replies import raw_fields, reading
 
 MARK = "~"
 LONGEST_TOKEN = 512
@@ -64,10 +65,7 @@ class ServiceTokens:
     async def all(self) -> list[ServiceToken]:
         """All tokens by name, expired ones too."""
         flat = await self._redis.command("HGETALL", keys.service_tokens())
-        rows = [
-            (name.decode("utf-8", "replace"), read_row(row)) for name, row in zip(flat[::2], flat[1::2], strict=True)
-        ]
-        return sorted((_token(name, row) for name, row in rows if row is not None), key=lambda token: token.name)
+        return sorted((_token(name, row) for name, row in raw_fields(flat).items()), key=lambda token: token.name)
 
     async def revoke(self, name: str) -> bool:
         """Revoke the program's token; holds from the next request on. Whether there was one."""
@@ -79,31 +77,17 @@ class ServiceTokens:
         if mark != MARK or not secret or len(token) > LONGEST_TOKEN or not NAME.match(name):
             raise Unauthorized("the token is not valid: expected one that 'microsub token service create' has made")
         found = await self._redis.command("HGET", keys.service_tokens(), name)
-        record = (read_row(found) if found is not None else None) or {"digest": _NOBODY}
+        record: Mapping[str, Any] = orjson.loads(found) if found is not None else {"digest": _NOBODY}
         is_right = hmac.compare_digest(record["digest"], _digest(token))
         if not is_right or record.get("expires", now + 1) <= now:
             raise Unauthorized("the token is unknown, expired or revoked")
         return name
 
 
-def read_row(row: bytes) -> dict[str, Any] | None:
-    """What is kept of a token; None for what can't be read, which `microsub check` finds."""
-    try:
-        found = orjson.loads(row)
-        times = (found["created"], found.get("expires", 0.0))
-        # Other text than ASCII can't be compared in constant time.
-        good = bool(_DIGEST.fullmatch(found["digest"])) and all(map(_is_time, times))
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-    return dict(found) if good else None
-
-
-def _is_time(found: object) -> bool:
-    return isinstance(found, int | float) and not isinstance(found, bool) and is_moment(found)
-
-
-def _token(name: str, record: Mapping[str, Any]) -> ServiceToken:
-    return ServiceToken(name, record["created"], record.get("expires"))
+def _token(name: str, row: bytes) -> ServiceToken:
+    with reading(f"{keys.service_tokens()} {name}"):
+        record = orjson.loads(row)
+        return ServiceToken(name, record["created"], record.get("expires"))
 
 
 def _digest(token: str) -> str:

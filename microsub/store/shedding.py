@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from microsub.formats.identity import host_of
 from microsub.store import counters, keys, twins
 from microsub.store.feeds import KEEP_UNFOLLOWED
-from microsub.store.ids import is_id
 from microsub.store.places import score_text
 from microsub.store.port import Arg, Command, Redis, Script
 from microsub.store.scripts import load
@@ -58,7 +57,8 @@ async def stored_ids(redis: Redis) -> AsyncIterator[list[int]]:
     prefix = len(keys.ITEM_PREFIX)
     async for names in redis.scan(_BATCH):
         ids = [name[prefix:] for name in names if name.startswith(keys.ITEM_PREFIX.encode())]
-        if found := [int(text) for text in ids if is_id(text.decode("utf-8", "replace"))]:
+        # Another server's items may lie here too, under names in hexadecimal.
+        if found := [int(text) for text in ids if text.isdigit()]:
             yield found
 
 

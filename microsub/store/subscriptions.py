@@ -8,12 +8,12 @@ from typing import Any
 
 import orjson
 
-from microsub.errors import QuotaReached, StoreDamaged
+from microsub.errors import QuotaReached
 from microsub.model.reader import Subscription
 from microsub.store import keys
 from microsub.store.absent import absent
-from microsub.store.ids import is_id
 from microsub.store.port import Arg, Redis
+from microsub.store.replies import raw_fields, reading
 from microsub.store.scripts import load
 
 MOVE = "move"
@@ -91,12 +91,12 @@ class Subscriptions:
 
     async def of(self, user: str, uid: str) -> list[Subscription]:
         """The subscriptions of one channel, oldest first."""
-        return _decode_all(await self._redis.command("HGETALL", keys.channel_feeds(user, uid)))
+        return _read_all(user, uid, await self._redis.command("HGETALL", keys.channel_feeds(user, uid)))
 
     async def one(self, user: str, uid: str, feed_id: str) -> Subscription | None:
         """See `Channels.subscription`."""
         value = await self._redis.command("HGET", keys.channel_feeds(user, uid), feed_id)
-        return read_subscription(feed_id, value) if value is not None else None
+        return read_subscription(keys.channel_feeds(user, uid), feed_id, value) if value is not None else None
 
     async def count(self, user: str) -> int:
         """See `Channels.count_feeds`."""
@@ -105,18 +105,13 @@ class Subscriptions:
         ]
         return sum(await self._redis.pipeline([("HLEN", keys.channel_feeds(user, uid)) for uid in uids]))
 
-    async def all(self, user: str, *, strict: bool = False) -> dict[str, list[Subscription]]:
+    async def all(self, user: str) -> dict[str, list[Subscription]]:
         """See `Channels.all_subscriptions`."""
         uids = [
             uid.decode("utf-8", "replace") for uid in await self._redis.command("ZRANGE", keys.channels(user), 0, -1)
         ]
         replies = await self._redis.pipeline([("HGETALL", keys.channel_feeds(user, uid)) for uid in uids])
-        found = {uid: _decode_all(reply) for uid, reply in zip(uids, replies, strict=True)}
-        if strict:
-            for (uid, read), reply in zip(found.items(), replies, strict=True):
-                if 2 * len(read) < len(reply):
-                    raise StoreDamaged(keys.channel_feeds(user, uid))
-        return found
+        return {uid: _read_all(user, uid, reply) for uid, reply in zip(uids, replies, strict=True)}
 
     async def update(
         self, user: str, uid: str, feed_id: str, *, url: str | None, name: str | None, new_feed: str | None
@@ -126,9 +121,7 @@ class Subscriptions:
             old = await self._redis.command("HGET", keys.channel_feeds(user, uid), feed_id)
             if old is None:
                 return None
-            new = read_subscription(feed_id, old)
-            if new is None:
-                return None
+            new = read_subscription(keys.channel_feeds(user, uid), feed_id, old)
             if url is not None:
                 new = replace(new, url=url)
             if name is not None:
@@ -161,18 +154,15 @@ def _encode(subscription: Subscription) -> bytes:
     return orjson.dumps(value)
 
 
-def read_subscription(feed_id: str, value: bytes) -> Subscription | None:
-    """A subscription read back; None for what is none, which `microsub check` finds."""
-    try:
+def read_subscription(key: str, feed_id: str, value: bytes) -> Subscription:
+    """A subscription that stands under `key`, read back. Raises StoreDamaged."""
+    with reading(f"{key} {feed_id}"):
         found = orjson.loads(value)
-        url, followed_at, name = found["url"], found["followed_at"], found.get("name")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
-    good = isinstance(url, str) and isinstance(followed_at, int | float) and isinstance(name, str | None)
-    return Subscription(feed_id, url, followed_at, name) if good and is_id(feed_id) else None
+        return Subscription(feed_id, found["url"], found["followed_at"], found.get("name"))
 
 
-def _decode_all(reply: list[bytes]) -> list[Subscription]:
-    pairs = zip(reply[0::2], reply[1::2], strict=True)
-    found = [read_subscription(feed.decode("utf-8", "replace"), value) for feed, value in pairs]
-    return sorted((one for one in found if one is not None), key=lambda one: (one.followed_at, int(one.feed)))
+def _read_all(user: str, uid: str, reply: list[bytes]) -> list[Subscription]:
+    """Oldest first."""
+    key = keys.channel_feeds(user, uid)
+    found = [read_subscription(key, feed, value) for feed, value in raw_fields(reply).items()]
+    return sorted(found, key=lambda one: (one.followed_at, int(one.feed)))

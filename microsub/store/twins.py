@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from microsub.formats.identity import normalise_url
 from microsub.model.reader import Twin
 from microsub.store import keys
-from microsub.store.ids import is_id
 from microsub.store.port import Command, Redis
+from microsub.store.replies import reading, text
 
 LIFETIME = 400 * 86400
 """Seconds that copies are known of each other after the last of them was written or seen in its feed."""
@@ -29,9 +29,6 @@ MOST = 64
 
 REFRESH = 30 * 86400
 """Seconds after which a post that its feed still lists has that prolonged."""
-
-
-_PARTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +45,10 @@ class Copy:
         return f"{self.item} {self.feed} {self.host} {self.link_host}"
 
     @classmethod
-    def read(cls, member: bytes) -> Copy | None:
-        """`member` read back; None for what is none, which `microsub check` finds."""
-        parts = member.decode("utf-8", "replace").split(" ")
-        return cls(*parts) if len(parts) == _PARTS and is_id(parts[0]) else None
+    def read(cls, member: bytes) -> Copy:
+        """`member` read back. Raises StoreDamaged."""
+        with reading(f"a member of twins: {member[:80]!r}"):
+            return cls(*text(member).split(" "))
 
 
 def twins_of(mine: Copy, copies: Iterable[Copy]) -> tuple[Twin, ...]:
@@ -152,7 +149,7 @@ async def look_up(redis: Redis, wanted: Mapping[str, Sequence[Copy]]) -> dict[st
     found: dict[str, tuple[Twin, ...]] = {}
     forget: list[Command] = []
     for (identity, asking), reply in zip(wanted.items(), replies, strict=True):
-        copies = [copy for member in reply if (copy := Copy.read(member)) is not None]
+        copies = [Copy.read(member) for member in reply]
         if many := surplus(copies):
             forget.append(("SREM", keys.twins(identity), *(copy.member() for copy in many)))
             gone = set(many)

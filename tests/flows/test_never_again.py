@@ -28,9 +28,9 @@ from microsub.services.following import Following
 from microsub.services.rebuilding import Rebuilding
 from microsub.services.retention import Retention
 from microsub.services.sweeping import GRACE, Sweeping
-from microsub.store.invariants import violations
 from microsub.store.multiplexer import Multiplexed
 from microsub.store.port import Redis
+from tests.support.invariants import violations
 from tests.support.polling import World
 
 T = TypeVar("T")

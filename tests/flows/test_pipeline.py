@@ -19,9 +19,9 @@ from microsub.store import keys
 from microsub.store.check.look import look
 from microsub.store.deadletters import DeadLetters
 from microsub.store.events import Event, Events
-from microsub.store.invariants import violations
 from microsub.store.port import Redis
 from microsub.store.rules import Rules
+from tests.support.invariants import violations
 from tests.support.parsing import PARSER
 from tests.support.polling import World, dated, rss, world
 from tests.support.web import Publisher, publisher

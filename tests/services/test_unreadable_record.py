@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from microsub.store import keys
-from microsub.store.check import repair
-from microsub.store.check.look import look
 from microsub.store.port import Redis
 from tests.support.configured import NOW, Configured
 
@@ -90,22 +88,6 @@ async def test_a_server_that_starts_takes_the_same_file_for_applied(configured: 
     assert {A, C} <= set(await feeds(configured))
     if how not in {"hash", "everything"}:
         assert await feeds(configured) == [A, C]
-
-
-@pytest.mark.parametrize("how", SPOILT)
-async def test_the_check_finds_and_mends_it(configured: Configured, how: str) -> None:
-    """What is left of it is the hash, by which the file is known again."""
-    await spoil(configured.redis, how)
-    found = (await look(configured.redis, NOW)).found
-    assert [one.subject for one in found if one.subject == keys.applied_config()]
-    await repair.apply(configured.redis, found, NOW)
-    assert not (await look(configured.redis, NOW)).found
-    await configured.configuration.write_back()
-    assert not (await look(configured.redis, NOW)).found
-    [written] = configured.saved()["users"]["alice"]["channels"]
-    assert {A, C} <= set(written["feeds"])
-    if how not in {"hash", "everything"}:
-        assert written["feeds"] == [A, C]
 
 
 async def test_an_emptied_store_never_empties_the_file(configured: Configured) -> None:

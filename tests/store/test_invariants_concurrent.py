@@ -11,11 +11,11 @@ import pytest
 from microsub.model.reader import Cursor, PageQuery, TimelineItem
 from microsub.store import keys
 from microsub.store.cluster import ClusterRedis
-from microsub.store.invariants import violations
 from microsub.store.multiplexer import Multiplexed
 from microsub.store.port import Redis
 from microsub.store.rules import Rules
 from microsub.store.timelines import Reason
+from tests.support.invariants import violations
 from tests.support.one_reader import ANN, NOW, OneReader
 
 UIDS = ("notifications", "home", "work")

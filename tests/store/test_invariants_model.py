@@ -28,12 +28,12 @@ from microsub.services.catching_up import CatchingUp
 from microsub.store import keys
 from microsub.store.behind import Behind
 from microsub.store.client import ClientRedis
-from microsub.store.invariants import violations
 from microsub.store.multiplexer import Multiplexed
 from microsub.store.port import Redis
 from microsub.store.rules import Rules
 from microsub.store.timelines import Reason
 from tests.store.timeline_model import Model, ModelChannel
+from tests.support.invariants import violations
 from tests.support.one_reader import ANN, OneReader
 
 T = TypeVar("T")

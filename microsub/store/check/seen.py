@@ -1,15 +1,15 @@
-"""What the parts of a look share: what was learnt so far, and reading in batches."""
+"""What one look has read of the store, and reading in batches."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from microsub.store.check.places import Places
-from microsub.store.counters import MOST
-from microsub.store.ids import is_id
+from microsub.model.reader import Subscription
+from microsub.store.check.items import KnownItems
+from microsub.store.feeds import FeedRecord
 from microsub.store.port import Command, Redis
 
 BATCH = 500
@@ -21,89 +21,60 @@ COUNT = 200
 _Part = TypeVar("_Part")
 
 
-@dataclass(slots=True)
-class Ids:
-    """Ids of one kind: where their counter stood at `first`, the `newest` that there is, and the largest one that is
-    `mentioned` anywhere.
-    """
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A counter of ids: its key, where it stood at `first` and `last`, and the `newest` id that there is."""
 
-    first: int = 0
-    newest: int = 0
-    mentioned: int = 0
-
-    def see(self, one: str) -> None:
-        """This one is there."""
-        self.newest = max(self.newest, int(one))
-
-    def mention(self, one: str) -> None:
-        """Something tells of this one, if it is an id that could have been given out."""
-        if is_id(one) and int(one) <= MOST:
-            self.mentioned = max(self.mentioned, int(one))
-
-
-@dataclass(slots=True)
-class Counters:
-    """What was seen of the ids that counters give out."""
-
-    items: Ids = field(default_factory=Ids)
-    feeds: Ids = field(default_factory=Ids)
+    key: str
+    first: int
+    last: int
+    newest: int
 
 
 @dataclass(slots=True)
 class Seen:
-    """What a look has learnt so far, for the parts that come later. Times are Unix seconds.
+    """What a look has read so far. Times are Unix seconds.
 
-    `begun_at_item` is the newest item id at the beginning: what is newer is on its way. `wrong` are keys of a wrong
-    type, which nothing reads. `channel_keys` names the kinds of keys that there are per user and channel uid;
-    `feed_keys` their times to live per feed and kind. `followed` says which channels are to get a feed and
-    when they followed it, `fresh` which of these are so new that the feed's own list may lack them, `wanted` by which
-    URL a feed was followed. `urls` is `feeds:by-url`.
+    `last_item` is the newest item id at the beginning: what is newer is on its way. `user_keys` and `channel_keys` name
+    the kinds of keys that there are per user, and per user and channel uid; `feed_keys` their times to live by feed and
+    kind. `listed` are the users in the list of users, `recorded` those that have a record, `channels` the uids in each
+    user's lists. `followed` says which channels follow a feed, `fresh` which of these do so for so short that the
+    feed's own list may lack them, `followers` whom the feed's own list names. `urls` is `feeds:by-url`. `handles` are
+    the users' own handles of passkeys by user, `handle_index` users by handle. `polled` are the feeds in the schedule.
     """
 
     now: float
-    begun_at_item: int = 0
-    wrong: set[str] = field(default_factory=set)
-    places: Places = field(default_factory=Places)
-    users: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    last_item: int = 0
+    items: KnownItems = field(default_factory=KnownItems)
+    user_keys: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     channel_keys: dict[str, dict[str, set[str]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(set)))
-    tokens: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     feed_keys: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
-    hosts: set[str] = field(default_factory=set)
+    listed: set[str] = field(default_factory=set)
+    recorded: set[str] = field(default_factory=set)
     channels: dict[str, list[str]] = field(default_factory=dict)
-    followed: dict[str, dict[tuple[str, str], float]] = field(default_factory=lambda: defaultdict(dict))
+    followed: dict[str, dict[tuple[str, str], Subscription]] = field(default_factory=lambda: defaultdict(dict))
     fresh: set[tuple[str, str, str]] = field(default_factory=set)
-    wanted: dict[str, str] = field(default_factory=dict)
-    records: dict[str, FeedFacts] = field(default_factory=dict)
+    followers: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    records: dict[str, FeedRecord] = field(default_factory=dict)
     urls: dict[str, str] = field(default_factory=dict)
-    counters: Counters = field(default_factory=Counters)
-
-
-@dataclass(frozen=True, slots=True)
-class FeedFacts:
-    """What other parts need of a feed's record; `kept` says that it stays without followers."""
-
-    url: str
-    gone: bool
-    created: float
-    next_poll: float | None
-    kept: bool = False
+    polled: set[str] = field(default_factory=set)
+    handles: dict[str, str] = field(default_factory=dict)
+    handle_index: Mapping[str, str] = field(default_factory=dict)
+    counters: list[Counter] = field(default_factory=list)
 
 
 class Reader:
-    """Reads in batches, leaving out keys of a wrong type."""
+    """Reads in batches."""
 
-    def __init__(self, redis: Redis, wrong: set[str]) -> None:
+    def __init__(self, redis: Redis) -> None:
         self.redis = redis
-        self._wrong = wrong
 
     async def ask(self, commands: Sequence[Command]) -> list[Any]:
-        """The replies in order; None for keys of a wrong type."""
-        good = [command for command in commands if command[1] not in self._wrong]
+        """The replies in order."""
         replies: list[Any] = []
-        for start in range(0, len(good), BATCH):
-            replies += await self.redis.pipeline(good[start : start + BATCH])
-        answers = iter(replies)
-        return [next(answers) if command[1] not in self._wrong else None for command in commands]
+        for start in range(0, len(commands), BATCH):
+            replies += await self.redis.pipeline(commands[start : start + BATCH])
+        return replies
 
     async def walk(self, verb: str, keys: Sequence[str]) -> dict[str, list[bytes]]:
         """The whole content of sets (SSCAN), hashes (HSCAN) or sorted sets (ZSCAN), flat, by key; in batches."""
@@ -112,18 +83,18 @@ class Reader:
         while cursors:
             asked = list(cursors)
             replies = await self.ask([(verb, key, cursors[key], "COUNT", COUNT) for key in asked])
-            for key, reply in zip(asked, replies, strict=True):
-                if reply is None or int(reply[0]) == 0:
+            for key, (cursor, part) in zip(asked, replies, strict=True):
+                found[key] += part
+                if int(cursor) == 0:
                     del cursors[key]
                 else:
-                    cursors[key] = reply[0]
-                found[key] += reply[1] if reply is not None else []
+                    cursors[key] = cursor
         return found
 
     async def stream(self, verb: str, key: str) -> AsyncIterator[list[bytes]]:
         """The content of one long key, batch by batch, flat."""
         cursor: Any = b"0"
-        while key not in self._wrong:
+        while True:
             cursor, found = await self.redis.command(verb, key, cursor, "COUNT", COUNT)
             if found:
                 yield found
@@ -144,18 +115,13 @@ def batched(parts: Iterable[_Part], size: int) -> Iterable[list[_Part]]:
 
 
 def pairs(flat: Sequence[bytes]) -> dict[str, str]:
-    """A flat reply of pairs as a dict; the first mention counts. Names that are no text `contents` finds."""
+    """A flat reply of pairs as a dict; of what a walk gave twice the first counts."""
     found: dict[str, str] = {}
     for name, value in zip(flat[0::2], flat[1::2], strict=True):
-        if is_text(name):
-            found.setdefault(name.decode(), value.decode("utf-8", "replace"))
+        found.setdefault(name.decode(), value.decode())
     return found
 
 
-def is_text(value: bytes) -> bool:
-    """Whether the bytes are text at all."""
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+def scores(flat: Sequence[bytes]) -> dict[str, float]:
+    """A flat reply of members and scores as a dict."""
+    return {member.decode(): float(score) for member, score in zip(flat[0::2], flat[1::2], strict=True)}

@@ -20,6 +20,7 @@ from microsub.model.reader import NAME
 from microsub.store import identitykeys, keys
 from microsub.store.absent import absent
 from microsub.store.port import Arg, Command, Redis
+from microsub.store.replies import reading, text
 from microsub.store.scripts import load
 
 INVITATION_SECONDS = 86_400
@@ -133,11 +134,8 @@ class Credentials:
                 ("HGETALL", identitykeys.passkeys(user)),
             ]
         )
-        read = (
-            read_passkey(one.decode("utf-8", "replace"), row) for one, row in zip(rows[::2], rows[1::2], strict=True)
-        )
-        found = [passkey for passkey in read if passkey is not None]
-        since = _since(changed) if password is not None else None
+        found = [_passkey(user, text(one), row) for one, row in zip(rows[::2], rows[1::2], strict=True)]
+        since = float(changed or 0) if password is not None else None
         return Overview(since, tuple(sorted(found, key=lambda passkey: (passkey.created, passkey.id))))
 
     async def handle(self, user: str) -> str:
@@ -165,7 +163,7 @@ class Credentials:
         row, disabled = await self._redis.pipeline(
             [("HGET", identitykeys.passkeys(user), credential_id), ("HEXISTS", keys.user(user), "disabled")]
         )
-        return read_passkey(credential_id, row) if row is not None and not disabled else None
+        return _passkey(user, credential_id, row) if row is not None and not disabled else None
 
     async def add_passkey(self, user: str, passkey: Passkey, *, invitation: str | None = None) -> None:
         """Add a passkey; with `invitation`, a code that is used up by it.
@@ -289,14 +287,6 @@ def _name(text: str) -> str:
     return text if NAME.match(text) else NOBODY
 
 
-def _since(changed: bytes | None) -> float:
-    """When a password was set; 0 where that can't be read, which `microsub check` finds."""
-    try:
-        return float(changed or 0)
-    except ValueError:
-        return 0.0
-
-
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
@@ -314,25 +304,16 @@ def _row(passkey: Passkey) -> bytes:
     )
 
 
-def read_passkey(credential_id: str, row: bytes | str) -> Passkey | None:
-    """A passkey as it is kept; None for a row that can't be read, which is nobody's passkey."""
-    try:
+def _passkey(user: str, credential_id: str, row: bytes) -> Passkey:
+    with reading(f"{identitykeys.passkeys(user)} {credential_id}"):
         held = orjson.loads(row)
         return Passkey(
             credential_id,
             held["name"],
             urlsafe_b64decode(held["key"]),
             # As they are: `change_passkey` compares the whole row with what was read.
-            _number(held["count"]),
-            _number(held["created"]),
+            held["count"],
+            held["created"],
             held["used"],
             tuple(held["transports"]),
         )
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _number(value: Any) -> Any:
-    if not isinstance(value, int | float):
-        raise TypeError(value)
-    return value

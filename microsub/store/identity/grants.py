@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from microsub.model.moments import moment
 from microsub.model.reader import NAME
 from microsub.store import identitykeys, keys
 from microsub.store.identity.derived import LONGEST, derive, digest, new_seed
 from microsub.store.port import Arg, Redis
+from microsub.store.replies import reading
 from microsub.store.scripts import load
 
 TOKEN_SECONDS = 180 * 86_400
@@ -180,19 +180,11 @@ def _place(refresh: str) -> tuple[str, str] | None:
 def _grant(user: str, grant: str, fields: Mapping[str, str]) -> AppGrant | None:
     if "refresh" not in fields:
         return None
-    try:
-        return read_grant(user, grant, fields)
-    except (KeyError, ValueError):
-        return None  # `microsub check` finds it
-
-
-def read_grant(user: str, grant: str, fields: Mapping[str, str]) -> AppGrant:
-    """A grant of the fields of its hash. Raises KeyError or ValueError for what is none."""
-    renewed = float(fields["renewed"]) if "renewed" in fields else None
-    scopes = frozenset(fields["scope"].split())
-    created, expires = float(fields["created"]), float(fields["expires"])
-    used = moment(fields.get("used"))
-    return AppGrant(grant, user, fields["client"], fields["title"], scopes, created, renewed, expires, used)
+    with reading(identitykeys.grant(user, grant)):
+        renewed, used = (float(fields[name]) if name in fields else None for name in ("renewed", "used"))
+        scopes = frozenset(fields["scope"].split())
+        created, expires = float(fields["created"]), float(fields["expires"])
+        return AppGrant(grant, user, fields["client"], fields["title"], scopes, created, renewed, expires, used)
 
 
 def _text(reply: list[bytes]) -> dict[str, str]:

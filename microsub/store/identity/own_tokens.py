@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from microsub.model.moments import moment
 from microsub.model.reader import NAME
 from microsub.store import keys
 from microsub.store.identity.derived import LONGEST, digest
@@ -48,10 +47,10 @@ class OwnTokens:
         me, known, disabled = owner
         if scope is None or foreign is not None or known is None or disabled is not None:
             return None
-        ends = moment(expires)
-        if expires is not None and (ends or 0.0) <= now:
+        ends = float(expires) if expires is not None else None
+        if ends is not None and ends <= now:
             return None
-        scopes, made = frozenset(scope.split()), moment(created) or 0.0
+        scopes, made = frozenset(scope.split()), float(created or 0)
         return OwnToken(user, (me or b"").decode(), scopes, client or "", made, ends)
 
     async def revoke(self, token: str) -> bool:

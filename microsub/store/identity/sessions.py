@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from microsub.store import identitykeys as keys
 from microsub.store.keys import user as user_key
 from microsub.store.port import Redis
+from microsub.store.replies import fields, reading
 from microsub.store.scripts import load
 
 LIFETIME = 30 * 86_400
@@ -60,11 +61,11 @@ class SessionStore:
 
     async def open(self, user: str, digest: str, record: SessionRecord) -> bool:
         """Write a session. False where there is no such user, or they are disabled."""
-        fields = [part for pair in _fields(record).items() for part in pair]
+        parts = [part for pair in _fields(record).items() for part in pair]
         made = await self._redis.script(
             load("session_open"),
             [user_key(user), keys.session(user, digest), keys.sessions(user)],
-            [digest, LIFETIME, *fields],
+            [digest, LIFETIME, *parts],
         )
         return bool(made)
 
@@ -73,7 +74,7 @@ class SessionStore:
         flat, (me, disabled) = await self._redis.pipeline(
             [("HGETALL", keys.session(user, digest)), ("HMGET", user_key(user), "me", "disabled")]
         )
-        record = read_session(flat)
+        record = _record(user, digest, flat)
         if record is None or me is None:
             return None
         return Found(record, me.decode(), disabled is not None)
@@ -113,7 +114,7 @@ class SessionStore:
         replies = await self._redis.pipeline([("HGETALL", keys.session(user, digest)) for digest in digests])
         found, ended = [], []
         for digest, flat in zip(digests, replies, strict=True):
-            record = read_session(flat)
+            record = _record(user, digest, flat)
             if record is None:
                 ended.append(digest)
             else:
@@ -141,21 +142,21 @@ def _fields(record: SessionRecord) -> dict[str, str]:
     return {**texts, **times}
 
 
-def read_session(flat: Sequence[bytes]) -> SessionRecord | None:
-    """A session's hash read back; None for what is none."""
-    try:
-        fields = {key.decode(): value.decode() for key, value in zip(flat[0::2], flat[1::2], strict=True)}
-        return SessionRecord(
-            fields["id"],
-            fields["me"],
-            fields["how"],
-            fields["device"],
-            float(fields["created"]),
-            float(fields["seen"]),
-            float(fields["renewed"]),
-            fields["salt"],
-            fields.get("next", ""),
-            fields.get("previous", ""),
-        )
-    except (KeyError, ValueError):
+def _record(user: str, digest: str, flat: Sequence[bytes]) -> SessionRecord | None:
+    """A session's hash read back; None where there is none."""
+    if not flat:
         return None
+    found = fields(flat)
+    with reading(keys.session(user, digest)):
+        return SessionRecord(
+            found["id"],
+            found["me"],
+            found["how"],
+            found["device"],
+            float(found["created"]),
+            float(found["seen"]),
+            float(found["renewed"]),
+            found["salt"],
+            found.get("next", ""),
+            found.get("previous", ""),
+        )

@@ -1,0 +1,63 @@
+"""Replies of Redis decoded, once and strictly: all text that this server writes is UTF-8, all records are whole.
+
+What can't be decoded was written by something else: StoreDamaged names it, and nobody goes on as if it weren't there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import overload
+
+from microsub.errors import StoreDamaged
+
+
+@overload
+def text(value: bytes) -> str: ...
+
+
+@overload
+def text(value: None) -> None: ...
+
+
+@overload
+def text(value: bytes | None) -> str | None: ...
+
+
+def text(value: bytes | None) -> str | None:
+    """A reply as text; None stays None. Raises StoreDamaged."""
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise StoreDamaged(repr(value[:80])) from error
+
+
+def texts(values: Iterable[bytes]) -> list[str]:
+    """A reply of several texts. Raises StoreDamaged."""
+    return [text(value) for value in values]
+
+
+def filled(values: Iterable[bytes | None]) -> list[str]:
+    """The same, with '' for what isn't there. Raises StoreDamaged."""
+    return [text(value) or "" for value in values]
+
+
+def fields(flat: Sequence[bytes]) -> dict[str, str]:
+    """A flat reply of names and values, as HGETALL gives it. Raises StoreDamaged."""
+    return dict(zip(texts(flat[0::2]), texts(flat[1::2]), strict=True))
+
+
+def raw_fields(flat: Sequence[bytes]) -> dict[str, bytes]:
+    """The same with the values as they are. Raises StoreDamaged."""
+    return dict(zip(texts(flat[0::2]), flat[1::2], strict=True))
+
+
+@contextmanager
+def reading(key: str) -> Iterator[None]:
+    """Within it a record that stands under `key` is read: what its shape makes go wrong is raised as StoreDamaged."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise StoreDamaged(key) from error
