@@ -123,25 +123,6 @@ async def test_a_token_with_an_end_that_is_none_is_never_made(world: OneReader, 
     assert await world.redis.command("EXISTS", *names[1:]) == 0
 
 
-@pytest.mark.parametrize("end", ["nan", "soon", "-1"])
-async def test_a_token_with_an_end_that_is_none_is_no_good(world: OneReader, end: str) -> None:
-    """What a hand has written there lets nobody in, and hides no other token of the list."""
-    token = await world.accounts.create_token(ANN, ["read"], "", NOW)
-    credential = world.accounts.credential(token)
-    assert credential is not None
-    await world.redis.command("HSET", keys.token(ANN, credential.digest), "expires", end)
-    for call in (
-        world.accounts.verify(credential, NOW),
-        world.channels.list_with_token(credential, NOW),
-        world.timelines.page_with_token(credential, "home", PageQuery(), NOW),
-        world.timelines.page_with_token(credential, "global", PageQuery(), NOW),
-    ):
-        with pytest.raises(Unauthorized, match="expired"):
-            await call
-    assert await OwnTokens(world.redis).find(token, NOW) is None
-    assert len(await world.accounts.tokens(ANN)) == 1
-
-
 async def test_settings_of_a_user(world: OneReader) -> None:
     """Settings are text by name, deleted by None; the fields of the user itself are none of them."""
     await world.accounts.set_settings(ANN, {"max_items": "100", "theme": "dark"})
@@ -185,15 +166,3 @@ async def test_a_page_is_one_round_trip(world: OneReader) -> None:
     await world.timelines.page_with_token(credential, "home", PageQuery(), NOW)
     await world.channels.list_with_token(credential, NOW)
     assert len(calls) == 2
-
-
-async def test_times_that_cant_be_read_stop_nobody(redis: Redis) -> None:
-    """A hand has written them: the user is there, disabled or not, and so is everybody else."""
-    accounts = Accounts(redis)
-    for name in ("ann", "bob"):
-        await accounts.add_user(name, "", 5.0)
-    await redis.command("HSET", keys.user("ann"), "created", "x", "disabled", "y")
-    assert [(user.name, user.created, user.disabled) for user in await accounts.users()] == [
-        ("ann", 0.0, 0.0),
-        ("bob", 5.0, None),
-    ]
