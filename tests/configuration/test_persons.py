@@ -85,5 +85,5 @@ def test_all_ways_lead_through_there() -> None:
                 method, of = node.func.attr, ast.unparse(node.func.value).lower()
                 if method in {"add_user", "set_me", "restore_user", "register"} and "accounts" in of:
                     callers.add(str(path.relative_to(SOURCES)))
-    # Registration comes after admission, and a repair gives no address.
-    assert callers == {"services/applying.py", "services/identity/registration.py", "store/check/repair.py"}
+    # Registration comes after admission.
+    assert callers == {"configuration/apply.py", "services/identity/registration.py"}

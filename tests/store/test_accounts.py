@@ -10,7 +10,6 @@ from microsub.model.reader import Credential, Grant, PageQuery
 from microsub.store import keys
 from microsub.store.accounts import Accounts
 from microsub.store.channels import Channels
-from microsub.store.identity.own_tokens import OwnTokens
 from microsub.store.port import Redis
 from microsub.store.scripts import load
 from tests.support.one_reader import ANN, NOW, OneReader, item

@@ -40,7 +40,7 @@ def test_every_key_is_described(name):
     text = " ".join((FUNCTIONS[name].__doc__ or "").split())
     assert re.match(r"(String|Hash|Set|Sorted set|Stream|List)\b", text), text
     assert re.search(r"permanent|lifetime", text, re.IGNORECASE), text
-    assert re.search(r"`(store|services)\.|runner|fan-out", text, re.IGNORECASE), text
+    assert re.search(r"`(store|services|configuration)\.|runner|fan-out", text, re.IGNORECASE), text
 
 
 @pytest.mark.parametrize(("owner", "parameter"), [("user:{", "name"), ("feed:{", "feed_id"), ("host:{", "host_name")])
