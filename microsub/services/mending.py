@@ -16,7 +16,6 @@ import structlog
 
 from microsub.errors import NotFound
 from microsub.formats.identity import host_of
-from microsub.model.moments import is_ahead
 from microsub.model.reader import Subscription
 from microsub.services.followers import unsubscribe
 from microsub.services.following import Following
@@ -120,13 +119,9 @@ class Mending:
         return True
 
     async def _schedule_again(self, truth: Iterable[str], now: float) -> tuple[int, int]:
-        count = ahead = 0
+        count, ahead = 0, await self._schedule.set_right(now)
         for batch in _batches([*truth]):
             records = [one for one in (await self._feeds.get_many(batch)).values() if not one.gone]
-            planned_ahead = [(one.id, host_of(one.url)) for one in records if is_ahead(one.last_poll, now)]
-            if planned_ahead:
-                await self._schedule.set_right(planned_ahead, now)
-                ahead += len(planned_ahead)
             held = await self._schedule.holds([(one.id, host_of(one.url)) for one in records])
             for record, is_held in zip(records, held, strict=True):
                 if not is_held and await self._feeds.subscribers(record.id):

@@ -263,8 +263,9 @@ def hosts_due() -> str:
 
 
 def hosts_leases() -> str:
-    """Hash: taken host → fencing token, `again <host>` → 1 where feeds came to a host that is taken, and `*` → the last
-    token given out. Lifetime: permanent, entries go with the lease. `store.schedule`.
+    """Hash: taken host → fencing token, `again <host>` → 1 where feeds came to a host that is taken, `*` → the last
+    token given out, and `* at` → the latest time at which hosts were taken. Lifetime: permanent, entries go with the
+    lease. `store.schedule`.
     """
     return "{hosts}:leases"
 

@@ -14,14 +14,21 @@ its host due as well.
 
 from __future__ import annotations
 
+import math
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from microsub.logs import LibraryLogger
+from microsub.model.moments import is_ahead, number
 from microsub.store import keys
 from microsub.store.port import Arg, Command, Redis
 from microsub.store.scripts import load
+from microsub.store.timelinekeys import batches
+
+log = LibraryLogger(__name__)
 
 HOST_RECORD = 48 * 3600
 """Seconds that a host's record (holds, spacing) lives."""
@@ -32,6 +39,14 @@ FARTHEST = 8 * 86400.0
 """Seconds from now that nothing is planned beyond: a `Retry-After` holds a feed for 7 days at most. What is due later
 was planned while a clock was ahead, and is due now.
 """
+
+SET_RIGHT_SECONDS = 60.0
+"""Between two looks of one process for what a clock that was ahead has planned: some machine's may stay so."""
+
+LEASE = 90.0
+"""Seconds that a worker's lease lasts, as a rule."""
+
+_AT_ONCE = 200
 
 FEEDS_FOR_A_HOLD = 3
 
@@ -56,6 +71,7 @@ class Schedule:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
+        self._next_set_right = -math.inf
 
     async def add(self, feed_id: str, host: str, due: float) -> None:
         """Have a feed polled at `due`, or earlier where it was due earlier already."""
@@ -65,12 +81,30 @@ class Schedule:
         """Make (feed, host) pairs due at once; the spacing and the holds of their hosts stay in force."""
         await self._add(feeds, now)
 
-    async def set_right(self, feeds: Sequence[tuple[str, str]], now: float) -> None:
-        """Make (feed, host) pairs due at once that were planned while a clock was ahead; what it wrote of their hosts'
-        spacing and holds counts for nothing.
+    async def set_right(self, now: float, lease: float = LEASE) -> int:
+        """Make due at once what was planned while a clock was ahead; how many feeds.
+
+        These are the feeds whose last poll lies ahead. What was written of their hosts' spacing and holds counts for
+        nothing; leases of that time end in `lease` seconds, unless their holders renew them.
         """
-        await self._redis.pipeline([("HDEL", keys.host(host), "free", "hold") for _, host in feeds])
-        await self._add(feeds, now)
+        await self._redis.command("HSET", keys.hosts_leases(), "* at", int(now))
+        flat = await self._redis.command("ZRANGEBYSCORE", keys.hosts_due(), _time(now), "+inf", "WITHSCORES")
+        hosts = {host.decode("utf-8", "replace"): float(at) for host, at in zip(flat[0::2], flat[1::2], strict=True)}
+        count = 0
+        for batch in batches([*hosts], _AT_ONCE):
+            waiting = await self._redis.pipeline([("ZRANGE", keys.host_due(host), 0, -1) for host in batch])
+            feeds = [(one.decode(), host) for host, found in zip(batch, waiting, strict=True) for one in found]
+            polls = await self._redis.pipeline([("HGET", keys.feed(feed), "last_poll") for feed, _ in feeds])
+            wrong = [pair for pair, last in zip(feeds, polls, strict=True) if is_ahead(number(last), now)]
+            tokens = await self._redis.command("HMGET", keys.hosts_leases(), *batch)
+            taken = [host for host, token in zip(batch, tokens, strict=True) if token and is_ahead(hosts[host], now)]
+            await self._redis.pipeline(
+                [("HDEL", keys.host(host), "free", "hold") for host in {host for _, host in wrong}]
+                + [("ZADD", keys.hosts_due(), "XX", _time(now + lease), host) for host in taken]
+            )
+            await self._add(wrong, now)
+            count += len(wrong)
+        return count
 
     async def holds(self, feeds: Sequence[tuple[str, str]]) -> list[bool]:
         """Whether each of the (feed, host) pairs will have its turn: the feed waits at its host, and that in line."""
@@ -93,13 +127,23 @@ class Schedule:
         """
         if among is not None and not (among := list(among)):
             return []
-        reply = await self._redis.script(
+        reply = await self._take(now, count, lease, among or ())
+        if is_ahead(float(reply[0]), now) and time.monotonic() >= self._next_set_right:
+            self._next_set_right = time.monotonic() + SET_RIGHT_SECONDS
+            feeds = await self.set_right(now, lease)
+            log.warning("a clock was ahead; what it has planned is due", seconds=float(reply[0]) - now, feeds=feeds)
+            reply += (await self._take(now, count - len(reply) // 2, lease, among or ()))[1:]
+        texts = [part.decode("utf-8", "replace") for part in reply[1:]]
+        return [HostLease(host, token) for host, token in zip(texts[::2], texts[1::2], strict=True) if host]
+
+    async def _take(self, now: float, count: int, lease: float, among: Iterable[str]) -> list[bytes]:
+        """The latest time at which hosts were taken before, then hosts and tokens."""
+        reply: list[bytes] = await self._redis.script(
             _TAKE,
             [keys.hosts_due(), keys.hosts_leases()],
-            [_time(now), count, _time(now + lease), _time(now + FARTHEST), *(among or ())],
+            [_time(now), count, _time(now + lease), _time(now + FARTHEST), *among],
         )
-        texts = [part.decode("utf-8", "replace") for part in reply]
-        return [HostLease(host, token) for host, token in zip(texts[::2], texts[1::2], strict=True) if host]
+        return reply
 
     async def due_feeds(self, lease: HostLease, now: float, count: int) -> list[str]:
         """The feeds of the host that are due, the earliest first. Empty as well where the lease was lost."""

@@ -211,11 +211,11 @@ async def _poll_thrice_over_a_day(it: object, feed: object) -> None:
         it.clock.advance(13 * HOUR)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("ahead", [DAY, 3650 * DAY])
+@pytest.mark.parametrize("ahead", [HOUR, DAY, 3650 * DAY])
 @pytest.mark.parametrize("answer", ["document", "429"])
 async def test_a_clock_that_was_ahead_for_a_moment(redis: Redis, ahead: float, answer: str) -> None:
-    """What was polled meanwhile, or was asked to be left alone, is asked again when the clock is right; so is a host
-    whose worker died in that moment.
+    """What was polled meanwhile, or was asked to be left alone, is asked again as soon as the clock is right; a host
+    whose worker died in that moment, when its lease has ended. What was planned before stays so.
     """
     async with publisher() as site, world(redis, settings=InstanceSettings()) as it:
         if answer == "429":
@@ -223,31 +223,49 @@ async def test_a_clock_that_was_ahead_for_a_moment(redis: Redis, ahead: float, a
         else:
             site.serve_document("/feed", rss(dated(1)))
         site.serve_document("/other", rss(dated(1)))
+        site.serve_document("/third", rss(dated(1)))
+        third = await it.follow(site.url("/third", "third.test"))
+        await it.worker.run_once()
+        planned = (await it.record(third)).next_poll
         feed = await it.follow(site.url("/feed", "blog.test"))
         dead = await it.follow(site.url("/other", "other.test"))
         it.clock.advance(ahead)
         assert [lease.host for lease in await it.schedule.take(it.clock(), 1, 90, [host_of(dead.url)])]
-        await it.worker.run_once()
+        await it.worker.run_once([host_of(feed.url)])
         assert (site.count("/feed"), site.count("/other")) == (1, 0)
         it.clock.advance(-ahead)
         site.serve_document("/feed", rss(dated(2)))
+        await it.worker.run_once()
+        assert (site.count("/feed"), site.count("/third")) == (2, 1)
+        it.clock.advance(91)  # the end of the lease, but for one that ends further ahead than anything can
+        await it.worker.run_once()
+        assert (site.count("/feed"), site.count("/other"), site.count("/third")) == (2, 1, 1)
+        assert len(await it.rows()) == 4
+        assert (await it.record(third)).next_poll == planned
         following = Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, default_limits)
         mending = Mending(it.accounts, it.channels, it.feeds, it.schedule, following)
-        mended = await mending.run(it.clock())
-        assert mended == Mended(ahead=1)
-        it.clock.advance(2)
-        await it.worker.run_once()
-        if ahead == DAY:
-            assert (site.count("/feed"), site.count("/other")) == (2, 0)  # the lease still runs
-            it.clock.advance(ahead + 90)
-            await it.worker.run_once()
-        assert site.count("/feed") >= 2
-        assert site.count("/other") == 1
-        assert len(await it.rows()) == 3
         record = await it.record(feed)
         assert record.last_poll is not None
         assert record.last_poll <= it.clock()
         assert await mending.run(it.clock()) == Mended()
+
+
+async def test_a_clock_that_was_half_a_minute_ahead(redis: Redis) -> None:
+    """Nothing is asked again for that: what was polled meanwhile is due half a minute later."""
+    async with publisher() as site, world(redis, settings=InstanceSettings()) as it:
+        site.serve_document("/feed", rss(dated(1)))
+        feed = await it.follow(site.url("/feed", "blog.test"))
+        it.clock.advance(30)
+        await it.worker.run_once()
+        record = await it.record(feed)
+        assert record.next_poll is not None
+        assert record.interval is not None
+        it.clock.advance(-30)
+        await it.worker.run_once()
+        assert site.count("/feed") == 1
+        it.clock.advance(record.next_poll - it.clock() + 1)
+        await it.worker.run_once()
+        assert site.count("/feed") == 2
 
 
 async def test_hosts_that_were_planned_by_a_clock_far_ahead_are_due_at_once(redis: Redis) -> None:

@@ -9,6 +9,7 @@ import structlog.testing
 
 from microsub.errors import StoreUnavailable
 from microsub.services.rounds import Pace, for_ever
+from microsub.store import keys
 from microsub.store.lease import take_turn
 from tests.support.waiting import wait_until
 
@@ -17,6 +18,13 @@ async def test_a_part_has_its_turn_once_for_all_workers(redis):
     """While the turn holds nobody else begins; another part has a turn of its own."""
     assert [await take_turn(redis, "sweep", 60) for _ in range(3)] == [True, False, False]
     assert await take_turn(redis, "mending", 60)
+
+
+async def test_a_turn_that_was_taken_while_redis_clock_was_ahead_ends_all_the_same(redis) -> None:
+    """It would last until that clock is there again."""
+    await take_turn(redis, "sweep", 10 * 365 * 86400)
+    assert not await take_turn(redis, "sweep", 60)
+    assert await redis.command("TTL", keys.upkeep("sweep")) <= 60
 
 
 async def test_a_worker_that_has_no_turn_does_nothing(redis):

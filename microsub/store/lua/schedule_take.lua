@@ -4,9 +4,13 @@
 -- lease has run out is due again, and its new token is larger than any before. One that stands beyond the farthest time
 -- was put there by a clock that was ahead, and is due too.
 --
--- KEYS  1 hosts by time  2 leases: host -> token; '*' -> the last token
+-- The latest time at which hosts were taken is kept to within a minute: where it lies ahead of now, a clock was ahead.
+--
+-- KEYS  1 hosts by time  2 leases: host -> token; '*' -> the last token; '* at' -> the latest time of taking
 -- ARGV  1 now  2 how many at most  3 end of the lease  4 the farthest time  5.. hosts, where only these are wanted
--- reply host, token, host, token, …
+-- reply the latest time of taking before, then host, token, host, token, …
+local now, latest = tonumber(ARGV[1]), tonumber(redis.call('HGET', KEYS[2], '* at') or '0')
+if now > latest + 60 then redis.call('HSET', KEYS[2], '* at', string.format('%d', now)) end
 local due = {}
 if #ARGV == 4 then
   due = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. ARGV[4], '+inf', 'LIMIT', 0, ARGV[2])
@@ -23,7 +27,7 @@ if #due > 0 and string.find(redis.call('HGET', KEYS[2], '*') or '0', '%D') then
   -- A hand has spoilt the count. The time is larger than any token that was ever given out.
   redis.call('HSET', KEYS[2], '*', string.format('%d', tonumber(ARGV[1])))
 end
-local taken = {}
+local taken = { string.format('%d', latest) }
 for _, host in ipairs(due) do
   local token = redis.call('HINCRBY', KEYS[2], '*', 1)
   redis.call('HSET', KEYS[2], host, token)
