@@ -24,6 +24,7 @@ from microsub.store.embedded import EmbeddedRedis, start_embedded
 from microsub.store.multiplexer import Multiplexed
 from microsub.store.port import Redis
 from tests.support.cluster import Cluster, running_cluster
+from tests.support.leftovers import none_left
 from tests.support.stray_keys import assert_no_stray_keys
 from tests.support.waiting import wait_until as wait_until_
 
@@ -84,6 +85,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _place(folder: str) -> int:
     return _LONGEST_FIRST.index(folder) if folder in _LONGEST_FIRST else len(_LONGEST_FIRST)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _none_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A run that is killed leaves no process behind."""
+    with none_left(tmp_path_factory.getbasetemp()):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import pytest
 from microsub.formats.allowed import ATTRIBUTES, TAGS
 from tests.fuzz.joints import endless, kept, tried
 
-SECONDS = float(os.environ.get("MICROSUB_FUZZ_SECONDS", "60"))
+SECONDS = float(os.environ.get("MICROSUB_FUZZ_SECONDS", "20"))
 """Of processor time; `make fuzz-html` takes a million inputs instead."""
 
 
@@ -26,7 +26,7 @@ def test_what_once_did_harm() -> None:
 
 @pytest.mark.timeout(10 * SECONDS + 300)
 def test_composed_joints() -> None:
-    """A minute of new ones in every run: an input that does harm is in the message."""
+    """New ones in every run: an input that does harm is in the message."""
     seed = random.SystemRandom().randrange(2**32)
     inputs = takewhile(lambda _: time.process_time() < end, endless(random.Random(seed)))
     end = time.process_time() + SECONDS
