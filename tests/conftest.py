@@ -38,6 +38,10 @@ MATRIX = os.environ.get("TEST_MATRIX") == "1"
 # forbids it; else each of them would compile the whole product anew, a quarter of what its start costs.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Nobody is asked over the internet. To load the authorities of the web takes 60 ms of processor time for each of
+# thousands of clients and fetchers; these processes trust one certificate of the tests.
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "hostile" / "certificates" / "trusted.pem")
+
 # The settings of a server that is installed on this machine stay out of the tests.
 os.environ["MICROSUB_ENV_FILE"] = os.devnull
 

@@ -14,7 +14,7 @@ from tests.chaos.verdict import verdict
 from tests.support.cluster import Node, running_server
 from tests.support.process import Installation
 
-KILLS = int(os.environ.get("CHAOS_KILLS", "24"))
+KILLS = int(os.environ.get("CHAOS_KILLS", "16"))
 PACE = float(os.environ.get("CHAOS_PACE", "0.05"))
 SEED = int(os.environ.get("CHAOS_SEED") or random.randrange(10**6))
 APPENDFSYNC = ("always", "everysec")[SEED % 2]

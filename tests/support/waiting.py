@@ -16,12 +16,14 @@ on a machine that does ten other things a process needs many seconds to start, a
 
 async def wait_until(condition: Callable[[], Any | Awaitable[Any]], timeout: float = PATIENCE) -> Any:
     """Wait until `condition()` (plain or async) is true and return its value; fail after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
+    begun = time.monotonic()
     while True:
         value = condition()
         if inspect.isawaitable(value):
             value = await value
         if value:
             return value
-        assert time.monotonic() < deadline, f"not true within {timeout:g} s: {condition}"
-        await asyncio.sleep(0.005)
+        waited = time.monotonic() - begun
+        assert waited < timeout, f"not true within {timeout:g} s: {condition}"
+        # To look costs processor time, often that of the process which is waited for.
+        await asyncio.sleep(min(max(0.005, waited / 20), 0.1))
