@@ -93,6 +93,11 @@ async def test_from_an_empty_page_to_reading(browser: Browser, world: World) -> 
 
         await here.page.goto(world.url)
         lines = await lines_on(here)
+        await here.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        await here.page.get_by_text("Copy", exact=True).first.click()
+        await here.page.get_by_text("Copied", exact=True).wait_for()
+        copied = await here.page.evaluate("navigator.clipboard.readText()")
+        assert copied == (await here.page.locator("pre").all_inner_texts())[0]
         assert f'<link rel="microsub" href="{world.url}/microsub/alice">' in lines
         world.write(*lines)
         second = await checked(here, world.me)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import socket
 import subprocess
@@ -21,6 +23,7 @@ from microsub.errors import NotFound, Unauthorized
 from microsub.posts import open_post_store
 from microsub.store.embedded import start_embedded
 from microsub.wiring.people import GREETING
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -285,3 +288,62 @@ async def test_the_greeting_shows_a_token_to_this_machine_alone(
         assert "Bearer alice." in (await greeted(local, capsys))["try"]
     for public in (Settings(host="0.0.0.0"), Settings(base_url="https://reader.example")):
         assert (await greeted(public, capsys))["try"] == "microsub token create USER"
+
+
+async def test_the_greeting_is_the_last_of_the_first_screen(folder: Path) -> None:
+    """On a terminal, where it and the log are one, it stays in sight below what the start logs."""
+    (folder / "backend.json").write_text(DECLARES_ALICE)
+    screen = folder / "screen"
+    with screen.open("wb") as out:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "microsub", "serve", "--port", "0", "--log-format", "json"),
+            stdout=out,
+            stderr=out,
+        )
+    try:
+        shown = await wait_until(lambda: text if "\ntry " in (text := screen.read_text()) else None)
+    finally:
+        process.terminate()
+        await asyncio.wait_for(process.wait(), 60)
+    logged, greeting = shown.splitlines()[:-6], shown.splitlines()[-6:]
+    assert [line.split()[0] for line in greeting] == ["Microsub", "endpoint", "data", "config", "now", "try"]
+    assert "server started: 0 feeds, 1 user" in [json.loads(line)["event"] for line in logged]
+
+
+def test_a_number_of_replicas_is_a_flag_of_servers_and_commands(
+    folder: Path, started: list[Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--redis-replicas` counts before the variable, and what is no number of replicas is named."""
+    monkeypatch.setenv("MICROSUB_REDIS_REPLICAS", "1")
+    store = ("--redis-url", "redis://127.0.0.1:1/0")
+    for command in ("serve", "work", "web"):
+        port = () if command == "work" else ("--port", "0")
+        assert CliRunner().invoke(main, [command, *port, *store, "--redis-replicas", "2"]).exit_code == 0
+    assert CliRunner().invoke(main, ["work", *store]).exit_code == 0
+    assert [settings.redis_replicas for settings in started] == [2, 2, 2, 1]
+    refused = CliRunner().invoke(main, ["user", "list", *store, "--redis-replicas", "many"])
+    assert refused.exit_code == 2
+    assert "'many'" in refused.stderr
+    assert "redis-replicas" in refused.stderr or "REDIS_REPLICAS" in refused.stderr
+
+
+def test_a_command_logs_more_where_that_is_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By itself it logs trouble alone; flag and variable ask for more, in either form, and what it prints stays."""
+    start_embedded(folder / "data").stop()
+    ways: list[tuple[dict[str, str], tuple[str, ...]]] = [
+        ({}, ()),
+        ({"MICROSUB_LOG_LEVEL": "info"}, ()),
+        ({"MICROSUB_LOG_LEVEL": "warning"}, ("--log-level", "info", "--log-format", "json")),
+    ]
+    logs = []
+    for number, (environ, flags) in enumerate(ways):
+        (folder / "backend.json").write_text(json.dumps({"users": {f"user{n}": {} for n in range(number + 1)}}))
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        made = CliRunner().invoke(main, ["token", "create", f"user{number}", *flags])
+        assert (made.exit_code, made.stdout.count("\n")) == (0, 1), made.stderr
+        logs.append(made.stderr)
+    silent, text, as_json = logs
+    assert silent == ""
+    assert "user user1 added" in text
+    assert "user user2 added" in [json.loads(line).get("change") for line in as_json.splitlines()]

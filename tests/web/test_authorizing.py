@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
+import httpx
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
+from microsub.app import create_app
 from microsub.formats.indieauth.pkce import challenge, new_verifier
+from microsub.services.being_seen import BeingSeen
 from microsub.services.identity.clients import MAX_LOGO, Clients
+from microsub.store.activity import TokenUse
 from microsub.store.identity.codes import Codes
+from microsub.web.pages import moment
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER
 from tests.support.readers import Instance
@@ -619,6 +625,23 @@ class TestTheAccount:
             headers = {"Authorization": f"Bearer {token}"}
             assert (await server.client.get("/microsub?action=channels", headers=headers)).status_code == 401
         assert "Apps that you allowed" not in (await ann.get("/account")).text
+
+    async def test_an_app_is_listed_with_its_last_use(
+        self, server: Instance, ann: Visitor, apps: Apps, signed_in
+    ) -> None:
+        """To within minutes, and not with when it was allowed."""
+        server.now = 2e9
+        used = BeingSeen(TokenUse(server.redis))
+        app = create_app(replace(server.services, token_use=used), base_url="https://reader.example")
+        await signed_in(ann)
+        told = answer(await ann.submit(await ann.get(address()), CONSENT, decision="allow", grant=["read"]))
+        headers = {"Authorization": f"Bearer {(await redeem(server, told['code']))['access_token']}"}
+        assert "not used yet" in (await ann.get("/account")).text
+        server.now += 4000
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://reader.example") as client:
+            assert (await client.get("/microsub?action=channels", headers=headers)).status_code == 200
+        await used.aclose()
+        assert f"last used {moment(server.now)}" in (await ann.get("/account")).text
 
     async def test_nobody_shuts_out_the_apps_of_somebody_else(
         self, server: Instance, ann: Visitor, other: Visitor, apps: Apps, signed_in
