@@ -178,10 +178,12 @@ class Intake:
             if item_id is not None
         ]
         links = await self._redis.pipeline([("HGET", keys.item(item_id), "link") for _, item_id in pairs])
+        # Of a post that is gone the link isn't known any more; what was published after it was deleted is another one.
+        buried = await self._redis.pipeline([("ZSCORE", keys.feed_tombstones(feed.id), one.shared) for one, _ in pairs])
         same = [
             (one.guid, item_id)
-            for (one, item_id), link in zip(pairs, links, strict=True)
-            if link and normalise_url(link.decode("utf-8", "replace")) == normalise_url(one.link)
+            for (one, item_id), link, until in zip(pairs, links, buried, strict=True)
+            if (one.score < float(until or 0) if link is None else _is_link(one.link, link))
         ]
         claimed = await self._redis.pipeline([("HSETNX", key, guid, item_id) for guid, item_id in same])
         return {guid: item_id for (guid, item_id), was_free in zip(same, claimed, strict=True) if was_free}
@@ -315,6 +317,10 @@ class Intake:
         if commands:
             await self._redis.pipeline(commands)
             await self._redis.scripts(calls)
+
+
+def _is_link(link: str, stored: bytes) -> bool:
+    return bool(stored) and normalise_url(stored.decode("utf-8", "replace")) == normalise_url(link)
 
 
 def _is_news(candidate: ItemToStore, known: _Known | None) -> bool:

@@ -98,17 +98,17 @@ async def spare(redis: Redis, ids: Sequence[str]) -> None:
 async def delete(redis: Redis, doomed: Sequence[Candidate], now: float) -> int:
     """Delete condemned items that nobody has spared meanwhile, and leave tombstones; how many.
 
-    The feed forgets them first: a crash in between leaves items that no feed lists, and the next sweep finds those. One
-    that is spared in this very moment goes back into its place.
+    Their copies still know of them: one that comes in later stays away where they have left. The feed forgets them
+    first: a crash in between leaves items that no feed lists, and the next sweep finds those. One that is spared in
+    this very moment goes back into its place.
     """
     await _bury(redis, doomed, now)
     gone = await redis.scripts([(_DELETE, [keys.item(one.id)], [one.condemned]) for one in doomed])
-    commands: list[Command] = []
-    for one, is_gone in zip(doomed, gone, strict=True):
-        if not is_gone and one.rank is not None:
-            commands.append(("ZADD", keys.feed_items(one.feed), one.updated or "0", one.id))
-        elif is_gone:
-            commands += await _twin_left(redis, one)
+    commands: list[Command] = [
+        ("ZADD", keys.feed_items(one.feed), one.updated or "0", one.id)
+        for one, is_gone in zip(doomed, gone, strict=True)
+        if not is_gone and one.rank is not None
+    ]
     if commands:
         await redis.pipeline(commands)
     return sum(gone)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import resource
 from collections.abc import Iterator
@@ -20,8 +21,9 @@ from microsub.services.following import Following
 from microsub.services.mending import Mended, Mending
 from microsub.services.retention import Retention
 from microsub.services.sweeping import Sweeping
+from microsub.store.feeds import FeedRecord
 from microsub.store.port import Redis
-from tests.support.polling import FAST, dated, rss, world
+from tests.support.polling import FAST, World, dated, rss, world
 from tests.support.web import Answer, publisher
 
 HOUR = 3600.0
@@ -520,6 +522,26 @@ async def test_that_we_have_no_file_descriptor_left_is_no_failure_of_publishers(
         assert all([(await it.record(feed)).last_success for feed in feeds])
 
 
+async def nine_days_later(it: World, feed: FeedRecord, kept: int) -> None:
+    """Everything is read; then retention and the sweep have nine days, and `kept` posts of the feed stay stored."""
+
+    async def limits(_user: str, _uid: str) -> Limits:
+        return Limits(keep_read_days=7, keep_unread_days=180, max_items=2000, unread="count", first_fetch_unread=10)
+
+    async def nobody() -> tuple[str, ...]:
+        return ()
+
+    await it.timelines.mark_read("alice", "home", [row.id for row in await it.rows()], it.clock())
+    retention = Retention(it.accounts, it.channels, it.timelines, it.items, limits, nobody)
+    sweeping = Sweeping(it.redis, it.accounts, it.feeds, kept=lambda: kept)
+    for _ in range(9):
+        it.clock.advance(DAY)
+        await it.poll(feed)
+        await retention.run(it.clock())
+        await retention.forget_vanished(it.clock(), 0.0)
+        await sweeping.run(it.clock())
+
+
 @pytest.mark.parametrize("kept", [300, 2], ids=["in the store", "swept"])
 @pytest.mark.parametrize("identity", ["guid", "link"])
 async def test_an_entry_that_is_listed_again_is_not_new(real_redis: Redis, identity: str, kept: int) -> None:
@@ -531,29 +553,49 @@ async def test_an_entry_that_is_listed_again_is_not_new(real_redis: Redis, ident
         text = rss(dated(5)[:count])
         return text if identity == "guid" else re.sub(b"<guid.*?</guid>", b"", text)
 
-    async def limits(_user: str, _uid: str) -> Limits:
-        return Limits(keep_read_days=7, keep_unread_days=180, max_items=2000, unread="count", first_fetch_unread=10)
-
-    async def nobody() -> tuple[str, ...]:
-        return ()
-
     async with publisher() as site, world(real_redis) as it:
         site.serve_document("/feed", document(5))
         feed = await it.follow(site.url("/feed", "blog.test"))
         await it.poll(feed)
-        await it.timelines.mark_read("alice", "home", [row.id for row in await it.rows()], it.clock())
-        retention = Retention(it.accounts, it.channels, it.timelines, it.items, limits, nobody)
-        sweeping = Sweeping(it.redis, it.accounts, it.feeds, kept=lambda: kept)
         site.serve_document("/feed", document(3))
-        for _ in range(9):
-            it.clock.advance(DAY)
-            await it.poll(feed)
-            await retention.run(it.clock())
-            await retention.forget_vanished(it.clock(), 0.0)
-            await sweeping.run(it.clock())
+        await nine_days_later(it, feed, kept)
         assert await it.rows() == []
         assert len(await it.items.newest(feed.id, 10)) == min(kept, 5)
         site.serve_document("/feed", document(5))
         result = await it.poll(feed)
         assert (result.new, result.updated) == (0, 0)
         assert await it.rows() == []
+
+
+@pytest.mark.parametrize("kept", [300, 2], ids=["in the store", "swept"])
+async def test_an_entry_that_another_feed_of_the_site_lists_later_is_not_new(real_redis: Redis, kept: int) -> None:
+    """Where its copy was read, and has left since: somebody who reads a blog follows one of its topics too."""
+    async with publisher() as site, world(real_redis) as it:
+        site.serve_document("/feed", rss(dated(5)))
+        feed = await it.follow(site.url("/feed", "blog.test"))
+        await it.poll(feed)
+        site.serve_document("/feed", rss(dated(5)[:3]))
+        await nine_days_later(it, feed, kept)
+        site.serve_document("/topic", rss(dated(6)))
+        await it.poll(await it.follow(site.url("/topic", "blog.test")))
+        assert ["Post 6" in text for text in await it.texts()] == [True]
+
+
+@pytest.mark.parametrize("kept", [300, 2], ids=["in the store", "swept"])
+async def test_an_entry_whose_guid_others_share_later_is_not_new(real_redis: Redis, kept: int) -> None:
+    """It had its guid alone when it was read; what is published now by the same guid is new."""
+
+    def document(*names: str) -> bytes:
+        text = rss([(name, name, None if name == "late" else "01 Jan 2024 10:00:00 GMT") for name in names])
+        return re.sub(rb"(<guid[^>]*>)(?:early|late)<", rb"\1same<", text)
+
+    async with publisher() as site, world(real_redis) as it:
+        site.serve_document("/feed", document("early"))
+        feed = await it.follow(site.url("/feed", "blog.test"))
+        await it.poll(feed)
+        site.serve_document("/feed", document("a", "b", "c"))
+        await nine_days_later(it, feed, kept)
+        site.serve_document("/feed", document("late", "early"))
+        await it.poll(feed)
+        names = [json.loads(text)["name"] for text in await it.texts()]
+        assert sorted(names) == ["a", "b", "c", "late"]
