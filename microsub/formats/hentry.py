@@ -84,7 +84,9 @@ def permalink(item: mf2.Node, page: Page) -> str | None:
 
 def _name(item: mf2.Node) -> str | None:
     """The name, unless it repeats the content. Both are compared as mf2 reads them, with the `alt` of pictures."""
-    name = mf2.text(item, "name")
+    # Of a classic review, what it is about and who wrote it may be among the names, before the review's own.
+    names = sorted(mf2.values(item, "name"), key=mf2.is_item)
+    name = mf2.text({"properties": {"name": names}}, "name")
     return None if any(says_no_more(name, mf2.plain(value)) for value in mf2.values(item, "content")) else name
 
 

@@ -19,7 +19,8 @@ What each reads of the way back and of the token endpoint's reply is in `reads_b
 - Monocle: HEAD, then GET of the profile; metadata first; PKCE S256; an issuer must be https, where
   `loopback` doesn't let http pass. `me` of the reply is looked up again where it differs from what was entered, and
   must name the same authorization endpoint. `MonocleOfOld` has the library of the lock file, which knows no metadata.
-- IndiePassAndroid: rel by exact match; Link headers split at every `,` and `;`; PKCE S256; parameters unencoded.
+- IndiePassAndroid: rel by exact match; Link headers split at every `,` and `;`, before the page; two endpoints of one
+  kind are too many; PKCE S256; of the reply the token alone, and name and photo of a `profile`; parameters unencoded.
 - IndiePassIos: wants `micropub`; GETs with a Content-Type; replies must be exactly 200 and `application/json`; of the
   scopes granted one must be `create` or `post`.
 - IndiePassDesktop: no sign-in; endpoint and token are pasted. A query is appended; nothing may be null.
@@ -37,7 +38,6 @@ Only Monocle is known to look at `indieauth-metadata`; to all others a page must
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urljoin, urlsplit
@@ -67,6 +67,7 @@ __all__ = [
 ]
 
 RELS = ("indieauth-metadata", "authorization_endpoint", "token_endpoint", "microsub", "micropub")
+PROVIDER = ("authorization_endpoint", "token_endpoint")
 
 
 class Together(App):
@@ -182,18 +183,35 @@ class IndiePassAndroid(App):
     name = "IndiePass Android"
     scopes = "create update delete media read follow channels mute block"
     pkce = True
+    needs = ("access_token",)
 
     async def discover(self, profile: str) -> dict[str, str]:
         reply = await self.http.get(profile, follow_redirects=True)
-        found = {rel: url for rel, url in tags(reply, exact=True) if rel in RELS}
-        address = ""
-        for part in re.split("[,;]", ",".join(reply.headers.get_list("link"))):
-            text = part.strip()
-            if text.startswith("<"):
-                address = text.strip("<>")
-            elif text.startswith("rel=") and text[4:].strip('"') in RELS:
-                found.setdefault(text[4:].strip('"'), urljoin(str(reply.url), address))
+        found: dict[str, str] = {}
+        providers = 0
+        for part in ", ".join(reply.headers.get_list("link")).split(",") if "link" in reply.headers else []:
+            address, *parameters = part.split(";")
+            if not parameters:
+                return found
+            rel = parameters[0].strip().replace("rel=", "").replace('"', "")
+            providers += rel in PROVIDER
+            found[rel] = urljoin(str(reply.url), address.strip(" <>"))
+        for rel, url in tags(reply, exact=True):
+            if rel not in found:
+                providers += rel in PROVIDER
+                found[rel] = url
+        if providers > len(PROVIDER):
+            raise AppBreaks(f"IndiePass Android wants one endpoint of each kind, and finds {found}")
         return found
+
+    async def redeem(self, endpoint: str, form: Mapping[str, str], profile: str) -> dict[str, Any]:
+        return await super().redeem(endpoint, {**form, "me": profile}, profile)
+
+    def given(self, reply: httpx.Response) -> dict[str, Any]:
+        given = super().given(reply)
+        if not isinstance(given.get("profile", {}), dict):
+            raise AppBreaks(f"IndiePass Android reads name and photo of a profile, and finds {given['profile']!r}")
+        return given
 
     async def get(self, signed: Signed, parameters: Mapping[str, str]) -> httpx.Response:
         unencoded = "&".join(f"{name}={value}" for name, value in parameters.items())
