@@ -78,6 +78,9 @@ _UUID = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _WORDS = re.compile(r"[^0-9A-Za-z]+")
 _DIGIT_TURNS = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
 _CASE_TURNS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_TURNS = re.compile(  # of small letters, capitals and digits, but for the capital before small ones
+    r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[0-9A-Z][A-Z])(?=[a-z])"
+)
 _ENDING = re.compile(r"\.[a-z]{2,5}\Z")
 
 _BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
@@ -281,8 +284,12 @@ def _redacted_segment(segment: str) -> str:
 
 
 def _looks_random(text: str) -> bool:
-    """Whether it is a UUID, or has a word in which letters and digits take turns, or small letters and capitals."""
-    return _UUID.search(text) is not None or any(
+    """Whether it is a UUID, has a word in which letters and digits take turns, or small letters and capitals, or is a
+    long text with many such turns: of 22 random characters of base64url less than one in a hundred has fewer.
+    """
+    if _UUID.search(text) is not None or (len(text) >= 16 and len(_TURNS.findall(text)) > max(4, len(text) // 5)):
+        return True
+    return any(
         len(word) >= 8 and (len(_DIGIT_TURNS.findall(word)) > 2 or len(_CASE_TURNS.findall(word)) > len(word) // 5)
         for word in _WORDS.split(text)
     )

@@ -37,6 +37,8 @@ MOST_TEXT = 128 << 20
 LONGEST_NAME = 4096
 PATIENCE = 600.0
 """Seconds that all replies may take together; a Redis answers within milliseconds."""
+PATIENCE_OF_CALL = 30.0
+"""Seconds that the replies to one call may take, so that what drips is noticed soon."""
 _FIELDS = ("ID", "Published", "Data")
 
 
@@ -127,10 +129,12 @@ class OldDatabase:
     async def _ask(self, commands: Sequence[Command]) -> list[Any]:
         began = time.monotonic()
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(min(self._patience, PATIENCE_OF_CALL)):
                 return await self._redis.pipeline(commands)
         except TimeoutError:
-            raise InvalidRequest(f"the old Redis takes too long: more than {PATIENCE:g} s for its replies") from None
+            raise InvalidRequest(
+                f"the old Redis takes too long: more than {PATIENCE_OF_CALL:g} s for a reply, or {PATIENCE:g} s for all"
+            ) from None
         except RedisError as error:
             raise InvalidRequest(f"the old Redis refuses: {str(error)[:200]}") from error
         finally:

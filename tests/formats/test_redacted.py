@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import random
+
 import pytest
 
 from microsub.formats.urls import redacted, redacted_text
@@ -15,6 +18,7 @@ SAME = [
     "https://www.youtube.example/feeds/videos.xml?channel_id=UC_x5XG1OV2P6uZZ5FSM9Ttw",
     "https://blog.example/?feed=rss2&cat=7&paged=2",
     "https://bücher.example/über-uns",
+    "https://a.example/The-McDonald-iPhone-3G-and-H264-Story-of-2024",
     "no address",
 ]
 
@@ -45,6 +49,13 @@ def test_what_may_be_a_secret_is_hidden(url: str, shown: str) -> None:
     """Under whatever name, and in the path where it looks random."""
     assert redacted(url) == shown
     assert redacted(shown) == shown
+
+
+def test_random_keys_in_the_path_are_hidden() -> None:
+    """Nearly all of 128 bits in base64url, which have dashes and underscores wherever."""
+    chance = random.Random(22)
+    keys = [base64.urlsafe_b64encode(chance.randbytes(16)).decode().rstrip("=") for _ in range(5000)]
+    assert sum(redacted(f"https://a.example/f/{key}/rss") != "https://a.example/f/***/rss" for key in keys) < 50
 
 
 def test_addresses_in_sentences_are_found() -> None:

@@ -152,7 +152,7 @@ async def test_what_no_redis_does_is_an_error(real_redis: Redis, monkeypatch: py
     monkeypatch.setattr(ekster, "MOST_TEXT", 1 << 20)
     monkeypatch.setattr(ekster, "MOST_BYTES", 1 << 20)
     if case in {"an end", "a value that drips", "an array without end"}:
-        monkeypatch.setattr(ekster, "PATIENCE", 0.5)
+        monkeypatch.setattr(ekster, "PATIENCE_OF_CALL", 0.5)
     async with server(CASES[case]) as url:
         with pytest.raises(MicrosubError):
             await asyncio.wait_for(read_all(url, real_redis), 60)

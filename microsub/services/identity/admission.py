@@ -216,5 +216,5 @@ def disabled(me: str) -> Refusal:
 
 
 def bare(me: str) -> str:
-    """A canonical address without what spellings of it differ in: scheme, `www.` and the slash at the end."""
-    return re.sub(r"\Ahttps?://(www\.)?", "", me).rstrip("/")
+    """A canonical address without what spellings of it differ in: scheme, `www.` and one slash at the end."""
+    return re.sub(r"\Ahttps?://(www\.)?", "", me).removesuffix("/")

@@ -301,8 +301,8 @@ def _as_confirmed(profile: Profile, returned: str) -> Profile:
     Many people may have pages on one host and one server. If a redirect from one path to another counted, whoever signs
     in there as themselves could redirect their page, meanwhile, to somebody else's, and would be taken for them.
     """
-    path = path_of_me(returned).rstrip("/")
-    names = frozenset(name for name in profile.names if path_of_me(name).rstrip("/") == path)
+    path = path_of_me(returned).removesuffix("/")
+    names = frozenset(name for name in profile.names if path_of_me(name).removesuffix("/") == path)
     by_https = sorted(name for name in names if name.startswith("https:"))
     me = profile.me if profile.me in names else returned
     if by_https and not me.startswith("https:"):

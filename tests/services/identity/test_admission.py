@@ -56,6 +56,7 @@ async def admitted(redis: Redis, account: str, returned: str, *onwards: str, pag
         # as it is written
         ("https://ann.example/", "https://ann.example/", (), True),
         ("https://ann.example", "https://ann.example/", (), True),
+        ("https://ann.example/a//", "https://ann.example/a", ("https://ann.example/a//",), False),
         ("HTTPS://Ann.Example/", "https://ann.example/", (), True),
         ("ann.example", "https://ann.example/", (), True),
         ("https://bücher.example/", "https://xn--bcher-kva.example/", (), True),

@@ -447,12 +447,13 @@ async def test_a_neighbour_who_redirects_to_somebody_isnt_them() -> None:
         ("http://alice.example/a", [("https://alice.example/a", True), ("https://alice.example/b", True)], f"{ME}a"),
         ("https://www.alice.example/", [("https://alice.example/", True)], "https://alice.example/"),
         ("https://alice.example/a", [("https://alice.example/a/", True)], f"{ME}a/"),
+        ("https://alice.example/a", [("https://alice.example/a//", True)], f"{ME}a"),
         ("http://alice.example/", [("https://alice.example/", False)], "http://alice.example/"),
         ("http://alice.example/", [("https://alice.example/home", True)], "http://alice.example/"),
     ],
 )
 async def test_what_a_site_does_for_all_its_pages_counts(returned: str, hops: list[tuple[str, bool]], me: str) -> None:
-    """https, `www.` and a slash at the end: there the redirect says who somebody is."""
+    """https, `www.` and one slash at the end: there the redirect says who somebody is."""
     web = Web({returned: page("https://alice.example/", AUTH, hops=hops)})
     assert (await confirmed(web, returned, returned)).me == me
 
