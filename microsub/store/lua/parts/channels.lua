@@ -45,5 +45,5 @@ end
 -- share(all, count): how many of that many ids one call looks at in these channels, so that it holds Redis up for some
 -- milliseconds, however many channels there are: each id may stand in each of them, and to take it out writes six times.
 local function share(all, count)
-  return math.max(1, math.min(count, math.floor(2000 / math.max(1, #all))))
+  return math.max(1, math.min(count, math.floor(1000 / math.max(1, #all))))
 end
