@@ -156,6 +156,7 @@ class Following:
                 known.add(target)
                 target = further[move.feed, target]
             if await self._channels.follows(user, target, move.feed):
+                await self._feeds.subscribe(move.feed, user, target)
                 await self._carry_over(user, target, [move], now)
             else:
                 # The reader has ended it there too: it ends as any subscription.

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 
 import structlog
 
@@ -26,6 +27,9 @@ from microsub.store.feeds import Feeds
 from microsub.store.schedule import Schedule
 
 _AT_ONCE = 50
+
+BETWEEN_MOVES = 60.0
+_UNDER_WAY = 30.0
 
 Place = tuple[str, str]
 """User and channel uid."""
@@ -60,9 +64,7 @@ class Mending:
     async def run(self, now: float) -> Mended:
         """Look at everything once. What looks wrong is looked at again before it is changed."""
         # Before the new channel is filled from the store: items keep the state that they have in the former one.
-        for user in await self._accounts.users():
-            if user.moves and user.disabled is None:
-                await self._following.finish_moves(user.name, user.moves, now)
+        await self.finish_moves(now)
         truth = await self._truth()
         missing = surplus = 0
         for batch in _batches([*{*truth, *await self._feeds.all_ids()}]):
@@ -74,6 +76,23 @@ class Mending:
                 for place in set(places) - wanted.keys():
                     surplus += await self._drop(place, feed_id)
         return Mended(missing, surplus, *await self._schedule_again(truth, now))
+
+    async def finish_moves(self, now: float, begun_before: float = math.inf) -> None:
+        """Finish moves of feeds between channels that broke off, or only those that were begun before a time."""
+        for user in await self._accounts.users():
+            moves = [move for move in user.moves if move.begun < begun_before]
+            if moves and user.disabled is None:
+                await self._following.finish_moves(user.name, moves, now)
+
+    async def finish_moves_for_ever(self, pace: Pace = PACE) -> None:
+        """Finish moves again and again, until cancelled: a reader sees half of a move, so it doesn't wait for a round
+        of all upkeep. Those of the last half minute are left to who began them.
+        """
+
+        async def one_round(now: float) -> None:
+            await self.finish_moves(now, now - _UNDER_WAY)
+
+        await for_ever(one_round, "moves", replace(pace, between=BETWEEN_MOVES))
 
     async def run_for_ever(self, pace: Pace = PACE) -> None:
         """Mend again and again, until cancelled."""

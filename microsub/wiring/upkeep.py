@@ -47,6 +47,7 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
         "retention": retention(settings, stores).run_for_ever(pace),
         "sweep": sweeping(stores).run_for_ever(alone, sweeps),
         "mending": mending(stores).run_for_ever(pace),
+        "moves": mending(stores).finish_moves_for_ever(pace),
         "reminding": Reminding(
             stores.feeds, stores.items, Stream(stores.redis, "stored"), Announcing(Events(stores.redis))
         ).run_for_ever(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from microsub.services.curating import Curating
 from microsub.services.following import Following
 from microsub.services.mending import Mending
 from microsub.services.rebuilding import Rebuilding
+from microsub.services.rounds import Pace
 from microsub.store import keys
 from microsub.store.feeds import FeedRecord
 from microsub.store.port import Redis
@@ -124,6 +126,31 @@ async def test_moving_a_feed_is_finished_by_upkeep(ann: Reader) -> None:
             await move()  # it had not begun
 
     await killed_anywhere(ann.redis, ann.begin, move, ann.state, upkeep)
+
+
+async def test_moving_a_feed_is_finished_within_minutes(ann: Reader) -> None:
+    """By any worker, once the process that began it has had half a minute; one that is under way is left alone."""
+
+    async def move() -> None:
+        await ann.following.move("ann", "later", URL, NOON)
+
+    async def finished() -> None:
+        begun = await ann.it.channels.moves("ann")
+        await ann.mending.finish_moves(NOON + 29, NOON - 1)
+        assert await ann.it.channels.moves("ann") == begun
+        times = iter([NOON, NOON + 60, NOON + 60])
+
+        def clock() -> float:
+            if (now := next(times, None)) is None:
+                raise asyncio.CancelledError
+            return now
+
+        with pytest.raises(asyncio.CancelledError):
+            await ann.mending.finish_moves_for_ever(Pace(clock=clock, chance=lambda: -0.5, steady=lambda: 0.0))
+        if not await ann.it.channels.follows("ann", "later", "1"):
+            await move()  # it had not begun
+
+    await killed_anywhere(ann.redis, ann.begin, move, ann.state, finished)
 
 
 async def test_moving_a_feed_and_back_after_a_crash(ann: Reader) -> None:
