@@ -13,7 +13,6 @@ from pathlib import Path
 os.environ["PYTHONPATH"] = str(Path(__file__).parent / "support" / "absent")
 sys.path.insert(0, os.environ["PYTHONPATH"])
 
-import fakeredis
 import pytest
 import redis as redis_py
 import structlog
@@ -171,6 +170,13 @@ def open_redis(request: pytest.FixtureRequest) -> Redis:
         return Multiplexed(request.getfixturevalue("redis_url"))
     if request.param == "cluster":
         return ClusterRedis(request.getfixturevalue("cluster_url"))
+    return fake_redis()
+
+
+def fake_redis() -> Redis:
+    """An empty fake Redis with Lua."""
+    import fakeredis
+
     server = fakeredis.FakeServer(version=(6, 2))
     return ClientRedis(fakeredis.FakeAsyncRedis(server=server, protocol=2))
 

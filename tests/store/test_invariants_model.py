@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any, TypeVar
 from unittest.mock import AsyncMock
 
-import fakeredis
 import orjson
 import pytest
 import redis as redis_py
@@ -27,11 +26,11 @@ from microsub.pipeline.fan_out import TimelineLimits
 from microsub.services.catching_up import CatchingUp
 from microsub.store import keys
 from microsub.store.behind import Behind
-from microsub.store.client import ClientRedis
 from microsub.store.multiplexer import Multiplexed
 from microsub.store.port import Redis
 from microsub.store.rules import Rules
 from microsub.store.timelines import Reason
+from tests.conftest import MATRIX, fake_redis
 from tests.store.timeline_model import Model, ModelChannel
 from tests.support.invariants import violations
 from tests.support.one_reader import ANN, OneReader
@@ -345,22 +344,15 @@ def check(connect: Callable[[], Redis], examples: int) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_any_history_ends_as_the_model_does_on_a_fake_redis() -> None:
-    """Random histories on a fake Redis keep every invariant and equal the model after every step."""
+@pytest.mark.parametrize("kind", ["real", *(["fake"] if MATRIX else [])])
+def test_any_history_ends_as_the_model_does(kind: str, redis_url: str) -> None:
+    """Random histories keep every invariant and equal the model after every step."""
 
     def connect() -> Redis:
-        return ClientRedis(fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer(version=(6, 2)), protocol=2))
-
-    check(connect, examples=EXAMPLES // 3)
-
-
-@pytest.mark.timeout(600)
-def test_any_history_ends_as_the_model_does_on_a_real_redis(redis_url: str) -> None:
-    """Random histories on a real Redis keep every invariant and equal the model after every step."""
-
-    def connect() -> Redis:
+        if kind == "fake":
+            return fake_redis()
         with redis_py.Redis.from_url(redis_url) as client:
             client.flushdb()
         return Multiplexed(redis_url)
 
-    check(connect, examples=EXAMPLES)
+    check(connect, examples=EXAMPLES if kind == "real" else EXAMPLES // 3)

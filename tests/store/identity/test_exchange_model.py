@@ -12,16 +12,15 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import fakeredis
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from microsub.errors import Unauthorized
 from microsub.store.accounts import Accounts
-from microsub.store.client import ClientRedis
 from microsub.store.identity.codes import CODE_SECONDS, REPEAT_SECONDS, Codes, Consent, Spent
 from microsub.store.identity.grants import OVERLAP_SECONDS, Grants, Issued, Renewed
+from tests.conftest import fake_redis
 from tests.support.stray_keys import assert_no_stray_keys
 
 T = TypeVar("T")
@@ -61,7 +60,7 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.loop = asyncio.new_event_loop()
-        self.redis = ClientRedis(fakeredis.FakeAsyncRedis(server=fakeredis.FakeServer(version=(6, 2)), protocol=2))
+        self.redis = fake_redis()
         self.accounts, self.store, self.grants = Accounts(self.redis), Codes(self.redis), Grants(self.redis)
         self.now = START
         self.disabled: set[str] = set()
