@@ -27,7 +27,7 @@ class UrlLock(Protocol):
         """Take it if it is free; don't wait."""
         ...
 
-    async def renew(self) -> None:
+    async def renew(self) -> object:
         """Begin the lease anew, if it is still ours."""
         ...
 

@@ -28,6 +28,7 @@ from microsub.configuration.model import (
 )
 from microsub.errors import StoreDamaged
 from microsub.store import keys
+from microsub.store.lease import Lease
 from microsub.store.port import Redis
 from microsub.store.scripts import load
 
@@ -146,16 +147,15 @@ class Applied:
 
     async def take(self, token: str, seconds: float) -> bool:
         """Take the lease for that long; False when another process has it."""
-        reply = await self._redis.command("SET", keys.config_lease(), token, "NX", "PX", int(seconds * 1000))
-        return reply is not None
+        return await Lease(self._redis, "config", seconds, token).acquire()
 
     async def keep(self, token: str, seconds: float) -> bool:
         """Extend the lease; False when it has passed to somebody else."""
-        return bool(await self._redis.script(load("lease_renew"), [keys.config_lease()], [token, int(seconds * 1000)]))
+        return await Lease(self._redis, "config", seconds, token).renew()
 
     async def give_back(self, token: str) -> None:
         """End the lease, if it is still ours."""
-        await self._redis.script(load("lease_release"), [keys.config_lease()], [token])
+        await Lease(self._redis, "config", 0, token).release()
 
     # --- the settings in force
 

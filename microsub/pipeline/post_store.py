@@ -26,7 +26,7 @@ from microsub.parsing.store_items import items_to_store
 from microsub.services.describing import describe
 from microsub.services.erasing import erase
 from microsub.services.posts import Post, Posts, forms_of, identity_of, is_id, text, whole
-from microsub.store import keys, shedding
+from microsub.store import shedding
 from microsub.store.arrivals import WRITTEN_GUID, ItemToStore, Stored
 from microsub.store.events import Event, Events
 from microsub.store.lease import leased
@@ -225,7 +225,7 @@ class PostStore(Posts):
     @contextlib.asynccontextmanager
     async def _leased(self, feed_id: str) -> AsyncIterator[None]:
         while True:
-            async with leased(self._redis, keys.saving_lease(feed_id), _LEASE) as mine:
+            async with leased(self._redis, f"saving:{feed_id}", _LEASE) as mine:
                 if mine:
                     yield
                     return

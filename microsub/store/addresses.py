@@ -18,7 +18,7 @@ from microsub.store.port import Redis
 from microsub.store.replies import reading, text
 from microsub.store.scripts import load
 
-_CHANGE = load("address_change")
+_CHANGE = load("compare_and_set")
 _BATCH = 1000
 
 

@@ -14,7 +14,7 @@ from microsub.store.port import Arg, Redis, Script
 from microsub.store.replies import raw_fields, reading
 from microsub.store.scripts import load
 
-_BEHIND, _CAUGHT_UP = load("timeline_behind"), load("timeline_caught_up")
+_BEHIND, _CAUGHT_UP = load("timeline_behind"), load("compare_and_set")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Behind:
 
     async def caught_up(self, user: str, done: Sequence[Waiting]) -> int:
         """This was brought in; how many notes are taken back. One that has grown since stays for the next time."""
-        args: list[Arg] = [part for one in done for part in (f"{one.uid} {one.feed}", one.value)]
+        args: list[Arg] = [part for one in done for part in (f"{one.uid} {one.feed}", one.value, "")]
         return int(await self._redis.script(_CAUGHT_UP, [keys.behind(user)], args)) if args else 0
 
 

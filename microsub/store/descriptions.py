@@ -17,7 +17,7 @@ from microsub.store.scripts import load
 UNTOLD = "untold"
 """The record's field with the note: a mark, then the names of what changed."""
 
-_DESCRIBE, _TOLD = load("feed_describe"), load("told")
+_DESCRIBE, _TOLD = load("feed_describe"), load("compare_and_set")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ async def describe(
 
 async def told(redis: Redis, feed_id: str, note: str) -> None:
     """See `Feeds.told`."""
-    await redis.script(_TOLD, [keys.feed(feed_id)], [note])
+    await redis.script(_TOLD, [keys.feed(feed_id)], ["untold", note, ""])
 
 
 async def untold_of(redis: Redis, feed_ids: Sequence[str]) -> dict[str, str]:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import math
-import secrets
 import time
 from collections.abc import Callable
 
 from microsub.store import keys
+from microsub.store.lease import Lease
 from microsub.store.port import Redis
-from microsub.store.scripts import load
 
 LONGEST_KEPT = 30 * 86400.0
 """Seconds for which a copy without an end is kept: nothing of a cache stays for ever."""
 
 LEASE = 10.0
 """Seconds after which a process that died in a request is replaced; one that lives renews its lease."""
-
-_RENEW = load("lease_renew")
-_RELEASE = load("lease_release")
 
 
 class FeedCopies:
@@ -74,36 +70,12 @@ class FeedCopies:
     async def tidy(self) -> None:
         """Nothing to do: what nobody needs goes by itself."""
 
-    def lock(self, url: str) -> CopyLock:
+    def lock(self, url: str) -> Lease:
         """The lock of that URL, not taken yet."""
-        return CopyLock(self._redis, keys.feed_copy_lock(_digest(url)), self._lease)
+        return Lease(self._redis, f"copy:{_digest(url)}", self._lease)
 
     async def aclose(self) -> None:
         """Nothing to do: the connection is whose it was."""
-
-
-class CopyLock:
-    """A lock that ends by itself after `lease` seconds; the token keeps a late holder from ending another's."""
-
-    def __init__(self, redis: Redis, key: str, lease: float) -> None:
-        self._redis = redis
-        self._key = key
-        self._token = secrets.token_hex(8)
-        self.lease: float | None = lease
-        self._milliseconds = math.ceil(lease * 1000)
-
-    async def acquire(self) -> bool:
-        """Take it if it is free."""
-        reply = await self._redis.command("SET", self._key, self._token, "NX", "PX", self._milliseconds)
-        return reply is not None
-
-    async def renew(self) -> None:
-        """Begin the lease anew, if it is still ours."""
-        await self._redis.script(_RENEW, [self._key], [self._token, self._milliseconds])
-
-    async def release(self) -> None:
-        """Give it back, if it is still ours."""
-        await self._redis.script(_RELEASE, [self._key], [self._token])
 
 
 def _bytes(url: str) -> bytes:

@@ -14,10 +14,7 @@ import redis
 
 from microsub.store import keys
 from microsub.store.feedcopies import LEASE, LONGEST_KEPT
-from microsub.store.scripts import load
-
-_RENEW = load("lease_renew")
-_RELEASE = load("lease_release")
+from microsub.store.lease import RENEW
 
 
 class RedisMapping(MutableMapping[str, bytes]):
@@ -62,7 +59,7 @@ class RedisMapping(MutableMapping[str, bytes]):
 
     def lock(self, key: str) -> RedisMappingLock:
         """A lock on that key among all processes, not taken yet."""
-        return RedisMappingLock(self._client, keys.feed_copy_lock(_digest(key)), self._lease)
+        return RedisMappingLock(self._client, keys.lease(f"copy:{_digest(key)}"), self._lease)
 
 
 class RedisMappingLock:
@@ -81,11 +78,11 @@ class RedisMappingLock:
 
     def renew(self) -> None:
         """Begin the lease anew, if it is still ours."""
-        self._client.eval(_RENEW.text, 1, self._key, self._token, str(self._milliseconds))
+        self._client.eval(RENEW.text, 1, self._key, self._token, str(self._milliseconds))
 
     def release(self) -> None:
         """Give it back, if it is still ours."""
-        self._client.eval(_RELEASE.text, 1, self._key, self._token)
+        self._client.eval(RENEW.text, 1, self._key, self._token, "0")
 
 
 def _bytes(key: str) -> bytes:

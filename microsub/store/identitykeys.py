@@ -105,13 +105,6 @@ def foreign_refused(name: str, digest: str) -> str:
     return f"user:{{{name}}}:foreign:refused:{digest}"
 
 
-def foreign_lease(name: str, digest: str) -> str:
-    """String: random, of the process that asks the user's provider about that token just now. Lifetime: the lease.
-    `store.identity.foreign`.
-    """
-    return f"user:{{{name}}}:foreign:lease:{digest}"
-
-
 def foreign_owner(digest: str) -> str:
     """String: the user whose provider vouched for that token, to find them at the address without a name. Lifetime: as
     the token's record. `store.identity.foreign`.
@@ -190,7 +183,7 @@ USER_KEYS: tuple[Callable[[str], str], ...] = (
 )
 """The keys that belong to a user, for the user's deletion."""
 
-ENDING: tuple[Callable[[str, str], str], ...] = (foreign_refused, foreign_lease, code, confirmed, requests, follows)
+ENDING: tuple[Callable[[str, str], str], ...] = (foreign_refused, code, confirmed, requests, follows)
 """Further keys of a user, which end by themselves so soon that a deletion needn't look for them."""
 
 USER_LISTS: tuple[tuple[Callable[[str], str], Callable[[str, str], str]], ...] = (

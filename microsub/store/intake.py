@@ -24,7 +24,9 @@ from microsub.store.port import Arg, Command, Redis
 from microsub.store.scripts import load
 from microsub.store.shedding import listed_again
 
-_CLAIM, _UPDATE, _CONFIRM, _TOLD = (load(name) for name in ("item_claim", "item_update", "item_confirm", "told"))
+_CLAIM, _UPDATE, _CONFIRM, _TOLD = (
+    load(name) for name in ("item_claim", "item_update", "item_confirm", "compare_and_set")
+)
 
 _KNOWN = ("hash", "score", "author", "Published", "twin", "twin_at", "version", "confirmed", "untold")
 
@@ -119,7 +121,7 @@ class Intake:
 
     async def told(self, updated: Iterable[UpdatedItem]) -> None:
         """Everybody who must know has been told of these edits; later ones are left to who made them."""
-        calls = [(_TOLD, [keys.item(item.id)], [item.untold]) for item in updated if item.untold]
+        calls = [(_TOLD, [keys.item(item.id)], ["untold", item.untold, ""]) for item in updated if item.untold]
         if calls:
             await self._redis.scripts(calls)
 

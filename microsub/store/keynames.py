@@ -78,8 +78,7 @@ def kinds() -> tuple[Kind, ...]:
         literals = re.split(r"\0\w+\0", example)
         pattern = re.escape(literals[0])
         for name, literal in zip(parameters, literals[1:], strict=True):
-            value = ".+" if name == "name" and function is keys.worker else _VALUES.get(name, ".+")
-            pattern += f"(?P<{name}>{value})" + re.escape(literal)
+            pattern += f"(?P<{name}>{_VALUES.get(name, '.+')})" + re.escape(literal)
         text = " ".join((function.__doc__ or "").split())
         typed = _TYPE.match(text)
         kind = Kind(

@@ -28,9 +28,12 @@ def instance() -> str:
     return "meta:instance"
 
 
-def migration_lease() -> str:
-    """String: token of the process that migrates. Lifetime: the lease. `store.migrations`."""
-    return "meta:migrating"
+def lease(what: str) -> str:
+    """String: token of the process that does it just now: `migration`, `config` (applying backend.json), `sweep`,
+    `saving:<feed>`, `copy:<SHA-256 of a URL>` (asking that publisher), `foreign:<user>:<digest>` (asking about that
+    token), or whose turn it was last: `upkeep:<part>`. Lifetime: the lease. `store.lease`.
+    """
+    return f"lease:{what}"
 
 
 def item_ids() -> str:
@@ -62,33 +65,11 @@ def applied_config() -> str:
     return "config:applied"
 
 
-def config_lease() -> str:
-    """String: token of the process that applies the configuration. Lifetime: the lease. `configuration.store`."""
-    return "config:lease"
-
-
 def service_tokens() -> str:
     """Hash: name of a program that reads the post store → JSON: `digest` (SHA-256 of its token), `created`, `expires`.
     Permanent. `store.servicetokens`.
     """
     return "services"
-
-
-def saving_lease(feed: str) -> str:
-    """String: token of the process that saves posts of that feed just now. Lifetime: the lease. `store.lease`."""
-    return f"saving:{feed}"
-
-
-def sweep_lease() -> str:
-    """String: token of the process that sweeps the store. Lifetime: the lease. `store.lease`."""
-    return "sweep:lease"
-
-
-def upkeep(part: str) -> str:
-    """String: some worker has begun a round of that part of upkeep. Lifetime: half the time between two rounds.
-    `store.lease`.
-    """
-    return f"upkeep:{part}"
 
 
 def settings() -> str:
@@ -99,15 +80,8 @@ def settings() -> str:
 
 
 def probe() -> str:
-    """String: empty; shows whether Redis takes writes. Lifetime: a minute. Written by `store.presence` for /health,
-    read by nobody.
-    """
+    """String: empty; shows whether Redis takes writes. Lifetime: a minute. Written by `store.presence` for /health,"""
     return "meta:probe"
-
-
-def worker(name: str) -> str:
-    """String: time of a worker's last sign of life. Lifetime: seconds. Written by the runner, read by /health."""
-    return f"worker:{name}"
 
 
 def workers() -> str:
@@ -213,11 +187,6 @@ def feed_copy(digest: str) -> str:
 def feed_copies() -> str:
     """Sorted set: URL of every copy by Unix time of its end. Lifetime: permanent, trimmed. `store.feedcopies`."""
     return "copies"
-
-
-def feed_copy_lock(digest: str) -> str:
-    """String: token of whoever asks that URL's publisher just now. Lifetime: the lease. `store.feedcopies`."""
-    return f"copy-lock:{digest}"
 
 
 # --- the pipeline ------------------------------------------------------------------------------------------------
@@ -402,11 +371,6 @@ def imported(name: str) -> str:
     return f"user:{{{name}}}:imported"
 
 
-def events(name: str) -> str:
-    """Stream: the user's live events, capped. Lifetime: permanent, capped. Written by fan-out and the API."""
-    return f"user:{{{name}}}:events"
-
-
 CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
     channel,
     channel_feeds,
@@ -422,7 +386,7 @@ CHANNEL_KEYS: tuple[Callable[[str, str], str], ...] = (
 )
 """All keys that belong to one channel, for its deletion."""
 
-USER_KEYS: tuple[Callable[[str], str], ...] = (behind, events, former_feeds, imported, tokens, user)
+USER_KEYS: tuple[Callable[[str], str], ...] = (behind, former_feeds, imported, tokens, user)
 """The keys that belong to a user beside those of channels and tokens, for the user's deletion."""
 
 

@@ -1,9 +1,10 @@
-"""A lease on a job that one process at a time shall do, renewed for as long as the job lasts."""
+"""Leases: on a job that one process at a time shall do, and on a turn that one process shall take."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import secrets
 from collections.abc import AsyncIterator
 
@@ -12,34 +13,50 @@ from microsub.store import keys
 from microsub.store.port import Redis
 from microsub.store.scripts import load
 
-_RENEW = load("lease_renew")
-_RELEASE = load("lease_release")
+RENEW = load("lease")
+
+
+class Lease:
+    """A lease that ends by itself after `lease` seconds; its token keeps a late holder from ending another's."""
+
+    def __init__(self, redis: Redis, what: str, lease: float, token: str = "") -> None:
+        self._redis = redis
+        self._key = keys.lease(what)
+        self._token = token or secrets.token_hex(8)
+        self.lease: float | None = lease
+        self._milliseconds = math.ceil(lease * 1000)
+
+    async def acquire(self) -> bool:
+        """Take it if it is free. One that Redis was given while its clock was ahead lives as long as any other."""
+        if await self._redis.command("SET", self._key, self._token, "NX", "PX", self._milliseconds) is not None:
+            return True
+        if await self._redis.command("PTTL", self._key) > self._milliseconds:
+            await self._redis.command("PEXPIRE", self._key, self._milliseconds)
+        return False
+
+    async def renew(self) -> bool:
+        """Extend it to its whole length from now; False where it is not ours any more."""
+        return bool(await self._redis.script(RENEW, [self._key], [self._token, self._milliseconds]))
+
+    async def release(self) -> None:
+        """Give it back, if it is still ours."""
+        await self._redis.script(RENEW, [self._key], [self._token, 0])
 
 
 async def take_turn(redis: Redis, part: str, seconds: float) -> bool:
     """Whether nobody has begun that part of upkeep within so many seconds; the turn is ours then."""
-    return await _set(redis, keys.upkeep(part), "begun", int(seconds * 1000))
-
-
-async def _set(redis: Redis, key: str, token: str, milliseconds: int) -> bool:
-    """Take a key that nobody has. One that Redis was given while its clock was ahead lives as long as any other."""
-    if await redis.command("SET", key, token, "NX", "PX", milliseconds) is not None:
-        return True
-    if await redis.command("PTTL", key) > milliseconds:
-        await redis.command("PEXPIRE", key, milliseconds)
-    return False
+    return await Lease(redis, f"upkeep:{part}", seconds).acquire()
 
 
 @contextlib.asynccontextmanager
-async def leased(redis: Redis, key: str, seconds: float = 60.0) -> AsyncIterator[bool]:
+async def leased(redis: Redis, what: str, seconds: float = 60.0) -> AsyncIterator[bool]:
     """Whether the job is ours for the block. A process that dies loses it after `seconds`.
 
     While Redis can't be reached the lease may run out; who needs more than "hardly ever two at once" must ask inside
     Redis again. Raises StoreError when Redis can't be asked at the beginning.
     """
-    token = secrets.token_hex(8)
-    milliseconds = int(seconds * 1000)
-    if not await _set(redis, key, token, milliseconds):
+    lease = Lease(redis, what, seconds)
+    if not await lease.acquire():
         yield False
         return
 
@@ -47,12 +64,12 @@ async def leased(redis: Redis, key: str, seconds: float = 60.0) -> AsyncIterator
         while True:
             await asyncio.sleep(seconds / 3)
             with contextlib.suppress(StoreError):
-                await redis.script(_RENEW, [key], [token, milliseconds])
+                await lease.renew()
 
-    keeper = asyncio.create_task(renew(), name=f"lease {key}")
+    keeper = asyncio.create_task(renew(), name=f"lease {what}")
     try:
         yield True
     finally:
         keeper.cancel()
         with contextlib.suppress(StoreError):
-            await redis.script(_RELEASE, [key], [token])
+            await lease.release()

@@ -7,7 +7,6 @@ start, so every step must be able to run twice.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ import orjson
 from microsub.errors import SchemaMismatch
 from microsub.logs import LibraryLogger
 from microsub.store import keys
+from microsub.store.lease import Lease
 from microsub.store.port import Redis
 from microsub.store.scripts import load
 
@@ -33,7 +33,8 @@ _BATCH = 500
 
 Step = Callable[[Redis], Awaitable[None]]
 
-_RELEASE, _UPDATE = load("lease_release"), load("item_update")
+_JOB = "migration"
+_UPDATE = load("item_update")
 
 
 async def clean_posts(redis: Redis) -> None:
@@ -57,7 +58,7 @@ async def clean_posts(redis: Redis) -> None:
         if calls:
             await redis.scripts(calls)
         changed += len(calls)
-        await redis.command("EXPIRE", keys.migration_lease(), LEASE)
+        await redis.command("EXPIRE", keys.lease(_JOB), LEASE)
     for name in ("entries", "dead"):
         for row in await redis.command("XRANGE", keys.stream(name), "-", "+"):
             message = message_of(row)
@@ -121,14 +122,14 @@ async def migrate(redis: Redis, *, version: int = VERSION, steps: Mapping[int, S
     _check(found, version, steps)
     current = found
     while current < version:
-        token = secrets.token_hex(8)
-        if not await redis.command("SET", keys.migration_lease(), token, "NX", "EX", LEASE):
+        lease = Lease(redis, _JOB, LEASE)
+        if not await lease.acquire():
             await asyncio.sleep(_POLL)
         else:
             try:
                 await _next_step(redis, steps, version)
             finally:
-                await redis.script(_RELEASE, [keys.migration_lease()], [token])
+                await lease.release()
         current = await schema_version(redis)
     return found
 

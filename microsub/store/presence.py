@@ -25,7 +25,6 @@ class Presence:
         """`worker` is alive."""
         await self._redis.pipeline(
             [
-                ("SET", keys.worker(worker), f"{now:.3f}", "EX", SIGN_SECONDS),
                 ("ZADD", keys.workers(), f"{now:.3f}", worker),
                 ("ZREMRANGEBYSCORE", keys.workers(), "-inf", f"({now - _FORGET_AFTER:.3f}"),
                 # The signs of a clock that was ahead: who is alive gives another one.
@@ -35,7 +34,7 @@ class Presence:
 
     async def leave(self, worker: str) -> None:
         """`worker` ended as it should."""
-        await self._redis.pipeline([("DEL", keys.worker(worker)), ("ZREM", keys.workers(), worker)])
+        await self._redis.command("ZREM", keys.workers(), worker)
 
     async def last_sign(self) -> float | None:
         """The newest sign of life of any worker; None when there is none."""

@@ -29,7 +29,7 @@ _DONE = load("stream_done")
 _FIRST = load("stream_first")
 _HAND_BACK = load("stream_hand_back")
 _LEAVE = load("stream_leave")
-_RELEASE = load("lease_release")
+_RELEASE = load("lease")
 
 _LONG_IDLE = 30 * 86400 * 1000
 """Milliseconds that a message handed back claims to have been idle: the next look takes it."""
@@ -114,7 +114,7 @@ class Stream:
 
     async def made_up(self, mark: str) -> None:
         """All that was left out when `left_out` gave that mark has been added; what was left out since is not."""
-        await self._redis.script(_RELEASE, [keys.stream_left_out(self.name)], [mark])
+        await self._redis.script(_RELEASE, [keys.stream_left_out(self.name)], [mark, 0])
 
     async def take(self, consumer: str, count: int) -> list[Message]:
         """Up to `count` messages that nobody had yet, the oldest first; they are `consumer`'s until done."""

@@ -35,14 +35,13 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
     from microsub.services.roll_call import RollCall
     from microsub.services.rounds import Pace
     from microsub.services.sweeping import BETWEEN_SWEEPS
-    from microsub.store import keys
     from microsub.store.events import Events
     from microsub.store.lease import leased, take_turn
     from microsub.store.streams import STAGES, Stream
 
     pace = Pace(turn=functools.partial(take_turn, stores.redis))
     sweeps = replace(pace, between=BETWEEN_SWEEPS)
-    alone = functools.partial(leased, stores.redis, keys.sweep_lease())
+    alone = functools.partial(leased, stores.redis, "sweep")
     return {
         "retention": retention(settings, stores).run_for_ever(pace),
         "sweep": sweeping(stores).run_for_ever(alone, sweeps),

@@ -98,7 +98,7 @@ def release_locks(place: Place) -> None:
     """What the lease of a process that was killed does in time."""
     if place.kind != "directory":
         with redis_py.Redis.from_url(place.redis_url) as client:
-            for lock in client.keys(keys.feed_copy_lock("*")):
+            for lock in client.keys(keys.lease("copy:*")):
                 client.delete(lock)
 
 
@@ -149,7 +149,7 @@ async def test_a_process_that_dies_in_a_request_holds_nobody_up(shared_place: Pl
             await dying.process.wait()
         if shared_place.kind != "directory":
             with redis_py.Redis.from_url(shared_place.redis_url) as client:
-                (lock,) = client.keys(keys.feed_copy_lock("*"))
+                (lock,) = client.keys(keys.lease("copy:*"))
                 assert 0 < client.pttl(lock) <= 10_000
                 client.pexpire(lock, 100)
         web.serve_document("/feed", document())
@@ -205,7 +205,7 @@ async def test_a_live_request_keeps_its_lease(real_redis: Redis) -> None:
     asking = asyncio.ensure_future(first.fetch(URL))
     await wait_until(lambda: web.asked)
     waiting = asyncio.ensure_future(second.fetch(URL))
-    (lock,) = await real_redis.command("KEYS", keys.feed_copy_lock("*"))
+    (lock,) = await real_redis.command("KEYS", keys.lease("copy:*"))
     began = time.monotonic()
     await wait_until(lambda: time.monotonic() - began > 0.5)
     assert len(web.asked) == 1

@@ -98,7 +98,7 @@ async def test_the_next_process_completes_what_was_applied_in_part(
         try:
             await Configured(Between(redis, before), tmp_path / "backend.json").configuration.look()
         except Killed:
-            await redis.command("DEL", keys.config_lease())
+            await redis.command("DEL", keys.lease("config"))
             after = Configured(redis, tmp_path / "backend.json")
             assert await after.configuration.look() in {"applied", "unchanged"}
             assert await outcome(after) == expected, f"after {trips} round trips"
@@ -122,7 +122,7 @@ async def test_an_edit_that_is_taken_back_after_a_crash_leaves_nothing(redis: Re
     broken = Configured(Between(redis, before), tmp_path / "backend.json")
     with pytest.raises(StoreUnavailable):
         await broken.configuration.look()
-    await redis.command("DEL", keys.config_lease())
+    await redis.command("DEL", keys.lease("config"))
     after = Configured(redis, tmp_path / "backend.json")
     after.save(BEFORE, at=NOW + 3)
     assert await after.configuration.look() == "applied"

@@ -89,7 +89,7 @@ async def test_of_two_changes_at_once_none_goes_untold(redis):
         async def second() -> None:
             await it.feeds.describe(feed.id, {"title": "Two"})
 
-        feeds = Feeds(Between(it.redis, once("told", second)))  # type: ignore[arg-type]
+        feeds = Feeds(Between(it.redis, once("compare_and_set", second)))  # type: ignore[arg-type]
         assert await describe(feeds, it.announcing, feed.id, {"title": "One"}, NOON) == ("title",)
         await describe(it.feeds, it.announcing, feed.id, {}, NOON)
         assert await told(it) == [("title",), ("title",)]

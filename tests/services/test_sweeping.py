@@ -363,7 +363,7 @@ async def test_a_url_that_is_followed_while_it_is_forgotten_leads_to_one_feed(it
     async def follow() -> None:
         found.append(await it.feeds.ensure(URL, now))
 
-    theirs = Sweeping(Between(it.redis, once("address_change", follow)), it.accounts, it.feeds)  # type: ignore[arg-type]
+    theirs = Sweeping(Between(it.redis, once("compare_and_set", follow)), it.accounts, it.feeds)  # type: ignore[arg-type]
     assert (await theirs.run(now + LATER)).addresses == 0
     assert [one.id for one in found] == [feed.id]
     assert await it.feeds.find(URL) == feed.id
@@ -379,7 +379,7 @@ async def test_a_url_that_is_forgotten_while_it_is_followed_leads_to_one_feed(it
     async def sweep() -> None:
         assert (await sweeping(it).run(now + LATER)).addresses == 1
 
-    theirs = Feeds(Between(it.redis, once("address_change", sweep)))  # type: ignore[arg-type]
+    theirs = Feeds(Between(it.redis, once("compare_and_set", sweep)))  # type: ignore[arg-type]
     made = await theirs.ensure(URL, now)
     assert made.id != feed.id
     assert await it.feeds.find(URL) == made.id
@@ -397,9 +397,9 @@ async def test_a_check_finds_nothing_wrong_with_an_address_that_is_about_to_be_f
 
 async def test_one_process_sweeps_at_a_time(redis):
     """The second one finds the lease taken, and gets it when the first has done."""
-    async with leased(redis, keys.sweep_lease()) as mine, leased(redis, keys.sweep_lease()) as theirs:
+    async with leased(redis, "sweep") as mine, leased(redis, "sweep") as theirs:
         assert (mine, theirs) == (True, False)
-    async with leased(redis, keys.sweep_lease()) as again:
+    async with leased(redis, "sweep") as again:
         assert again
 
 

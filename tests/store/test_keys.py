@@ -95,7 +95,7 @@ class TestStrayKeys:
     async def test_named_and_licensed_keys_pass(self, redis):
         """Permanent ones, and others with a time to live."""
         await redis.command("SET", keys.schema(), 1)
-        await redis.command("SET", keys.config_lease(), 1, "EX", 9)
+        await redis.command("SET", keys.lease("config"), 1, "EX", 9)
         await redis.command("HSET", keys.host("h:8080"), "free", 1)
         await redis.command("EXPIRE", keys.host("h:8080"), 9)
         await assert_no_stray_keys(redis)

@@ -63,7 +63,7 @@ async def test_steps_run_in_order_and_once(redis):
     await asyncio.gather(*(migrate(redis, version=3, steps=steps) for _ in range(3)))
     assert steps.ran == [2, 3]
     assert await schema_version(redis) == 3
-    assert await redis.command("EXISTS", keys.migration_lease()) == 0
+    assert await redis.command("EXISTS", keys.lease("migration")) == 0
 
 
 async def test_an_interrupted_migration_resumes(redis):

@@ -180,8 +180,9 @@ class Credentials:
 
     async def change_passkey(self, user: str, former: Passkey, passkey: Passkey) -> bool:
         """Replace what is kept of a passkey; False when it isn't `former` any more, or the user is disabled."""
-        names = [keys.user(user), identitykeys.passkeys(user)]
-        return bool(await self._redis.script(load("passkey_change"), names, [former.id, _row(former), _row(passkey)]))
+        args: list[Arg] = [former.id, _row(former), _row(passkey)]
+        names = [identitykeys.passkeys(user), keys.user(user)]
+        return bool(await self._redis.script(load("compare_and_set"), names, args))
 
     async def remove_passkey(self, user: str, credential_id: str) -> bool:
         """Remove a passkey; whether there was one."""

@@ -187,8 +187,7 @@ class ForeignTokens:
 
     def asking(self, credential: Credential, seconds: float) -> AbstractAsyncContextManager[bool]:
         """Whether it is up to us to ask about the token, for the block. Others wait for what comes of it."""
-        key = identitykeys.foreign_lease(credential.user, credential.digest)
-        return leased(self._redis, key, seconds)
+        return leased(self._redis, f"foreign:{credential.user}:{credential.digest}", seconds)
 
     async def owner(self, digest: str) -> str | None:
         """The user whose provider vouched for the token last; that it still does is not said."""
