@@ -24,7 +24,7 @@ async def test_a_turn_that_was_taken_while_redis_clock_was_ahead_ends_all_the_sa
     """It would last until that clock is there again."""
     await take_turn(redis, "sweep", 10 * 365 * 86400)
     assert not await take_turn(redis, "sweep", 60)
-    assert await redis.command("TTL", keys.upkeep("sweep")) <= 60
+    assert await redis.command("TTL", keys.lease("upkeep:sweep")) <= 60
 
 
 async def test_a_worker_that_has_no_turn_does_nothing(redis):
