@@ -13,8 +13,8 @@ from typing import Any
 from benchmarks.refresh.lines import answer
 from microsub import wiring
 from microsub.cli.running import give_way
-from microsub.config.settings import Settings
 from microsub.logs import set_up_logs
+from microsub.settings import Settings
 
 _BREATH = 0.1
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import uvloop
 from redis.asyncio.cluster import RedisCluster
 
-from microsub.store.cluster import ClusterRedis
-from microsub.store.multiplexer import Multiplexed
-from microsub.store.port import Redis, Script
+from microsub.redis.cluster import ClusterRedis
+from microsub.redis.multiplexer import Multiplexed
+from microsub.redis.protocol import Redis, Script
 from tests.support.cluster import running_cluster, running_server
 
 READ = Script("read", "return redis.call('GET', KEYS[1])")

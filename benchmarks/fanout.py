@@ -23,7 +23,7 @@ from benchmarks.latency import VERDICTS, Compared, asking, comparison, pages, wa
 from benchmarks.report import aligned
 from benchmarks.world import rewritten, web
 from microsub.cli.running import NICENESS
-from microsub.config.settings import Settings
+from microsub.settings import Settings
 from microsub.wiring.stores import open_stores
 
 FOLLOWERS = (100, 1_000, 10_000)

@@ -15,19 +15,19 @@ from typing import Any, cast
 
 from benchmarks.shelves import entry
 from benchmarks.world import rewritten
+from microsub.delivery.fan_out import FanOut
+from microsub.delivery.stages import Stages
+from microsub.feeds.announcing import Announcing
+from microsub.feeds.store.events import Events
+from microsub.feeds.store.record import FeedRecord
 from microsub.model.jf2 import Feed
 from microsub.model.reader import ChannelSettings
-from microsub.parsing.store_items import items_to_store
-from microsub.pipeline.fan_out import FanOut
-from microsub.pipeline.stages import Stages
-from microsub.services.announcing import Announcing
-from microsub.store import keys
-from microsub.store.arrivals import ItemToStore
-from microsub.store.events import Events
-from microsub.store.feeds import FeedRecord
-from microsub.store.messages import EntriesFound, ItemsStored
-from microsub.store.port import Command, Redis
-from microsub.store.streams import Message, Stream
+from microsub.posts.entries import items_to_store
+from microsub.posts.messages import EntriesFound, ItemsStored
+from microsub.posts.values import ItemToStore
+from microsub.redis import keys
+from microsub.redis.protocol import Command, Redis
+from microsub.redis.streams import Message, Stream
 from microsub.wiring.stores import Stores, fan_out
 
 HOME = "home"

@@ -18,10 +18,10 @@ from benchmarks.refresh.processes import children, processor_seconds
 from benchmarks.shelves import Shelf, fill
 from benchmarks.world import SETTINGS, free_port, rewritten, running
 from microsub import wiring
-from microsub.config.settings import Settings
-from microsub.formats.identity import host_of
-from microsub.store import keys
-from microsub.store.port import Redis
+from microsub.formats.entry_id import host_of
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.settings import Settings
 
 USER, CHANNEL = "ida", "home"
 _LOOK_AGAIN = 0.02

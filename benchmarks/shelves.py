@@ -15,18 +15,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from microsub.feeds.store.record import Feeds
 from microsub.formats.wire import dump, to_wire
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.foreign import ForeignTokens, Principal, Vouched
 from microsub.model.jf2 import Card, Content, Entry
 from microsub.model.reader import Cursor
-from microsub.store import keys
-from microsub.store.accounts import Accounts
-from microsub.store.arrivals import ItemToStore
-from microsub.store.channels import Channels
-from microsub.store.feeds import Feeds
-from microsub.store.identity.foreign import ForeignTokens, Principal, Vouched
-from microsub.store.items import Items
-from microsub.store.places import score_text
-from microsub.store.port import Command, Redis
+from microsub.posts.store.items import Items
+from microsub.posts.values import ItemToStore
+from microsub.redis import keys
+from microsub.redis.protocol import Command, Redis
+from microsub.redis.scores import score_text
+from microsub.timelines.store.channels import Channels
 
 HOME = "home"
 CHANNELS = 50

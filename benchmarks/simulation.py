@@ -16,9 +16,9 @@ from heapq import heapify, heapreplace
 from random import Random
 
 from benchmarks.publishers import DAY, MINUTE, WINDOW, Host, Publisher
-from microsub.pipeline.policy import HostManners, PollPolicy
-from microsub.pipeline.schedule import Answered, Failed, Gone, Outcome, PollHistory, plan_move, plan_next
-from microsub.store.schedule import FEEDS_FOR_A_HOLD, LONGEST_HOLD
+from microsub.feeds.store.queue import FEEDS_FOR_A_HOLD, LONGEST_HOLD
+from microsub.polling.plan import Answered, Failed, Gone, Outcome, PollHistory, plan_move, plan_next
+from microsub.polling.policy import HostManners, PollPolicy
 
 MANNERS = HostManners()
 PUSH_WORKS = 0.97

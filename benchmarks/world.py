@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.shelves import Shelf, fill
-from microsub.store.connect import connect
-from microsub.store.embedded import start_embedded
-from microsub.store.migrations import migrate
-from microsub.store.port import Redis
+from microsub.migrations import migrate
+from microsub.redis.connect import connect
+from microsub.redis.embedded.server import start_embedded
+from microsub.redis.protocol import Redis
 
 START_SECONDS = 60
 SETTINGS = '{"users": {}, "settings": {"max_items": 0, "keep_read_days": 0, "keep_unread_days": 0}}\n'

@@ -18,17 +18,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from microsub.api.microsub import MicrosubEndpoint
-from microsub.api.oauth import PATHS as OAUTH_PATHS
-from microsub.api.oauth import OAuthEndpoint
-from microsub.api.poststore import PATH as POST_STORE
-from microsub.api.poststore import PostStoreEndpoint
-from microsub.api.responses import CORS
-from microsub.services.bundle import Services
-from microsub.web.missing import missing_page
-from microsub.web.monitoring import Monitors
-from microsub.web.routes import page_routes
-from microsub.web.site import Site, make_site
+from microsub.identity.api.oauth import PATHS as OAUTH_PATHS
+from microsub.identity.api.oauth import OAuthEndpoint
+from microsub.identity.pages.routes import page_routes
+from microsub.identity.web.missing import missing_page
+from microsub.identity.web.site import Site, make_site
+from microsub.kit.http.responses import CORS
+from microsub.library.api import PATH as POST_STORE
+from microsub.library.api import PostStoreEndpoint
+from microsub.monitoring import Monitors
+from microsub.surface import Services
+from microsub.timelines.api.endpoint import MicrosubEndpoint
 
 ENDPOINT = "/microsub"
 

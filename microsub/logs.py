@@ -2,7 +2,7 @@
 
 Modules take their logger from `structlog.get_logger()`; what belongs to a request or a feed is bound with
 `structlog.contextvars`, so that every line inside says which one it was. Secrets are never passed to a logger.
-Addresses are shown as `formats.urls.redacted` has them, and no text of others controls a terminal.
+Addresses are shown as `kit.urls.redacted` has them, and no text of others controls a terminal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 from structlog.typing import EventDict, WrappedLogger
 
-from microsub.formats.urls import redacted_text
+from microsub.kit.urls import redacted_text
 from microsub.model.plaintext import escaped, escaped_lines
 
 WINDOW = 60.0

@@ -14,12 +14,12 @@ import click
 from prometheus_client.metrics import MetricWrapperBase
 
 from microsub import metrics
-from microsub.api.microsub import TABLE
 from microsub.cli import main
-from microsub.config.settings import SETTINGS
 from microsub.configuration.validation import schema
 from microsub.model.scopes import ALL_SCOPES, OTHER_NAMES
-from microsub.store.keynames import key_functions
+from microsub.redis.keynames import key_functions
+from microsub.settings import SETTINGS
+from microsub.timelines.api.endpoint import TABLE
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 MADE = "<!-- Made by scripts/reference.py from the code. Edit the code, then run `make docs`. -->\n"

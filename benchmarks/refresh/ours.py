@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from microsub import wiring
-from microsub.config.settings import Settings
-from microsub.formats.identity import host_of
+from microsub.formats.entry_id import host_of
 from microsub.logs import set_up_logs
-from microsub.pipeline.runner import Worker
-from microsub.store import keys
-from microsub.store.embedded import start_embedded
+from microsub.polling.worker import Worker
+from microsub.redis import keys
+from microsub.redis.embedded.server import start_embedded
+from microsub.settings import Settings
 
 USER, CHANNEL = "ida", "home"
 _LOOK_AGAIN = 0.05

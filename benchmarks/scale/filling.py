@@ -18,19 +18,19 @@ import orjson
 from benchmarks.scale.bulk import Bulk, command, part
 from benchmarks.scale.plan import Size, deal, followers
 from benchmarks.shelves import entry
-from microsub.formats.identity import host_of
+from microsub.feeds.store.queue import HOST_RECORD, Schedule
+from microsub.feeds.store.record import FeedRecord, Feeds
+from microsub.formats.entry_id import host_of
+from microsub.identity.store.accounts import Accounts
 from microsub.model.jf2 import Feed
-from microsub.parsing.store_items import items_to_store
-from microsub.store import keys
-from microsub.store.accounts import Accounts
-from microsub.store.arrivals import ItemToStore
-from microsub.store.channels import Channels
-from microsub.store.feeds import FeedRecord, Feeds
-from microsub.store.items import Items
-from microsub.store.places import score_text
-from microsub.store.port import Redis
-from microsub.store.schedule import HOST_RECORD, Schedule
-from microsub.store.timelines import Timelines
+from microsub.posts.entries import items_to_store
+from microsub.posts.store.items import Items
+from microsub.posts.values import ItemToStore
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.scores import score_text
+from microsub.timelines.store.channels import Channels
+from microsub.timelines.store.timelines import Timelines
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks.refresh.processes import processor_seconds
 from benchmarks.scale.costs import Work
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from benchmarks.scale.filling import Population
 from benchmarks.scale.meter import facts, used_memory
 from benchmarks.scale.plan import Size
 from benchmarks.scale.polls import Handshake, Polled
-from microsub.store import keys
-from microsub.store.connect import connect
-from microsub.store.embedded import start_embedded
-from microsub.store.migrations import migrate
-from microsub.store.port import Redis
+from microsub.migrations import migrate
+from microsub.redis import keys
+from microsub.redis.connect import connect
+from microsub.redis.embedded.server import start_embedded
+from microsub.redis.protocol import Redis
 
 LONG = Size(users=1, per_user=20, channels=1, feeds=20, items=250)
 """Feeds with many posts."""

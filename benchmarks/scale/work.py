@@ -17,13 +17,13 @@ from benchmarks.scale.filling import Population, channel_name, is_read, new_post
 from benchmarks.scale.meter import Meter, Spent, calls
 from benchmarks.world import free_port, running
 from microsub import wiring
-from microsub.config.settings import Settings
-from microsub.pipeline.runner import Worker
-from microsub.services.mending import Mended, Mending
-from microsub.store import keys
-from microsub.store.messages import EntriesFound, Fields
-from microsub.store.port import Redis
-from microsub.store.streams import Stream
+from microsub.polling.worker import Worker
+from microsub.posts.messages import EntriesFound, Fields
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import Stream
+from microsub.settings import Settings
+from microsub.upkeep.follow_repair import Mended, Mending
 
 REQUESTS = 2_000
 PAGE = 20

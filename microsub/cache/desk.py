@@ -33,7 +33,7 @@ from microsub.cache.flights import Flights
 from microsub.cache.storage import Storage, UrlLock
 from microsub.errors import ParseError
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
-from microsub.formats.identity import canonical_feed_url, mask_credentials
+from microsub.formats.entry_id import canonical_feed_url, mask_credentials
 from microsub.logs import LibraryLogger
 from microsub.metrics import FEED_CACHE_ANSWERS
 

@@ -13,7 +13,7 @@ from microsub.cache.feeds import as_storage
 from microsub.cache.storage import Mapping, Storage
 from microsub.errors import ParseError
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified, Reason
-from microsub.formats.identity import mask_credentials
+from microsub.formats.entry_id import mask_credentials
 
 
 class CachingFetcher:

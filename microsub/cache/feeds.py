@@ -19,7 +19,7 @@ from microsub.cache.storage import Mapping as Bytes
 from microsub.cache.storage import MappingStorage, Opener, Storage
 from microsub.errors import FetchError, ParseError
 from microsub.fetch import Fetched, Fetcher, FetchSettings
-from microsub.formats.identity import canonical_feed_url, host_of, mask_credentials
+from microsub.formats.entry_id import canonical_feed_url, host_of, mask_credentials
 from microsub.model.jf2 import Feed
 from microsub.parsing.bounded import BoundedParser
 

@@ -9,7 +9,7 @@ import click
 
 import microsub
 from microsub.cli.groups import COMMON, WIDTH, Sections
-from microsub.config.settings import SETTINGS
+from microsub.settings import SETTINGS
 
 THRESHOLD = gc.get_threshold()
 """How often Python looks for garbage by itself, as a server that runs for months wants it."""

@@ -22,11 +22,11 @@ from microsub.cli.options import (
 )
 from microsub.cli.services import service
 from microsub.cli.terminal import say
-from microsub.config.identifiers import PROFILE, unfit_profile
-from microsub.config.settings import Settings, mask_password
+from microsub.kit.identifiers import PROFILE, unfit_profile
 from microsub.model.plaintext import escaped
 from microsub.model.reader import NOTIFICATIONS
 from microsub.model.scopes import ALL_SCOPES, read_scopes
+from microsub.settings import Settings, mask_password
 
 
 @click.group(cls=Group)

@@ -11,11 +11,11 @@ import click
 from microsub.cli.groups import Command
 from microsub.cli.options import STORE_FLAGS, fail, settings_flags
 from microsub.cli.terminal import say
-from microsub.config.settings import Settings, mask_password
 from microsub.errors import MicrosubError
+from microsub.settings import Settings, mask_password
 
 if TYPE_CHECKING:
-    from microsub.store.backup import Facts
+    from microsub.backup import Facts
 
 
 @click.command(cls=Command)
@@ -29,7 +29,7 @@ def backup(settings: Settings, file: Path) -> None:
 
     Example: microsub backup "microsub-$(date +%F).tar.gz"
     """
-    from microsub.store.backup import save
+    from microsub.backup import save
 
     _require_embedded(settings)
     try:
@@ -50,7 +50,7 @@ def restore(settings: Settings, file: Path) -> None:
 
     Example: microsub restore microsub-2026-01-31.tar.gz
     """
-    from microsub.store.backup import restore as restore_
+    from microsub.backup import restore as restore_
 
     _require_embedded(settings)
     try:

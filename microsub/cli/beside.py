@@ -20,7 +20,7 @@ from pathlib import Path
 import structlog
 
 from microsub import metrics
-from microsub.config.settings import Settings, variables
+from microsub.settings import Settings, variables
 
 log = structlog.get_logger(__name__)
 

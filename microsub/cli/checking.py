@@ -10,10 +10,10 @@ from microsub import wiring
 from microsub.cli.groups import Command
 from microsub.cli.options import FAILED, STORE_FLAGS, print_json, run, settings_flags
 from microsub.cli.terminal import say
-from microsub.config.settings import Settings
+from microsub.settings import Settings
 
 if TYPE_CHECKING:
-    from microsub.services.checking import CheckReport
+    from microsub.check.command import CheckReport
 
 
 @click.command(cls=Command)

@@ -14,8 +14,8 @@ from microsub import wiring
 from microsub.cli.groups import Group
 from microsub.cli.options import FAILED, counted, fail, print_json, settings_flags
 from microsub.cli.terminal import say
-from microsub.config.settings import Settings
 from microsub.errors import MicrosubError
+from microsub.settings import Settings
 
 if TYPE_CHECKING:
     from microsub.configuration.document import Report

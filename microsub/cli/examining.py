@@ -8,7 +8,7 @@ from microsub import wiring
 from microsub.cli.groups import Command
 from microsub.cli.options import FAILED, FETCH_FLAGS, STORE_FLAGS, print_json, run, settings_flags
 from microsub.cli.terminal import say
-from microsub.config.settings import Settings
+from microsub.settings import Settings
 
 
 @click.command(cls=Command)

@@ -28,19 +28,19 @@ from microsub.cli.options import (
     settings_flags,
 )
 from microsub.cli.terminal import clear_line, say, say_json
-from microsub.config.settings import Settings
 from microsub.errors import FetchError, MicrosubError, ParseError
 from microsub.model.plaintext import escaped, on_one_line
+from microsub.settings import Settings
 
 if TYPE_CHECKING:
     from microsub.cache import CachedFeed
     from microsub.fetch import Fetched
     from microsub.model.jf2 import Feed
     from microsub.parsing.pool import ParsePool
-    from microsub.pipeline.on_demand import PollReport
-    from microsub.services.figures import FollowedFeed
-    from microsub.services.retention import RetentionReport
-    from microsub.services.sweeping import SweepReport
+    from microsub.polling.on_demand import PollReport
+    from microsub.timelines.retention import RetentionReport
+    from microsub.upkeep.figures import FollowedFeed
+    from microsub.upkeep.sweep import SweepReport
 
 _TITLE = 90
 _COMPLETED = 20
@@ -116,7 +116,7 @@ def _copies_folder() -> Path:
 
 def _show_fetched(url: str, outcome: CachedFeed | FetchError | ParseError, titles: int, as_json: bool) -> None:
     from microsub.cache import CachedFeed
-    from microsub.formats.identity import mask_credentials
+    from microsub.formats.entry_id import mask_credentials
     from microsub.formats.wire import feed_to_wire
 
     error = outcome.error if isinstance(outcome, CachedFeed) else outcome
@@ -137,7 +137,7 @@ def _show_fetched(url: str, outcome: CachedFeed | FetchError | ParseError, title
 
 
 def _show_titles(found: CachedFeed, titles: int) -> None:
-    from microsub.formats.identity import mask_credentials
+    from microsub.formats.entry_id import mask_credentials
 
     feed = found.feed
     origin = {"network": "new", "not_modified": "not modified", "cache": f"copy, {_duration(found.age)} old"}
@@ -300,7 +300,7 @@ def feed_list(settings: Settings, failing: bool, as_json: bool) -> None:
     """
 
     async def work() -> list[FollowedFeed]:
-        from microsub.services.figures import followed_feeds
+        from microsub.upkeep.figures import followed_feeds
 
         async with wiring.stores.open_stores(settings) as stores:
             return [one async for one in followed_feeds(stores.feeds)]
@@ -316,7 +316,7 @@ def feed_list(settings: Settings, failing: bool, as_json: bool) -> None:
 
 
 def _feed_as_json(one: FollowedFeed) -> dict[str, object]:
-    from microsub.formats.identity import mask_credentials
+    from microsub.formats.entry_id import mask_credentials
 
     record = one.record
     return {
@@ -334,7 +334,7 @@ def _feed_as_json(one: FollowedFeed) -> dict[str, object]:
 
 
 def _feed_line(one: FollowedFeed, now: float) -> str:
-    from microsub.formats.identity import mask_credentials
+    from microsub.formats.entry_id import mask_credentials
 
     record = one.record
     parts = [f"{one.state:<7}", f"{counted(one.followers, 'follower'):<12}", mask_credentials(record.url)]

@@ -12,12 +12,12 @@ from microsub import wiring
 from microsub.cli.groups import Group
 from microsub.cli.options import STORE_FLAGS, fail, print_json, run, settings_flags
 from microsub.cli.terminal import say
-from microsub.config.settings import Settings
 from microsub.errors import ConfigError
+from microsub.settings import Settings
 
 if TYPE_CHECKING:
-    from microsub.pipeline.import_report import ImportReport
-    from microsub.pipeline.importing import OldFile
+    from microsub.ekster.importing import OldFile
+    from microsub.ekster.report import ImportReport
 
 _TARGET = tuple(flag for flag in STORE_FLAGS if flag != "backend")
 
@@ -50,7 +50,7 @@ def ekster(settings: Settings, file: Path, database: str, user: str, dry_run: bo
     Example: microsub import ekster --backend old.json --redis redis://localhost:6379/0 --user alice --dry-run
     """
 
-    from microsub.pipeline.importing import read_old
+    from microsub.ekster.importing import read_old
 
     async def work(old: OldFile) -> ImportReport:
         async with wiring.stores.open_stores(settings, create=True) as stores:

@@ -14,11 +14,11 @@ from microsub import wiring
 from microsub.cli.groups import Command
 from microsub.cli.options import STORE_FLAGS, fail, restorable, run, settings_flags
 from microsub.cli.terminal import say
-from microsub.config.settings import Settings
-from microsub.services.identity.passwordpolicy import LONGEST, SHORTEST
+from microsub.identity.local.passwordpolicy import LONGEST, SHORTEST
+from microsub.settings import Settings
 
 if TYPE_CHECKING:
-    from microsub.services.identity.enrolling import Enrolling
+    from microsub.identity.local.invitations import Enrolling
 
 _MOST_BYTES = 4 * LONGEST + 2
 
@@ -36,7 +36,7 @@ def user_invite(settings: Settings, name: str, afresh: bool) -> None:
     Example: microsub user invite alice --base-url https://reader.example
     """
 
-    from microsub.services.identity.enrolling import PATH
+    from microsub.identity.local.invitations import PATH
 
     async def work() -> str:
         async with _opened(settings, name) as enrolling:

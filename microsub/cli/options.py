@@ -16,9 +16,9 @@ from typing import Any, NoReturn, TypeVar
 import click
 
 from microsub.cli.terminal import say, say_json
-from microsub.config.settings import ENV_FILE, SETTINGS, Settings, env_file, misspelt_variables, read_settings
 from microsub.errors import ConfigError, MicrosubError
 from microsub.model.plaintext import escaped
+from microsub.settings import ENV_FILE, SETTINGS, Settings, env_file, misspelt_variables, read_settings
 
 T = TypeVar("T")
 

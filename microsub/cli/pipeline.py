@@ -24,14 +24,14 @@ from microsub.cli.options import (
     settings_flags,
 )
 from microsub.cli.terminal import say, say_json
-from microsub.config.settings import Settings
 from microsub.errors import StoreUnavailable
 from microsub.model.plaintext import escaped
+from microsub.settings import Settings
 
 if TYPE_CHECKING:
-    from microsub.services.rebuilding import Rebuilt
-    from microsub.store.deadletters import DeadLetter, DeadLetters
-    from microsub.store.events import Event, Events
+    from microsub.delivery.dead_letters import DeadLetter, DeadLetters
+    from microsub.delivery.rebuilding import Rebuilt
+    from microsub.feeds.store.events import Event, Events
 
 _AT_ONCE = 100
 _LOOK_AGAIN = 0.5
@@ -86,7 +86,7 @@ def events(settings: Settings, follow: bool, since: str | None, as_json: bool) -
 
     Example: microsub events --follow --json --since 1795244167090-0
     """
-    from microsub.store.events import Events, is_event_id
+    from microsub.feeds.store.events import Events, is_event_id
 
     if since is not None and not is_event_id(since):
         raise click.UsageError(
@@ -199,7 +199,7 @@ def deadletter_retry(settings: Settings, letter_ids: tuple[str, ...], everything
 
     Example: microsub deadletter retry --all
     """
-    from microsub.store.deadletters import unknown_stage
+    from microsub.delivery.dead_letters import unknown_stage
 
     _check_ids(letter_ids)
 
@@ -258,13 +258,13 @@ async def _chosen(dead: DeadLetters, letter_ids: tuple[str, ...], everything: bo
 
 
 def _dead_letters(stores: wiring.stores.Stores) -> DeadLetters:
-    from microsub.store.deadletters import DeadLetters
+    from microsub.delivery.dead_letters import DeadLetters
 
     return DeadLetters(stores.redis)
 
 
 def _check_ids(letter_ids: Sequence[str]) -> None:
-    from microsub.store.deadletters import is_letter_id
+    from microsub.delivery.dead_letters import is_letter_id
 
     for letter_id in letter_ids:
         if not is_letter_id(letter_id):

@@ -26,11 +26,11 @@ from microsub.cli.beside import worker_beside
 from microsub.cli.options import counted, fail
 from microsub.cli.terminal import say
 from microsub.cli.webport import bounded, look_at_all
-from microsub.config.settings import Network, Settings
-from microsub.configuration.waits import first
 from microsub.demo import publisher as demo_publisher
 from microsub.errors import MicrosubError
+from microsub.kit.waits import first
 from microsub.logs import set_up_logs
+from microsub.settings import Network, Settings
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +47,7 @@ NICENESS = 10
 AUTOGROUP = Path("/proc/self/autogroup")
 
 GRACE = 8
-"""Seconds that requests have to end. A worker has as long (`pipeline.runner`), and ten seconds are all there is."""
+"""Seconds that requests have to end. A worker has as long (`polling.worker`), and ten seconds are all there is."""
 
 
 class Stopping(Protocol):

@@ -11,10 +11,10 @@ from microsub import wiring
 from microsub.cli.groups import Group
 from microsub.cli.options import DAYS, STORE_FLAGS, as_instant, fail, print_json, run, settings_flags
 from microsub.cli.terminal import say
-from microsub.config.settings import Settings
+from microsub.settings import Settings
 
 if TYPE_CHECKING:
-    from microsub.store.servicetokens import ServiceToken, ServiceTokens
+    from microsub.identity.store.service_tokens import ServiceToken, ServiceTokens
 
 
 @click.group(cls=Group)
@@ -87,7 +87,7 @@ def service_revoke(settings: Settings, name: str) -> None:
 
 
 def _tokens(stores: wiring.stores.Stores) -> ServiceTokens:
-    from microsub.store.servicetokens import ServiceTokens
+    from microsub.identity.store.service_tokens import ServiceTokens
 
     return ServiceTokens(stores.redis)
 

@@ -20,9 +20,9 @@ from microsub.cli.options import (
     is_log_level_chosen,
     settings_flags,
 )
-from microsub.config.settings import Settings
 from microsub.errors import MicrosubError
-from microsub.store.datafolder import prepared
+from microsub.redis.embedded.datafolder import prepared
+from microsub.settings import Settings
 
 if TYPE_CHECKING:
     from microsub.cli.running import Parts

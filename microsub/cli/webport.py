@@ -3,7 +3,7 @@
 httptools keeps what stands before and behind a body until it is whole, and uvicorn waits for it without end. So the
 protocol here counts bytes that belong to no body, and gives every connection a time by which the client has to have
 sent what is due; `_Server.on_tick` looks at all of them once a second. Bodies are bounded by who reads them
-(`api.body`).
+(`kit.http.body`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import structlog
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from microsub.config.settings import Network
-from microsub.services.identity.attempts import network_of
+from microsub.identity.local.attempts import network_of
+from microsub.settings import Network
 
 log = structlog.get_logger(__name__)
 

@@ -6,7 +6,7 @@ import os
 import sys
 
 from microsub.cli.running import Parts, start
-from microsub.config.settings import read_settings
+from microsub.settings import read_settings
 
 if __name__ == "__main__":
     start(read_settings(os.environ), Parts(worker="inside", parent=sys.stdin.fileno()))

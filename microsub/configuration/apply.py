@@ -11,8 +11,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from microsub.config.identifiers import PROFILE, unfit_profile
-from microsub.config.settings import mask_password
 from microsub.configuration.changes import (
     Change,
     ChannelAdded,
@@ -40,10 +38,12 @@ from microsub.configuration.model import ChannelConfig, FeedConfig, InstanceSett
 from microsub.configuration.persons import Clash, clashes
 from microsub.configuration.store import InForce
 from microsub.errors import InvalidRequest, NotFound
-from microsub.formats.identity import canonical_feed_url
-from microsub.formats.indieauth.me import same_me
+from microsub.formats.entry_id import canonical_feed_url
+from microsub.identity.protocol.me import same_me
+from microsub.identity.store.accounts import User
+from microsub.kit.identifiers import PROFILE, unfit_profile
 from microsub.model.reader import GLOBAL, Channel, ChannelSettings, Subscription
-from microsub.store.accounts import User
+from microsub.settings import mask_password
 
 _AT_ONCE = 8
 """Users that are looked at concurrently."""
@@ -52,7 +52,7 @@ _CHANNELS_AT_ONCE = 200
 
 
 class AccountsPort(Protocol):
-    """What is needed of `store.accounts.Accounts`."""
+    """What is needed of `identity.store.accounts.Accounts`."""
 
     async def users(self) -> list[User]: ...  # noqa: D102
     async def add_user(self, name: str, me: str, now: float) -> User: ...  # noqa: D102
@@ -65,7 +65,7 @@ class AccountsPort(Protocol):
 
 
 class ChannelsPort(Protocol):
-    """What is needed of `store.channels.Channels`."""
+    """What is needed of `timelines.store.channels.Channels`."""
 
     async def list(self, user: str) -> list[Channel]: ...  # noqa: D102
     async def get(self, user: str, uid: str) -> Channel: ...  # noqa: D102
@@ -88,14 +88,14 @@ class ChannelsPort(Protocol):
 
 
 class FeedsPort(Protocol):
-    """What is needed of `store.feeds.Feeds`."""
+    """What is needed of `feeds.store.record.Feeds`."""
 
     async def unsubscribe(self, feed_id: str, user: str, uid: str) -> None: ...  # noqa: D102
     async def find_many(self, urls: Iterable[str]) -> Mapping[str, str]: ...  # noqa: D102
 
 
 class RulesPort(Protocol):
-    """What is needed of `store.rules.Rules`."""
+    """What is needed of `timelines.store.rules.Rules`."""
 
     async def of_channels(  # noqa: D102
         self, user: str, uids: Sequence[str]
@@ -107,7 +107,7 @@ class RulesPort(Protocol):
 
 
 class FollowingPort(Protocol):
-    """What is needed of `services.following.Following`: both may be called twice without harm."""
+    """What is needed of `timelines.following.Following`: both may be called twice without harm."""
 
     async def follow(self, user: str, uid: str, url: str, now: float, name: str | None = None) -> Any: ...  # noqa: D102
     async def unfollow(self, user: str, uid: str, url: str, now: float) -> Any: ...  # noqa: D102

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from microsub.config.settings import mask_password
 from microsub.configuration.joining import Quotas
 from microsub.configuration.model import InstanceSettings, Limits, UserConfig
+from microsub.settings import mask_password
 
 RuleKind = Literal["mute", "block"]
 

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from microsub.config.patterns import PatternError, compiled
-from microsub.config.urls import comparable, usable
 from microsub.configuration.json_text import Path
 from microsub.configuration.validation import ENDPOINT_UNUSED, Findings
+from microsub.kit.hosts import comparable, usable
+from microsub.model.patterns import PatternError, compiled
 
 _KEYS = frozenset({"channels", "feeds", "nextuid", "me", "tokenendpoint", "authenabled"})
 _IN_CHANNEL = frozenset({"uid", "name"})

@@ -11,8 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from microsub.config.settings import mask_password
-from microsub.config.urls import comparable, comparable_profile
 from microsub.configuration.changes import (
     Change,
     ChannelAdded,
@@ -47,6 +45,8 @@ from microsub.configuration.model import (
     UserConfig,
 )
 from microsub.configuration.order import inserted, permuted
+from microsub.kit.hosts import comparable, comparable_profile
+from microsub.settings import mask_password
 
 ALWAYS_THERE = "notifications"
 """The channel that every user has: it is never added, renamed, removed or moved from its first place."""

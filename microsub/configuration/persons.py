@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from microsub.config.settings import mask_password
 from microsub.configuration.changes import Change, UserAdded, UserChanged, UserRemoved, UserReturned
 from microsub.configuration.joining import comparable_person
-from microsub.store.accounts import User
+from microsub.identity.store.accounts import User
+from microsub.settings import mask_password
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from microsub.config.urls import comparable, comparable_profile
 from microsub.configuration.changes import Current
 from microsub.configuration.document import Document
 from microsub.configuration.merge import ALWAYS_THERE
@@ -25,6 +24,7 @@ from microsub.configuration.model import (
 )
 from microsub.configuration.order import inserted, permuted
 from microsub.configuration.variables import escape
+from microsub.kit.hosts import comparable, comparable_profile
 
 WRITTEN = frozenset({"me", "channels", "mute", "block"})
 """What is written of a user; all else in an entry is its owner's."""

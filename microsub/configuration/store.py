@@ -27,10 +27,10 @@ from microsub.configuration.model import (
     to_document,
 )
 from microsub.errors import StoreDamaged
-from microsub.store import keys
-from microsub.store.lease import Lease
-from microsub.store.port import Redis
-from microsub.store.scripts import load
+from microsub.redis import keys
+from microsub.redis.lease import Lease
+from microsub.redis.protocol import Redis
+from microsub.redis.scripts import load
 
 _END = 1e12
 """Unix seconds that no file's time reaches."""

@@ -27,7 +27,6 @@ import structlog
 from microsub.configuration.apply import Applier
 from microsub.configuration.document import Document, Report, check, examine, parse, unreadable
 from microsub.configuration.file import BackendFile, FileState
-from microsub.configuration.in_step import InStep, Timing
 from microsub.configuration.json_text import rewrite
 from microsub.configuration.merge import Merge, merge
 from microsub.configuration.model import Backend
@@ -36,9 +35,10 @@ from microsub.configuration.rewrite import WRITTEN, edited
 from microsub.configuration.store import AppliedFile, Begun
 from microsub.configuration.validation import Findings, describe
 from microsub.configuration.versions import origin, said, since_saved
+from microsub.configuration.watch import InStep, Timing
 from microsub.errors import ConfigError, InvalidRequest, RequestError, StoreError
-from microsub.formats.identity import normalise_profile
-from microsub.store.keys import applied_config
+from microsub.formats.entry_id import normalise_profile
+from microsub.redis.keys import applied_config
 
 __all__ = ["Configuration", "Outcome", "Report", "Status", "Timing", "check"]
 

@@ -20,15 +20,15 @@ from urllib.parse import urlsplit
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
-from microsub.config.identifiers import PROFILE, unfit_profile
-from microsub.config.patterns import PatternError, compiled
-from microsub.config.settings import mask_password
-from microsub.config.urls import comparable, usable
 from microsub.configuration.joining import comparable_person, domain
 from microsub.configuration.json_text import JsonText, Path, show
 from microsub.configuration.model import POST_TYPES
 from microsub.configuration.variables import has_variable
 from microsub.errors import ConfigError
+from microsub.kit.hosts import comparable, usable
+from microsub.kit.identifiers import PROFILE, unfit_profile
+from microsub.model.patterns import PatternError, compiled
+from microsub.settings import mask_password
 
 UNUSABLE_UIDS = ("global", "saved")
 """Names that the protocol uses for something else; `notifications` may be declared, to give it feeds and settings."""

@@ -14,10 +14,10 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from microsub.config.urls import comparable, comparable_profile
 from microsub.configuration.legacy import is_legacy
 from microsub.configuration.model import Backend, ChannelConfig, FeedConfig, UserConfig, from_document
 from microsub.configuration.variables import expand
+from microsub.kit.hosts import comparable, comparable_profile
 
 NEWEST_KEPT = 10
 """Versions that are kept in any case, and as many that were saved by hand."""

@@ -29,7 +29,7 @@ from microsub.fetch.values import (
     NotModified,
     Reason,
 )
-from microsub.formats.identity import mask_credentials
+from microsub.formats.entry_id import mask_credentials
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PERMANENT = frozenset({301, 308})

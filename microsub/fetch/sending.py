@@ -19,7 +19,7 @@ from microsub.fetch.room import Room
 from microsub.fetch.targets import Target, follow, target_of
 from microsub.fetch.transport import Carrier, Outgoing, Reply
 from microsub.fetch.values import FetchFailed, FetchSettings, HopError
-from microsub.formats.identity import mask_credentials
+from microsub.formats.entry_id import mask_credentials
 
 Method = Literal["GET", "HEAD", "POST"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from microsub.fetch.values import FetchRequest, FetchResult, HopError
-from microsub.formats.urls import host_of
+from microsub.kit.urls import host_of
 
 _MANY_HOSTS = 1000
 

@@ -11,7 +11,7 @@ import httpx
 import idna
 
 from microsub.fetch.values import HopError
-from microsub.formats.urls import trimmed
+from microsub.kit.urls import trimmed
 
 MAX_URL = 8192
 _DEFAULT_PORTS = {"http": 80, "https": 443}

@@ -12,7 +12,7 @@ _LIBRARIES = ("beautifulsoup4", "charset-normalizer", "feedparser", "mf2py", "nh
 """What has a say in what an entry becomes, beside this package."""
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_CODE = ("formats/*.py", "model/jf2.py", "parsing/store_items.py")
+_CODE = ("formats/*.py", "model/jf2.py", "posts/entries.py")
 
 
 @cache

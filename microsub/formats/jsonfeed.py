@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 
 from microsub.errors import ParseError
-from microsub.formats import media
 from microsub.formats.dates import from_text
 from microsub.formats.newest import Newest
 from microsub.formats.raw import RawEntry, RawFeed
-from microsub.formats.urls import safe_url
+from microsub.formats.xml import media
+from microsub.kit.urls import safe_url
 from microsub.model.jf2 import Card, Enclosure, Entry, Feed
 
 Node = dict[str, Any]

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from microsub.errors import ParseError
-from microsub.formats import html, jsonfeed, syndication
+from microsub.formats import jsonfeed
 from microsub.formats.encoding import Document
+from microsub.formats.mf2 import hfeed
 from microsub.formats.normalise import normalise
 from microsub.formats.raw import RawFeed
-from microsub.formats.xmlfeed import after_prologue
+from microsub.formats.xml import syndication
+from microsub.formats.xml.xmlfeed import after_prologue
 from microsub.model.jf2 import Feed
 
 _ROOT = re.compile(r"\s*<(?:[\w.-]{1,40}:)?([A-Za-z][\w.-]{0,40})")
@@ -67,7 +69,7 @@ def read_raw(document: Document, url: str, content_type: str | None) -> RawFeed:
         # Warnings of PHP and the like stand before some feeds.
         if (junk := _JUNK.match(text)) and not _PAGE.search(junk[0]):
             return syndication.to_jf2(lambda: (text[junk.end() :],), url)
-        return html.to_jf2(text, url)
+        return hfeed.to_jf2(text, url)
     raise ParseError(url, "the document is empty" if not text.strip() else "the document is no feed and no web page")
 
 

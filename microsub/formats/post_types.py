@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from microsub.formats.text import without_controls
+from microsub.formats.html.text import without_controls
 from microsub.model.jf2 import Entry
 
 _ANSWERS = frozenset({"yes", "no", "maybe", "interested"})

@@ -19,7 +19,7 @@ import orjson
 
 from microsub.formats.edition import edition
 from microsub.formats.encoding import Document
-from microsub.formats.identity import identities, identity
+from microsub.formats.entry_id import identities, identity
 from microsub.formats.normalise import Finishing, body_size
 from microsub.formats.parse import as_parse_error, read_raw
 from microsub.formats.raw import RawEntry

@@ -22,7 +22,7 @@ import orjson
 from microsub.errors import InvalidRequest
 from microsub.formats.normalise import finish
 from microsub.formats.raw import RawEntry
-from microsub.formats.urls import safe_url
+from microsub.kit.urls import safe_url
 from microsub.model.jf2 import Card, Enclosure, Entry
 
 MOST_BYTES = 1_000_000

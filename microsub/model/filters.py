@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from microsub.config.patterns import Pattern, PatternError, compiled
+from microsub.model.patterns import Pattern, PatternError, compiled
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from microsub.formats.feedlinks import FeedLink
+from microsub.discovery.feedlinks import FeedLink
 from microsub.model.jf2 import Feed
 from microsub.parsing.pool import QUICK, SECONDS, ParsePool
 from microsub.parsing.process import MEMORY
@@ -24,7 +24,7 @@ class BoundedParser:
         return feed
 
     def better_feeds(self, body: bytes, url: str, content_type: str | None) -> list[FeedLink]:
-        """The feeds to follow instead of a page (`formats.discovery`). Raises ParsingStopped."""
+        """The feeds to follow instead of a page (`discovery.links`). Raises ParsingStopped."""
         links: list[FeedLink] = self._pool.run("better_feeds", url, body, url, content_type, None)
         return links
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from microsub.errors import ParserUnavailable, ParsingStopped
 from microsub.fetch import Fetched, who_asks
-from microsub.formats.identity import mask_credentials
+from microsub.formats.entry_id import mask_credentials
 from microsub.formats.lookups import AuthorPage
 from microsub.logs import LibraryLogger
 from microsub.metrics import PARSE_SECONDS
@@ -28,15 +28,15 @@ from microsub.parsing.process import MEMORY, Done, OutOfTime, ParserProcess, Pro
 from microsub.parsing.turns import Turns
 
 if TYPE_CHECKING:  # the parsers are for the processes that read documents
+    from microsub.discovery.feedlinks import FeedLink
+    from microsub.ekster.items import OldPost
     from microsub.fetch import Answered
-    from microsub.formats.ekster import OldPost
-    from microsub.formats.feedlinks import FeedLink
-    from microsub.formats.indieauth.clients import ClientInfo
-    from microsub.formats.indieauth.endpoints import ProfileLinks
-    from microsub.formats.indieauth.rels import Examined
     from microsub.formats.lookups import LookUp
+    from microsub.identity.protocol.clients import ClientInfo
+    from microsub.identity.protocol.endpoints import ProfileLinks
+    from microsub.identity.protocol.rels import Examined
     from microsub.model.jf2 import Card, Entry, Feed
-    from microsub.parsing.store_items import PostsRead
+    from microsub.posts.entries import PostsRead
 
 log = LibraryLogger(__name__)
 
@@ -144,11 +144,11 @@ class ParsePool:
         return done.value, done.seconds
 
     async def discover(self, document: Fetched) -> list[FeedLink]:
-        """The feeds that a document is, holds or names (`formats.discovery`)."""
+        """The feeds that a document is, holds or names (`discovery.links`)."""
         return await self._links("discover", document)
 
     async def better_feeds(self, document: Fetched, keys: Sequence[str] = ()) -> list[FeedLink]:
-        """The feeds to follow instead of a page (`formats.discovery`)."""
+        """The feeds to follow instead of a page (`discovery.links`)."""
         return await self._links("better_feeds", document, keys)
 
     async def _links(self, task: str, document: Fetched, keys: Sequence[str] = ()) -> list[FeedLink]:
@@ -158,17 +158,17 @@ class ParsePool:
         return links
 
     async def forwarded(self, document: Fetched) -> str | None:
-        """Where a page sends browsers at once (`formats.discovery`)."""
+        """Where a page sends browsers at once (`discovery.links`)."""
         there: str | None = await self._run("forwarded", document, document.content_type)
         return there
 
     async def profile_in(self, document: Fetched, url: str) -> str | None:
-        """The profile page that the WebFinger document from `url` names (`formats.queries`)."""
+        """The profile page that the WebFinger document from `url` names (`discovery.queries`)."""
         page: str | None = await self._run("profile_in", document, url=url)
         return page
 
     async def answer(self, look_up: LookUp, document: Fetched) -> Card | Entry | None:
-        """What a page says to a look-up (`formats.references`)."""
+        """What a page says to a look-up (`formats.mf2.references`)."""
         task = "author_on" if isinstance(look_up, AuthorPage) else "target_on"
         said: Card | Entry | None = await self._run(
             task, document, document.content_type, look_up.url, keys=("look-ups",)
@@ -176,14 +176,14 @@ class ParsePool:
         return said
 
     async def profile_links(self, page: Answered, *, private: bool) -> ProfileLinks:
-        """What a person's page says of their servers and addresses (`formats.indieauth.endpoints`)."""
+        """What a person's page says of their servers and addresses (`identity.protocol.endpoints`)."""
         links: ProfileLinks = await self._run(
             "profile_links", page, page.content_type, page.headers.get("link"), private, thorough=False
         )
         return links
 
     async def client(self, client_id: str, page: Answered) -> ClientInfo:
-        """What an app says of itself (`formats.indieauth.clients`). Raises ParseError."""
+        """What an app says of itself (`identity.protocol.clients`). Raises ParseError."""
         info: ClientInfo = await self._run(
             "read_client",
             page,
@@ -196,12 +196,12 @@ class ParsePool:
         return info
 
     async def examined(self, page: Answered) -> Examined:
-        """What there is to check on a page (`formats.indieauth.rels`)."""
+        """What there is to check on a page (`identity.protocol.rels`)."""
         found: Examined = await self._run("examined", page, page.content_type, page.headers.get("link"), thorough=False)
         return found
 
     async def old_post(self, item_id: str, data: bytes, published: str) -> OldPost:
-        """A post of the older server (`formats.ekster`). Raises ParseError."""
+        """A post of the older server (`ekster.items`). Raises ParseError."""
         done = await self._call("old_post", item_id, data, item_id, published)
         post: OldPost = done.value
         return post

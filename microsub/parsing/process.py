@@ -76,15 +76,15 @@ def tasks() -> Mapping[str, Task]:
     The parsers are loaded here: the child does so before it says that it is ready, its parent with the first result,
     which a command that has yet to fetch a document needn't wait for.
     """
-    from microsub.formats.discovery import better_feeds, discover, forwarded
-    from microsub.formats.ekster import old_post
-    from microsub.formats.indieauth.clients import read_client
-    from microsub.formats.indieauth.endpoints import profile_links
-    from microsub.formats.indieauth.rels import examined
+    from microsub.discovery.links import better_feeds, discover, forwarded
+    from microsub.discovery.queries import profile_in
+    from microsub.ekster.items import old_post
+    from microsub.formats.mf2.references import author_on, target_on
     from microsub.formats.parse import parse
-    from microsub.formats.queries import profile_in
-    from microsub.formats.references import author_on, target_on
-    from microsub.parsing.store_items import posts_in
+    from microsub.identity.protocol.clients import read_client
+    from microsub.identity.protocol.endpoints import profile_links
+    from microsub.identity.protocol.rels import examined
+    from microsub.posts.entries import posts_in
 
     done = (
         *(parse, posts_in, discover, better_feeds, forwarded, profile_in),

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.config.settings import Settings
 from microsub.errors import ConfigError, StoreFull
-from microsub.store.datafolder import has_data
+from microsub.redis.embedded.datafolder import has_data
+from microsub.settings import Settings
 from microsub.wiring.tasks import tell_failure
 
 if TYPE_CHECKING:  # `config check` needs none of it where there is no data
@@ -37,7 +37,7 @@ def applier(stores: Stores) -> Applier:
 def configuration(settings: Settings, stores: Stores) -> Configuration:
     """The service that keeps backend.json and the stores in step."""
     from microsub.configuration.sync import Configuration
-    from microsub.store.migrations import migrate
+    from microsub.migrations import migrate
 
     return Configuration(
         settings.backend,

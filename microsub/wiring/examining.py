@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from microsub.config.settings import Settings
 from microsub.errors import NotFound
+from microsub.identity.page_check.doctor import Doctor
+from microsub.identity.page_check.findings import Report
+from microsub.identity.page_check.lines import profile_page
+from microsub.identity.page_check.server_findings import Here
 from microsub.parsing.pool import ParsePool
-from microsub.services.identity.doctor import Doctor
-from microsub.services.identity.findings import Report
-from microsub.services.identity.lines import profile_page
-from microsub.services.identity.server_findings import Here
+from microsub.settings import Settings
 from microsub.wiring.fetching import open_fetcher
 from microsub.wiring.stores import open_stores
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from microsub.cache import CachingFetcher, DirectoryMapping, FeedCache, MappingStorage
-from microsub.config.settings import Settings
+from microsub.cache.redis_storage import FeedCopies
+from microsub.delivery.completing import Completing
 from microsub.fetch import Fetcher, FetchSettings, HostPace, SpacedFetcher
 from microsub.parsing.pool import ParsePool
-from microsub.services.completing import Completing
-from microsub.store.feedcopies import FeedCopies
+from microsub.settings import Settings
 from microsub.wiring.stores import Stores
 
 
@@ -42,7 +42,7 @@ async def open_caching_fetcher(
     """
     pace, copies = None, FeedCopies(stores.redis)
     if shared:
-        from microsub.services.search import CopyShares  # with the parsers: only what answers people searches
+        from microsub.discovery.search import CopyShares  # with the parsers: only what answers people searches
 
         pace, copies = HostPace(), FeedCopies(stores.redis, may_keep=CopyShares(COPIES_KEPT))
     async with open_fetcher(settings, pace) as fetcher:

@@ -6,40 +6,40 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 
-from microsub.config.settings import Settings
 from microsub.configuration.joining import Registration
 from microsub.configuration.model import InstanceSettings
 from microsub.configuration.store import InForce
 from microsub.fetch import Fetcher
+from microsub.identity.bundle import Identity
+from microsub.identity.local.naming import Naming
+from microsub.identity.page_check.doctor import Doctor
+from microsub.identity.page_check.lines import profile_page
+from microsub.identity.provider.clients import Clients
+from microsub.identity.provider.consent_limits import Asking
+from microsub.identity.provider.provider import Granting
+from microsub.identity.sign_in.admission import KnownAddresses, UsersOnly
+from microsub.identity.sign_in.limits import Turnstile
+from microsub.identity.sign_in.profiles import Profiles
+from microsub.identity.sign_in.registration import OpenAdmission
+from microsub.identity.sign_in.sessions import Sessions
+from microsub.identity.sign_in.signing_in import SigningIn
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.attempts import AttemptCounts
+from microsub.identity.store.codes import Codes
+from microsub.identity.store.foreign import ForeignTokens
+from microsub.identity.store.grants import Grants
+from microsub.identity.store.own_tokens import OwnTokens
+from microsub.identity.store.pending import PendingStore
+from microsub.identity.store.rates import Rates
+from microsub.identity.store.service_tokens import ServiceTokens
+from microsub.identity.store.sessions import SessionStore
+from microsub.identity.tokens.foreign import Verification
+from microsub.identity.tokens.introspection import Vouching
+from microsub.identity.tokens.quotas import InForcePort, UserQuotas
+from microsub.identity.tokens.request_limits import Limiting
 from microsub.parsing.pool import ParsePool
-from microsub.services.identity.admission import KnownAddresses, UsersOnly
-from microsub.services.identity.asking import Asking
-from microsub.services.identity.bundle import Identity
-from microsub.services.identity.clients import Clients
-from microsub.services.identity.doctor import Doctor
-from microsub.services.identity.granting import Granting
-from microsub.services.identity.limiting import Limiting
-from microsub.services.identity.lines import profile_page
-from microsub.services.identity.naming import Naming
-from microsub.services.identity.profiles import Profiles
-from microsub.services.identity.quotas import InForcePort, UserQuotas
-from microsub.services.identity.registration import OpenAdmission
-from microsub.services.identity.sessions import Sessions
-from microsub.services.identity.signing_in import SigningIn
-from microsub.services.identity.turnstile import Turnstile
-from microsub.services.identity.verification import Verification
-from microsub.services.identity.vouching import Vouching
-from microsub.store.accounts import Accounts
-from microsub.store.identity.attempts import AttemptCounts
-from microsub.store.identity.codes import Codes
-from microsub.store.identity.foreign import ForeignTokens
-from microsub.store.identity.grants import Grants
-from microsub.store.identity.own_tokens import OwnTokens
-from microsub.store.identity.pending import PendingStore
-from microsub.store.identity.rates import Rates
-from microsub.store.identity.sessions import SessionStore
-from microsub.store.port import Redis
-from microsub.store.servicetokens import ServiceTokens
+from microsub.redis.protocol import Redis
+from microsub.settings import Settings
 from microsub.wiring.local import make_local
 
 InstanceNow = Callable[[], InstanceSettings]

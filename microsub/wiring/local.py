@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from microsub.services.identity.attempts import Attempts
-from microsub.services.identity.enrolling import Enrolling
-from microsub.services.identity.hashing import Hasher
-from microsub.services.identity.local import Local
-from microsub.services.identity.naming import Naming
-from microsub.services.identity.passkeys import Passkeys
-from microsub.services.identity.passwords import Passwords
-from microsub.services.identity.recognising import Recognising
-from microsub.services.identity.sessions import Sessions
-from microsub.store.accounts import Accounts
-from microsub.store.identity.attempts import AttemptCounts
-from microsub.store.identity.credentials import Credentials
-from microsub.store.identity.sessions import SessionStore
-from microsub.store.port import Redis
+from microsub.identity.local.attempts import Attempts
+from microsub.identity.local.bundle import Local
+from microsub.identity.local.hashing import Hasher
+from microsub.identity.local.invitations import Enrolling
+from microsub.identity.local.naming import Naming
+from microsub.identity.local.passkeys import Passkeys
+from microsub.identity.local.passwords import Passwords
+from microsub.identity.local.recognising import Recognising
+from microsub.identity.sign_in.sessions import Sessions
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.attempts import AttemptCounts
+from microsub.identity.store.credentials import Credentials
+from microsub.identity.store.sessions import SessionStore
+from microsub.redis.protocol import Redis
 
 
 def make_local(redis: Redis, sessions: Sessions | None = None, naming: Naming | None = None) -> Local:

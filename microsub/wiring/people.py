@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from microsub import wiring
-from microsub.config.settings import Settings
 from microsub.errors import NotFound
 from microsub.model.scopes import ALL_SCOPES
+from microsub.settings import Settings
 
 if TYPE_CHECKING:
     from microsub.wiring.stores import Stores
@@ -81,8 +81,8 @@ async def restore_user(settings: Settings, stores: Stores, name: str, now: float
 
 async def end_sessions(stores: Stores, name: str) -> None:
     """Sign a user out of all browsers."""
-    from microsub.services.identity.sessions import Sessions
-    from microsub.store.identity.sessions import SessionStore
+    from microsub.identity.sign_in.sessions import Sessions
+    from microsub.identity.store.sessions import SessionStore
 
     await Sessions(SessionStore(stores.redis)).end_all(name)
 

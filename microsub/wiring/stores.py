@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.config.settings import Settings, mask_password
-from microsub.store.connect import connect, doubts
-from microsub.store.datafolder import require_data
-from microsub.store.embedded import start_embedded
-from microsub.store.migrations import migrate
-from microsub.store.port import Redis
-from microsub.store.revival import Watch, kept_alive
+from microsub.migrations import migrate
+from microsub.redis.connect import connect, doubts
+from microsub.redis.embedded.datafolder import require_data
+from microsub.redis.embedded.revival import Watch, kept_alive
+from microsub.redis.embedded.server import start_embedded
+from microsub.redis.protocol import Redis
+from microsub.settings import Settings, mask_password
 from microsub.wiring.tasks import tell_failure
 
 if TYPE_CHECKING:  # most commands need a few of these, and each takes its time to load
     from microsub.configuration.effective import SettingsInForce
     from microsub.configuration.store import Applied
-    from microsub.pipeline.fan_out import FanOut, TimelineLimits
-    from microsub.services.following import Following
-    from microsub.store.accounts import Accounts
-    from microsub.store.channels import Channels
-    from microsub.store.feeds import Feeds
-    from microsub.store.items import Items
-    from microsub.store.presence import Presence
-    from microsub.store.rules import Rules
-    from microsub.store.schedule import Schedule
-    from microsub.store.timelines import Timelines
+    from microsub.delivery.fan_out import FanOut, TimelineLimits
+    from microsub.feeds.store.queue import Schedule
+    from microsub.feeds.store.record import Feeds
+    from microsub.identity.store.accounts import Accounts
+    from microsub.posts.store.items import Items
+    from microsub.redis.presence import Presence
+    from microsub.timelines.following import Following
+    from microsub.timelines.store.channels import Channels
+    from microsub.timelines.store.rules import Rules
+    from microsub.timelines.store.timelines import Timelines
 
 log = structlog.get_logger(__name__)
 
@@ -50,50 +50,50 @@ class Stores:
 
     @cached_property
     def accounts(self) -> Accounts:
-        """See `store.accounts`."""
-        from microsub.store.accounts import Accounts
+        """See `identity.store.accounts`."""
+        from microsub.identity.store.accounts import Accounts
 
         return Accounts(self.redis)
 
     @cached_property
     def channels(self) -> Channels:
-        """See `store.channels`."""
-        from microsub.store.channels import Channels
+        """See `timelines.store.channels`."""
+        from microsub.timelines.store.channels import Channels
 
         return Channels(self.redis)
 
     @cached_property
     def timelines(self) -> Timelines:
-        """See `store.timelines`."""
-        from microsub.store.timelines import Timelines
+        """See `timelines.store.timelines`."""
+        from microsub.timelines.store.timelines import Timelines
 
         return Timelines(self.redis, self.items)
 
     @cached_property
     def rules(self) -> Rules:
-        """See `store.rules`."""
-        from microsub.store.rules import Rules
+        """See `timelines.store.rules`."""
+        from microsub.timelines.store.rules import Rules
 
         return Rules(self.redis, self.items)
 
     @cached_property
     def feeds(self) -> Feeds:
-        """See `store.feeds`."""
-        from microsub.store.feeds import Feeds
+        """See `feeds.store.record`."""
+        from microsub.feeds.store.record import Feeds
 
         return Feeds(self.redis)
 
     @cached_property
     def items(self) -> Items:
-        """See `store.items`."""
-        from microsub.store.items import Items
+        """See `posts.store.items`."""
+        from microsub.posts.store.items import Items
 
         return Items(self.redis)
 
     @cached_property
     def schedule(self) -> Schedule:
-        """See `store.schedule`."""
-        from microsub.store.schedule import Schedule
+        """See `feeds.store.queue`."""
+        from microsub.feeds.store.queue import Schedule
 
         return Schedule(self.redis)
 
@@ -106,8 +106,8 @@ class Stores:
 
     @cached_property
     def presence(self) -> Presence:
-        """See `store.presence`."""
-        from microsub.store.presence import Presence
+        """See `redis.presence`."""
+        from microsub.redis.presence import Presence
 
         return Presence(self.redis)
 
@@ -155,7 +155,7 @@ async def warn_of_losses(settings: Settings, stores: Stores) -> None:
 
 def following(stores: Stores) -> Following:
     """The use case that connects channels with feeds."""
-    from microsub.services.following import Following
+    from microsub.timelines.following import Following
 
     return Following(
         stores.channels, stores.feeds, stores.items, stores.timelines, stores.schedule, TimelineLimitsInForce(stores)
@@ -169,8 +169,8 @@ class TimelineLimitsInForce:
         self._in_force = stores.in_force
 
     async def __call__(self, user: str, uid: str) -> TimelineLimits:
-        """See `pipeline.fan_out.LimitsOf`."""
-        from microsub.pipeline.fan_out import TimelineLimits
+        """See `delivery.fan_out.LimitsOf`."""
+        from microsub.delivery.fan_out import TimelineLimits
 
         limits = await self._in_force.limits(user, uid)
         return TimelineLimits(items=limits.max_items or 0, fresh=limits.first_fetch_unread or 0)
@@ -178,9 +178,9 @@ class TimelineLimitsInForce:
 
 def fan_out(stores: Stores) -> FanOut:
     """What brings posts into timelines."""
-    from microsub.pipeline.fan_out import FanOut, Patient, TimelineLimits
-    from microsub.store.activity import Activity
-    from microsub.store.behind import Behind
+    from microsub.delivery.fan_out import FanOut, Patient, TimelineLimits
+    from microsub.identity.store.activity import Activity
+    from microsub.timelines.store.deferred import Behind
 
     async def limits() -> Callable[[str], TimelineLimits]:
         of_user = await stores.in_force.limits_of_users()

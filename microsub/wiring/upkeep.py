@@ -11,33 +11,33 @@ from collections.abc import Collection, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from microsub.config.settings import Settings
+from microsub.settings import Settings
 from microsub.wiring.stores import Stores, TimelineLimitsInForce, following
 
 if TYPE_CHECKING:  # a command needs one of these, which is imported where it is built
-    from microsub.pipeline.import_report import ImportReport
-    from microsub.pipeline.importing import OldFile
-    from microsub.services.checking import Checking
-    from microsub.services.figures import Figures
-    from microsub.services.mending import Mending
-    from microsub.services.rebuilding import Rebuilding
-    from microsub.services.retention import Retention
-    from microsub.services.sweeping import Sweeping
+    from microsub.check.command import Checking
+    from microsub.delivery.rebuilding import Rebuilding
+    from microsub.ekster.importing import OldFile
+    from microsub.ekster.report import ImportReport
+    from microsub.timelines.retention import Retention
+    from microsub.upkeep.figures import Figures
+    from microsub.upkeep.follow_repair import Mending
+    from microsub.upkeep.sweep import Sweeping
 
 
 def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None, None]]:
     """What runs beside polling for ever, by name. Of all workers one at a time has its turn with each part; only
     reminding remembers its last round, so that each has its own.
     """
-    from microsub.services.announcing import Announcing
-    from microsub.services.asking_again import AskingAgain
-    from microsub.services.reminding import Reminding
-    from microsub.services.roll_call import RollCall
-    from microsub.services.rounds import Pace
-    from microsub.services.sweeping import BETWEEN_SWEEPS
-    from microsub.store.events import Events
-    from microsub.store.lease import leased, take_turn
-    from microsub.store.streams import STAGES, Stream
+    from microsub.feeds.announcing import Announcing
+    from microsub.feeds.store.events import Events
+    from microsub.posts.asking_again import AskingAgain
+    from microsub.redis.lease import leased, take_turn
+    from microsub.redis.streams import STAGES, Stream
+    from microsub.timelines.rounds import Pace
+    from microsub.upkeep.outbox import Reminding
+    from microsub.upkeep.stream_consumers import RollCall
+    from microsub.upkeep.sweep import BETWEEN_SWEEPS
 
     pace = Pace(turn=functools.partial(take_turn, stores.redis))
     sweeps = replace(pace, between=BETWEEN_SWEEPS)
@@ -58,16 +58,16 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
 
 def figures(stores: Stores) -> Figures:
     """The service that counts users and feeds, and what processes have counted."""
-    from microsub.services.figures import Figures
-    from microsub.store.processcounts import ProcessCounts
+    from microsub.redis.processcounts import ProcessCounts
+    from microsub.upkeep.figures import Figures
 
     return Figures(stores.feeds, stores.accounts, stores.presence, ProcessCounts(stores.redis))
 
 
 def rebuilding(stores: Stores) -> Rebuilding:
     """The service that fills timelines from the store."""
-    from microsub.services.rebuilding import Rebuilding
-    from microsub.store.streams import Stream
+    from microsub.delivery.rebuilding import Rebuilding
+    from microsub.redis.streams import Stream
 
     stored = Stream(stores.redis, "stored")
     return Rebuilding(stores.channels, stores.timelines, stores.items, stored, stores.in_force.instance_now)
@@ -75,7 +75,7 @@ def rebuilding(stores: Stores) -> Rebuilding:
 
 def sweeping(stores: Stores) -> Sweeping:
     """The service that lets items go which nobody refers to."""
-    from microsub.services.sweeping import Sweeping
+    from microsub.upkeep.sweep import Sweeping
 
     def kept() -> int:
         return stores.in_force.instance_now().keep_per_feed or sys.maxsize
@@ -86,7 +86,7 @@ def sweeping(stores: Stores) -> Sweeping:
 def retention(settings: Settings, stores: Stores) -> Retention:
     """The service that lets read and old items go, and what was removed long ago."""
 
-    from microsub.services.retention import Retention
+    from microsub.timelines.retention import Retention
 
     async def declared() -> Collection[str] | None:
         if not settings.backend.exists():
@@ -101,17 +101,17 @@ def retention(settings: Settings, stores: Stores) -> Retention:
 
 def mending(stores: Stores) -> Mending:
     """The service that brings feeds' followers and the schedule to what the channels say."""
-    from microsub.services.mending import Mending
+    from microsub.upkeep.follow_repair import Mending
 
     return Mending(stores.accounts, stores.channels, stores.feeds, stores.schedule, following(stores))
 
 
 async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, dry_run: bool) -> ImportReport:
     """Take over the older Go server's file and its Redis at `url` for a user. Raises what `open_old` raises."""
+    from microsub.ekster.importing import Importing
+    from microsub.ekster.store import open_old
     from microsub.parsing.pool import ParsePool
-    from microsub.pipeline.importing import Importing
-    from microsub.store.ekster import open_old
-    from microsub.store.imported import Imported
+    from microsub.posts.store.imported import Imported
     from microsub.wiring.backend import applier
 
     parser = ParsePool()
@@ -127,6 +127,6 @@ async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, d
 
 def checking(stores: Stores) -> Checking:
     """The service that examines all invariants, and mends them."""
-    from microsub.services.checking import Checking
+    from microsub.check.command import Checking
 
     return Checking(stores.redis, mending(stores))

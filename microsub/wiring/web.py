@@ -10,28 +10,28 @@ from starlette.types import ASGIApp
 
 from microsub.app import create_app
 from microsub.cache import CachingFetcher
-from microsub.config.settings import Settings
 from microsub.configuration.sync import Configuration
+from microsub.discovery.directory import Directory
+from microsub.discovery.search import PARSE_SECONDS, Search
+from microsub.feeds.store.events import Events
+from microsub.health import Health
+from microsub.identity.activity import BeingSeen
+from microsub.identity.bundle import Identity
+from microsub.identity.store.activity import Activity, TokenUse
+from microsub.identity.store.service_tokens import ServiceTokens
+from microsub.library.reading import Posts
+from microsub.monitoring import Monitors
 from microsub.parsing.pool import ParsePool
-from microsub.services.being_seen import BeingSeen
-from microsub.services.bundle import Services
-from microsub.services.catching_up import CatchingUp
-from microsub.services.curating import Curating
-from microsub.services.directory import Directory
-from microsub.services.health import Health
-from microsub.services.identity.bundle import Identity
-from microsub.services.posts import Posts
-from microsub.services.reading import Reading
-from microsub.services.rules import RuleBook
-from microsub.services.search import PARSE_SECONDS, Search
-from microsub.store import keys
-from microsub.store.activity import Activity, TokenUse
-from microsub.store.behind import Behind
-from microsub.store.events import Events
-from microsub.store.itemcache import ItemCache
-from microsub.store.servicetokens import ServiceTokens
-from microsub.store.tracking import Tracker
-from microsub.web.monitoring import Monitors
+from microsub.redis import keys
+from microsub.redis.tracking import Tracker
+from microsub.settings import Settings
+from microsub.surface import Services
+from microsub.timelines.catching_up import CatchingUp
+from microsub.timelines.channels import Curating
+from microsub.timelines.reading import Reading
+from microsub.timelines.rules import RuleBook
+from microsub.timelines.store.deferred import Behind
+from microsub.timelines.store.itemcache import ItemCache
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
 from microsub.wiring.identity import open_identity
 from microsub.wiring.stores import Stores, TimelineLimitsInForce, following

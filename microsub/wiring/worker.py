@@ -10,19 +10,19 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 import structlog
 
-from microsub.config.settings import Settings
+from microsub.delivery.stages import Stages
 from microsub.errors import NotFound, StoreError
-from microsub.formats.identity import mask_credentials
+from microsub.feeds.announcing import Announcing
+from microsub.feeds.store.events import Events
+from microsub.formats.entry_id import mask_credentials
 from microsub.parsing.pool import ParsePool
-from microsub.pipeline.moving import Mover
-from microsub.pipeline.on_demand import PollNow, PollReport
-from microsub.pipeline.poll import Poller, PollResult
-from microsub.pipeline.runner import Worker, worker_name
-from microsub.pipeline.stages import Stages
-from microsub.pipeline.turn import Turn
-from microsub.services.announcing import Announcing
-from microsub.store.events import Events
-from microsub.store.presence import TO_COME
+from microsub.polling.host_turn import Turn
+from microsub.polling.moving import Mover
+from microsub.polling.on_demand import PollNow, PollReport
+from microsub.polling.poll import Poller, PollResult
+from microsub.polling.worker import Worker, worker_name
+from microsub.redis.presence import TO_COME
+from microsub.settings import Settings
 from microsub.wiring.fetching import open_caching_fetcher, open_completing
 from microsub.wiring.stores import Stores, fan_out
 from microsub.wiring.tasks import tell_failure

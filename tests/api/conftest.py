@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
 from tests.support.readers import Instance, Reader, instance
 
 

@@ -10,7 +10,7 @@ import pytest
 from microsub.app import create_app, is_endpoint
 from microsub.configuration.notices import Status
 from microsub.errors import ConfigError, StoreFull, StoreUnavailable
-from microsub.services.health import PROBE_SECONDS, Health
+from microsub.health import PROBE_SECONDS, Health
 from tests.support.readers import Instance, Reader
 
 LOCAL = {"Host": "127.0.0.1:8080"}

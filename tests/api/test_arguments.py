@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.api import arguments
-from microsub.api.params import Params, collect
 from microsub.errors import InvalidRequest
+from microsub.kit.http.params import Params, collect
 from microsub.model.reader import Cursor, PageQuery
+from microsub.timelines.api import arguments
 
 
 def params(**values: str) -> Params:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from microsub.api.body import MAX_BODY, Body, body_pairs, read_body
-from microsub.api.params import collect
 from microsub.errors import InvalidRequest, TooLarge
+from microsub.kit.http.body import MAX_BODY, Body, body_pairs, read_body
+from microsub.kit.http.params import collect
 
 BOUNDARY = "xYzZY"
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.api.microsub import TABLE
 from microsub.model.scopes import ALL_SCOPES
+from microsub.timelines.api.endpoint import TABLE
 from tests.support.isolation import ANN, FEED, OTHER, Key, parameters, snapshot
 from tests.support.readers import ENDPOINT, Instance, Reader, posts
 

@@ -9,9 +9,9 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from microsub.api import microsub as endpoint
 from microsub.logs import set_up_logs
 from microsub.model.plaintext import CONTROLS
+from microsub.timelines.api import endpoint
 from tests.support.readers import ENDPOINT, Instance, Reader
 
 

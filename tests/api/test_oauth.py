@@ -9,10 +9,10 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from microsub.formats.indieauth.pkce import challenge, new_verifier
-from microsub.store.identity.codes import CODE_SECONDS, Codes, Consent
-from microsub.store.identity.grants import TOKEN_SECONDS
-from microsub.store.port import Redis
+from microsub.identity.protocol.pkce import challenge, new_verifier
+from microsub.identity.store.codes import CODE_SECONDS, Codes, Consent
+from microsub.identity.store.grants import TOKEN_SECONDS
+from microsub.redis.protocol import Redis
 from tests.support.readers import Instance, instance
 
 BASE = "https://reader.example"
@@ -332,8 +332,8 @@ class TestChecking:
 
     async def test_tokens_of_other_providers_are_not_ours_to_vouch_for(self, server: Instance) -> None:
         """Though what they allow here is remembered in the same place."""
-        from microsub.store import keys
-        from microsub.store.identity.derived import digest
+        from microsub.identity.store.derived import digest
+        from microsub.redis import keys
 
         token = "ann.of-another-provider"
         key = keys.token("ann", digest(token))

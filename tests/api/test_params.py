@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from microsub.api.params import MAX_PAIRS, Params, collect, json_object, urlencoded, wrong
 from microsub.errors import InvalidRequest
+from microsub.kit.http.params import MAX_PAIRS, Params, collect, json_object, urlencoded, wrong
 
 
 def from_query(raw: str) -> Params:

@@ -11,11 +11,11 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsub.api import arguments
-from microsub.api.body import body_pairs, read_body
-from microsub.api.params import Params, collect, json_object, urlencoded
 from microsub.errors import RequestError
+from microsub.kit.http.body import body_pairs, read_body
+from microsub.kit.http.params import Params, collect, json_object, urlencoded
 from microsub.model.reader import Cursor
+from microsub.timelines.api import arguments
 
 names = st.text(st.characters(codec="utf-8", exclude_characters="[]"), min_size=1, max_size=8)
 values = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20)

@@ -10,9 +10,9 @@ import pytest
 from microsub.configuration.joining import Quotas, Registration
 from microsub.configuration.model import InstanceSettings
 from microsub.configuration.store import InForce
-from microsub.services.identity.limiting import Limiting
-from microsub.services.identity.quotas import UserQuotas, resolved
-from microsub.store.identity.rates import Rates
+from microsub.identity.store.rates import Rates
+from microsub.identity.tokens.quotas import UserQuotas, resolved
+from microsub.identity.tokens.request_limits import Limiting
 from tests.support.readers import Instance, Reader
 
 FEED = "https://f{}.example/feed"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from microsub import errors
-from microsub.api.responses import error_reply
+from microsub.kit.http.responses import error_reply
 
 
 @pytest.mark.parametrize(

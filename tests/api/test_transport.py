@@ -8,11 +8,11 @@ from typing import Any
 import httpx
 import pytest
 
-from microsub.api import microsub as endpoint
-from microsub.api.body import MAX_BODY, UNCHECKED_BODY
 from microsub.errors import StoreFull, StoreUnavailable
+from microsub.identity.store.accounts import Accounts
+from microsub.kit.http.body import MAX_BODY, UNCHECKED_BODY
 from microsub.model.reader import Credential, Grant
-from microsub.store.accounts import Accounts
+from microsub.timelines.api import endpoint
 from tests.support.readers import ENDPOINT, Instance, Reader, posts
 
 FEED = "https://blog.example/feed"

@@ -9,9 +9,9 @@ import pytest
 from playwright.async_api import Page
 
 from microsub.errors import InvalidRequest
-from microsub.formats.indieauth.clients import ClientInfo, allowed_redirect
-from microsub.formats.indieauth.endpoints import profile_links
-from microsub.formats.indieauth.me import canonical_me
+from microsub.identity.protocol.clients import ClientInfo, allowed_redirect
+from microsub.identity.protocol.endpoints import profile_links
+from microsub.identity.protocol.me import canonical_me
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from microsub.formats.indieauth.pkce import challenge, new_verifier
+from microsub.identity.protocol.pkce import challenge, new_verifier
 from tests.browser.tab import Tab, tab
 from tests.support.app_site import AppSite, app_site
 from tests.support.process import Installation, installation

@@ -16,11 +16,11 @@ import pytest
 import redis as redis_py
 
 from microsub.cache import BlockingFeedCache, DirectoryMapping, FeedCache
-from microsub.store import keys
-from microsub.store.connect import connect
-from microsub.store.feedcopies import FeedCopies
-from microsub.store.feedmapping import RedisMapping
-from microsub.store.port import Redis
+from microsub.cache.redis_mapping import RedisMapping
+from microsub.cache.redis_storage import FeedCopies
+from microsub.redis import keys
+from microsub.redis.connect import connect
+from microsub.redis.protocol import Redis
 from tests.support import feed_cache_process
 from tests.support.feed_cache import URL, Clock, Place, document, site
 from tests.support.waiting import wait_until

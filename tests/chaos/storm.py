@@ -27,13 +27,13 @@ from pathlib import Path
 
 import httpx
 
+from microsub.delivery.rebuilding import Rebuilding
 from microsub.errors import StoreError
-from microsub.formats.identity import host_of
-from microsub.services.rebuilding import Rebuilding
-from microsub.services.sweeping import Sweeping
-from microsub.store import keys
-from microsub.store.connect import connect
-from microsub.store.streams import Stream, backlogs
+from microsub.formats.entry_id import host_of
+from microsub.redis import keys
+from microsub.redis.connect import connect
+from microsub.redis.streams import Stream, backlogs
+from microsub.upkeep.sweep import Sweeping
 from tests.chaos.verdict import POISON, missing, outdated
 from tests.support.cluster import Node
 from tests.support.polling import World, world

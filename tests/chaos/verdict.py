@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from microsub.store.deadletters import DeadLetters
+from microsub.delivery.dead_letters import DeadLetters
 
 if TYPE_CHECKING:
     from tests.chaos.storm import Storm

@@ -13,10 +13,10 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from microsub.pipeline.stage import Patience
-from microsub.services.completing import Completing
-from microsub.store.connect import connect
-from microsub.store.port import Redis
+from microsub.delivery.completing import Completing
+from microsub.delivery.stage import Patience
+from microsub.redis.connect import connect
+from microsub.redis.protocol import Redis
 from tests.support.parsing import PARSER
 from tests.support.polling import world
 

@@ -14,9 +14,9 @@ import redis as redis_py
 from click.testing import CliRunner, Result
 
 from microsub.cli import main
-from microsub.store import program
-from microsub.store.embedded import EmbeddedRedis, start_embedded
-from microsub.store.program import ServerProgram, programs
+from microsub.redis.embedded import program
+from microsub.redis.embedded.program import ServerProgram, programs
+from microsub.redis.embedded.server import EmbeddedRedis, start_embedded
 
 Run = Callable[..., Result]
 

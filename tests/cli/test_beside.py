@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from microsub.cli import beside
-from microsub.config.settings import Settings
+from microsub.settings import Settings
 
 
 async def test_a_worker_that_cant_be_started_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

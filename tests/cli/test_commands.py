@@ -15,11 +15,11 @@ from click.testing import CliRunner, Result
 from microsub import wiring
 from microsub.cli import main
 from microsub.cli.feeds import _shortened
-from microsub.config.settings import Settings
-from microsub.store import keys
-from microsub.store.deadletters import DeadLetters
-from microsub.store.embedded import start_embedded
-from microsub.store.streams import Message
+from microsub.delivery.dead_letters import DeadLetters
+from microsub.redis import keys
+from microsub.redis.embedded.server import start_embedded
+from microsub.redis.streams import Message
+from microsub.settings import Settings
 from tests.support.polling import dated, rss
 from tests.support.process import installation
 from tests.support.web import Answer, publisher

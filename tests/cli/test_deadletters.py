@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from microsub import wiring
 from microsub.cli import main
-from microsub.config.settings import read_settings
-from microsub.store.deadletters import DeadLetter, DeadLetters
-from microsub.store.streams import Message, Stream
+from microsub.delivery.dead_letters import DeadLetter, DeadLetters
+from microsub.redis.streams import Message, Stream
+from microsub.settings import read_settings
 
 STAGES = ("stored", "hand\x1bmade", "entries")
 

@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from microsub.cli import local_sign_in, main
-from microsub.services.identity.local import Local
-from microsub.store.accounts import Accounts
-from microsub.store.connect import connect
+from microsub.identity.local.bundle import Local
+from microsub.identity.store.accounts import Accounts
+from microsub.redis.connect import connect
 from microsub.wiring.local import make_local
 
 Run = Callable[..., Result]

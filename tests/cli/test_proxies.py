@@ -16,8 +16,8 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from microsub.cli import running
-from microsub.config.settings import Network
-from microsub.web import peer as peers
+from microsub.kit.http import peer as peers
+from microsub.settings import Network
 
 LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
 

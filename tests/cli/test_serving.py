@@ -18,10 +18,10 @@ from click.testing import CliRunner
 
 from microsub import wiring
 from microsub.cli import main, running, serving
-from microsub.config.settings import Settings
 from microsub.errors import NotFound, Unauthorized
-from microsub.posts import open_post_store
-from microsub.store.embedded import start_embedded
+from microsub.library.opening import open_post_store
+from microsub.redis.embedded.server import start_embedded
+from microsub.settings import Settings
 from microsub.wiring.people import GREETING
 from tests.support.waiting import wait_until
 

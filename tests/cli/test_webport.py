@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from microsub.cli import running, webport
-from microsub.config.settings import Network
+from microsub.settings import Network
 from tests.support.waiting import PATIENCE, wait_until
 
 LOOPBACK = ipaddress.ip_network("127.0.0.0/8")

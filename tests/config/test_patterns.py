@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsub.config.patterns import LONGEST, PatternError, compiled
+from microsub.model.patterns import LONGEST, PatternError, compiled
 
 
 @pytest.mark.parametrize(

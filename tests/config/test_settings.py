@@ -8,16 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from microsub.config.settings import (
-    SETTINGS,
-    Setting,
-    Settings,
-    mask_password,
-    misspelt_variables,
-    read_settings,
-    variables,
-)
 from microsub.errors import ConfigError
+from microsub.settings import SETTINGS, Setting, Settings, mask_password, misspelt_variables, read_settings, variables
 
 
 def test_the_declaration_and_the_value_have_the_same_settings_in_the_same_order() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.config.urls import comparable, comparable_profile, usable
-from microsub.formats.identity import canonical_feed_url, normalise_profile
+from microsub.formats.entry_id import canonical_feed_url, normalise_profile
+from microsub.kit.hosts import comparable, comparable_profile, usable
 
 SAME = [
     ("https://A.example", "https://a.example/"),

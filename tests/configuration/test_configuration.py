@@ -14,13 +14,13 @@ from microsub.configuration.effective import SettingsInForce
 from microsub.configuration.joining import Quotas
 from microsub.configuration.model import FeedPolicy, Limits
 from microsub.errors import NotFound, StoreUnavailable, Unauthorized
+from microsub.identity.sign_in.sessions import Sessions
+from microsub.identity.store.codes import Codes, Consent
+from microsub.identity.store.foreign import ForeignTokens, Principal, Vouched
+from microsub.identity.store.grants import Grants
+from microsub.identity.store.sessions import SessionStore
 from microsub.model.reader import Credential
-from microsub.services.identity.sessions import Sessions
-from microsub.store.identity.codes import Codes, Consent
-from microsub.store.identity.foreign import ForeignTokens, Principal, Vouched
-from microsub.store.identity.grants import Grants
-from microsub.store.identity.sessions import SessionStore
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
 from tests.support.configured import NOW, Configured
 
 A, B, C = "https://a.example/feed", "https://b.example/feed", "https://c.example/feed"

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from microsub.errors import StoreUnavailable
-from microsub.store import keys
-from microsub.store.port import Redis
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
 from tests.support.between import Between
 from tests.support.configured import NOW, Configured
 

@@ -19,8 +19,8 @@ from microsub.configuration import file as backend_file
 from microsub.configuration.file import BackendFile
 from microsub.configuration.sync import Timing
 from microsub.errors import StoreFull
-from microsub.store import keys
-from microsub.store.port import Redis
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
 from tests.support.configured import NOW, Configured
 from tests.support.waiting import wait_until
 

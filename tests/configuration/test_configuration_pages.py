@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from microsub.pipeline.fan_out import FanOut
-from microsub.pipeline.moving import Mover
-from microsub.store.items import Items
-from microsub.store.port import Redis
-from microsub.store.timelines import Timelines
+from microsub.delivery.fan_out import FanOut
+from microsub.polling.moving import Mover
+from microsub.posts.store.items import Items
+from microsub.redis.protocol import Redis
+from microsub.timelines.store.timelines import Timelines
 from tests.support.configured import NOW, Configured
 
 PAGE, FEED, OTHER = "https://blog.example/", "https://blog.example/feed", "https://other.example/feed"

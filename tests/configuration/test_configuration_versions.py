@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from microsub.configuration.versions import is_saved, surplus, version_name
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
 from tests.support.configured import NOW, Configured
 
 A, B, C, D = (f"https://{name}.example/feed" for name in "abcd")

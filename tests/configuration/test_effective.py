@@ -10,8 +10,8 @@ from microsub.configuration.effective import SettingsInForce
 from microsub.configuration.model import InstanceSettings, Limits
 from microsub.configuration.store import InForce
 from microsub.errors import StoreUnavailable
-from microsub.store.channels import Channels
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
+from microsub.timelines.store.channels import Channels
 
 
 class Settings:

@@ -10,8 +10,8 @@ import pytest
 from microsub.configuration.changes import Change, UserAdded, UserChanged, UserRemoved
 from microsub.configuration.persons import clashes
 from microsub.errors import InvalidRequest
-from microsub.store.accounts import User
-from microsub.store.port import Redis
+from microsub.identity.store.accounts import User
+from microsub.redis.protocol import Redis
 from tests.support.configured import NOW, Configured
 
 SOURCES = Path(__file__).parents[2] / "microsub"
@@ -86,4 +86,4 @@ def test_all_ways_lead_through_there() -> None:
                 if method in {"add_user", "set_me", "restore_user", "register"} and "accounts" in of:
                     callers.add(str(path.relative_to(SOURCES)))
     # Registration comes after admission.
-    assert callers == {"configuration/apply.py", "services/identity/registration.py"}
+    assert callers == {"configuration/apply.py", "identity/sign_in/registration.py"}

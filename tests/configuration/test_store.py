@@ -21,9 +21,9 @@ from microsub.configuration.model import (
 )
 from microsub.configuration.store import Applied, AppliedFile, InForce
 from microsub.errors import StoreDamaged
-from microsub.store import keys
-from microsub.store.channels import Channels
-from microsub.store.port import Redis
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.timelines.store.channels import Channels
 
 BACKEND = Backend(
     users={

@@ -41,7 +41,7 @@ def cursor_ties_lost() -> None:
 @variant("revisions.read-stays", "revisions.edit-keeps-read", "revisions.counts")
 def read_items_come_back() -> None:
     """Whatever a poll delivers makes its whole channel unread."""
-    from microsub.store.timelines import Timelines
+    from microsub.timelines.store.timelines import Timelines
 
     add_to = Timelines.add_to
 
@@ -58,7 +58,7 @@ def read_items_come_back() -> None:
 @variant("isolation.timeline", "isolation.global")
 def pages_of_another_user() -> None:
     """Every page is one of alice's."""
-    from microsub.store import timelines
+    from microsub.timelines.store import timelines
 
     read_page = timelines.read_page
 
@@ -72,7 +72,7 @@ def pages_of_another_user() -> None:
 @variant("channels.unread", "reading.count", "muting.count")
 def counts_off_by_one() -> None:
     """The list of channels counts one item too many."""
-    from microsub.store.channels import Channels
+    from microsub.timelines.store.channels import Channels
 
     counts_with_token = Channels.counts_with_token
 
@@ -86,7 +86,7 @@ def counts_off_by_one() -> None:
 @variant("replies.content-type", "replies.no-store")
 def other_headers() -> None:
     """The content type has a parameter, and replies may be cached."""
-    from microsub.api import responses
+    from microsub.kit.http import responses
 
     responses.JSON[0] = (b"content-type", b"application/json; charset=utf-8")
     responses.JSON[1] = (b"cache-control", b"max-age=60")
@@ -95,7 +95,7 @@ def other_headers() -> None:
 @variant("removing.marked", "revisions.removed-stays", "removing.refollowed")
 def removed_items_come_back() -> None:
     """`remove` only marks as read."""
-    from microsub.store.timelines import Timelines
+    from microsub.timelines.store.timelines import Timelines
 
     Timelines.remove = Timelines.mark_read  # type: ignore[method-assign]
 

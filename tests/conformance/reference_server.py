@@ -26,7 +26,7 @@ from starlette.routing import Route
 
 from microsub.conformance.runner import Target
 from microsub.errors import ParseError
-from microsub.formats.identity import identity
+from microsub.formats.entry_id import identity
 from microsub.formats.parse import parse
 from microsub.formats.wire import timestamp, to_wire
 from microsub.model import jf2

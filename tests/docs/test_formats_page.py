@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from microsub.formats import discovery
-from microsub.formats.discovery import FeedLink
+from microsub.discovery import links
+from microsub.discovery.links import FeedLink
 from microsub.formats.parse import parse
 from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
 
@@ -38,7 +38,7 @@ def test_every_field_is_described(value: type) -> None:
     assert {field.name for field in fields(value) if f"`{field.name}`" not in PAGE} == set()
 
 
-@pytest.mark.parametrize("function", [parse, *(getattr(discovery, n) for n in discovery.__all__ if n != "FeedLink")])
+@pytest.mark.parametrize("function", [parse, *(getattr(links, n) for n in links.__all__ if n != "FeedLink")])
 def test_every_function_is_described(function: object) -> None:
     """With its arguments in their order."""
     assert callable(function)

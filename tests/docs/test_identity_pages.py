@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from microsub.identity.page_check.lines import microsub_line, provider_lines
 from microsub.parsing.process import tasks
-from microsub.services.identity.lines import microsub_line, provider_lines
 
 ROOT = Path(__file__).parents[2]
 SECURITY = ROOT / "docs" / "explanation" / "security.md"

@@ -7,13 +7,13 @@ import json
 import random
 from pathlib import Path
 
-from microsub.pipeline.fan_out import default_limits
-from microsub.services.checking import Checking
-from microsub.services.following import Following
-from microsub.services.mending import Mending
-from microsub.store import keys
-from microsub.store.multiplexer import Multiplexed
-from microsub.store.port import Redis
+from microsub.check.command import Checking
+from microsub.delivery.fan_out import default_limits
+from microsub.redis import keys
+from microsub.redis.multiplexer import Multiplexed
+from microsub.redis.protocol import Redis
+from microsub.timelines.following import Following
+from microsub.upkeep.follow_repair import Mending
 from tests.support.polling import World, dated, rss, world
 from tests.support.process import installation
 from tests.support.web import Answer, Publisher, publisher

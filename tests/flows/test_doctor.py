@@ -14,9 +14,9 @@ import pytest
 import pytest_asyncio
 
 from microsub.fetch import Fetcher, FetchSettings
-from microsub.services.identity.doctor import Doctor
-from microsub.services.identity.findings import MONOCLE, Report
-from microsub.services.identity.server_findings import Here
+from microsub.identity.page_check.doctor import Doctor
+from microsub.identity.page_check.findings import MONOCLE, Report
+from microsub.identity.page_check.server_findings import Here
 from tests.support.own_server import links
 from tests.support.parsing import PARSER
 from tests.support.process import Installation, installation

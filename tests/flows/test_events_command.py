@@ -11,8 +11,8 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from microsub.posts import PostStore, StoreError, open_post_store
-from microsub.store.datafolder import Folder
+from microsub.library.opening import PostStore, StoreError, open_post_store
+from microsub.redis.embedded.datafolder import Folder
 from tests.support.process import Installation, installation
 from tests.support.waiting import wait_until
 

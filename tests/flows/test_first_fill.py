@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from microsub.store.port import Redis
-from microsub.store.streams import Message
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import Message
 from tests.support.polling import World, dated, rss, world
 from tests.support.web import Publisher, publisher
 

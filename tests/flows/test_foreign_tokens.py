@@ -14,9 +14,9 @@ import pytest
 
 from microsub.configuration.model import Identity as IdentitySettings
 from microsub.configuration.model import InstanceSettings
+from microsub.identity.tokens import introspection
 from microsub.model.scopes import ALL_SCOPES
-from microsub.services.identity import vouching
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
 from tests.support.counting import CountingRedis
 from tests.support.process import installation
 from tests.support.provider import Fault, Provider, Variant, provider
@@ -231,7 +231,7 @@ async def test_a_slow_provider_holds_up_nobody_else(world: World, monkeypatch: p
     """Others read meanwhile, with their own tokens and with remembered ones; who waits is told soon."""
     remembered, own = world.grant(), await world.server.grant("alice", "read")
     assert await world.status(remembered) == 200
-    monkeypatch.setattr(vouching, "SECONDS", 0.5)
+    monkeypatch.setattr(introspection, "SECONDS", 0.5)
     world.site.fault("introspection", Fault(hang=True))
     waiting = asyncio.create_task(world.status(world.grant()))
     await wait_until(lambda: world.checks == 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from microsub.store.multiplexer import Multiplexed
+from microsub.redis.multiplexer import Multiplexed
 from tests.support.old_server import OldServer, post
 from tests.support.polling import dated, rss
 from tests.support.process import installation, reader

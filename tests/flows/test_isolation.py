@@ -15,11 +15,11 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from microsub.api.microsub import TABLE
+from microsub.identity.web.forms import FIELD, form_token
+from microsub.identity.web.routing import is_form
 from microsub.model.scopes import ALL_SCOPES
-from microsub.store.port import Redis
-from microsub.web.forms import FIELD, form_token
-from microsub.web.routing import is_form
+from microsub.redis.protocol import Redis
+from microsub.timelines.api.endpoint import TABLE
 from tests.support.isolation import FEED, OTHER, Key, parameters, snapshot
 from tests.support.provider import Provider, Variant, provider
 from tests.support.readers import ENDPOINT, Instance, Reader, instance, posts
@@ -103,7 +103,7 @@ class World:
 
 @pytest.fixture
 async def world(real_redis: Redis, second_redis_url: str) -> AsyncIterator[World]:
-    from microsub.store.multiplexer import Multiplexed
+    from microsub.redis.multiplexer import Multiplexed
 
     other = Multiplexed(second_redis_url)
     try:

@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 
-from microsub.pipeline.stages import Stages
-from microsub.services.completing import Completing
-from microsub.store.port import Redis
+from microsub.delivery.completing import Completing
+from microsub.delivery.stages import Stages
+from microsub.redis.protocol import Redis
 from tests.support.parsing import PARSER
 from tests.support.polling import World, world
 from tests.support.web import Answer, Publisher, publisher

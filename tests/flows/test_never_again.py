@@ -22,14 +22,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from microsub.configuration.model import Delivery, InstanceSettings, Limits
+from microsub.delivery.fan_out import default_limits
+from microsub.delivery.rebuilding import Rebuilding
 from microsub.fetch import Fetched, FetchRequest, FetchResult
-from microsub.pipeline.fan_out import default_limits
-from microsub.services.following import Following
-from microsub.services.rebuilding import Rebuilding
-from microsub.services.retention import Retention
-from microsub.services.sweeping import GRACE, Sweeping
-from microsub.store.multiplexer import Multiplexed
-from microsub.store.port import Redis
+from microsub.redis.multiplexer import Multiplexed
+from microsub.redis.protocol import Redis
+from microsub.timelines.following import Following
+from microsub.timelines.retention import Retention
+from microsub.upkeep.sweep import GRACE, Sweeping
 from tests.support.invariants import violations
 from tests.support.polling import World
 

@@ -14,10 +14,10 @@ import pytest
 from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope, Send
 
-from microsub.services.identity.clients import Clients
-from microsub.services.identity.doctor import Doctor
-from microsub.services.identity.server_findings import Here
-from microsub.store.port import Redis
+from microsub.identity.page_check.doctor import Doctor
+from microsub.identity.page_check.server_findings import Here
+from microsub.identity.provider.clients import Clients
+from microsub.redis.protocol import Redis
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER
 from tests.support.reader_app import App, Person

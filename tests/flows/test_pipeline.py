@@ -7,20 +7,20 @@ from email.utils import formatdate
 
 import pytest
 
+from microsub.check.look import look
 from microsub.configuration.model import Delivery, InstanceSettings
+from microsub.delivery.completing import Completing
+from microsub.delivery.dead_letters import DeadLetters
+from microsub.delivery.fan_out import default_limits
+from microsub.delivery.rebuilding import Rebuilding
+from microsub.delivery.stage import Patience
+from microsub.delivery.stages import Stages
+from microsub.feeds.store.events import Event, Events
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult
-from microsub.pipeline.fan_out import default_limits
-from microsub.pipeline.stage import Patience
-from microsub.pipeline.stages import Stages
-from microsub.services.completing import Completing
-from microsub.services.following import Following
-from microsub.services.rebuilding import Rebuilding
-from microsub.store import keys
-from microsub.store.check.look import look
-from microsub.store.deadletters import DeadLetters
-from microsub.store.events import Event, Events
-from microsub.store.port import Redis
-from microsub.store.rules import Rules
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.timelines.following import Following
+from microsub.timelines.store.rules import Rules
 from tests.support.invariants import violations
 from tests.support.parsing import PARSER
 from tests.support.polling import World, dated, rss, world

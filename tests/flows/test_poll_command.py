@@ -13,9 +13,9 @@ from click.testing import CliRunner
 
 from microsub.cli import main
 from microsub.fetch import Fetcher, FetchSettings
-from microsub.pipeline import on_demand
-from microsub.store.embedded import start_embedded
-from microsub.store.port import Redis
+from microsub.polling import on_demand
+from microsub.redis.embedded.server import start_embedded
+from microsub.redis.protocol import Redis
 from tests.support.polling import dated, rss, world
 from tests.support.process import installation
 from tests.support.waiting import wait_until

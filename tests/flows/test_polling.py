@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
 from tests.support.polling import dated, rss, world
 from tests.support.web import Answer, publisher
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
 from tests.support.polling import World, world
 from tests.support.web import Publisher, publisher
 

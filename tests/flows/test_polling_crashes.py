@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 import structlog.testing
 
+from microsub.delivery.stage import Patience
 from microsub.errors import StoreUnavailable
-from microsub.pipeline.poll import PollResult
-from microsub.pipeline.stage import Patience
-from microsub.store.port import Redis
+from microsub.polling.poll import PollResult
+from microsub.redis.protocol import Redis
 from tests.support.killing import KilledError, Killing
 from tests.support.polling import World, dated, rss, world
 from tests.support.waiting import wait_until

@@ -13,16 +13,16 @@ import pytest
 import structlog.testing
 
 from microsub.configuration.model import FeedPolicy, InstanceSettings, Limits
-from microsub.formats.identity import host_of
+from microsub.delivery.fan_out import default_limits
+from microsub.feeds.store.record import FeedRecord
+from microsub.formats.entry_id import host_of
 from microsub.parsing.pool import ParsePool
 from microsub.parsing.process import ParserProcess
-from microsub.pipeline.fan_out import default_limits
-from microsub.services.following import Following
-from microsub.services.mending import Mended, Mending
-from microsub.services.retention import Retention
-from microsub.services.sweeping import Sweeping
-from microsub.store.feeds import FeedRecord
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
+from microsub.timelines.following import Following
+from microsub.timelines.retention import Retention
+from microsub.upkeep.follow_repair import Mended, Mending
+from microsub.upkeep.sweep import Sweeping
 from tests.support.polling import FAST, World, dated, rss, world
 from tests.support.web import Answer, publisher
 
@@ -443,7 +443,7 @@ async def test_a_bug_in_one_poll_stops_nothing(redis: Redis, monkeypatch: pytest
 
 async def test_an_authors_block_counts_after_an_edit(redis: Redis) -> None:
     """When an edit gives a post an author who is blocked, it leaves the timeline."""
-    from microsub.store.rules import Rules
+    from microsub.timelines.store.rules import Rules
 
     async with publisher() as site, world(redis) as it:
 

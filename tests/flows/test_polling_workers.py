@@ -11,9 +11,9 @@ from typing import Any
 
 from microsub.configuration.model import HostPolicy, InstanceSettings, Polling
 from microsub.fetch import FetchLimits
-from microsub.pipeline.runner import GRACE_SECONDS, STAGES_END_SECONDS, Worker
-from microsub.pipeline.turn import HAND_BACK_SECONDS
-from microsub.store.port import Redis
+from microsub.polling.host_turn import HAND_BACK_SECONDS
+from microsub.polling.worker import GRACE_SECONDS, STAGES_END_SECONDS, Worker
+from microsub.redis.protocol import Redis
 from tests.support.polling import FAST, dated, rss, world
 from tests.support.waiting import wait_until
 from tests.support.web import Answer, Asked, publisher

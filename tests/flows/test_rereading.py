@@ -6,9 +6,10 @@ from random import Random
 
 import pytest
 
-from microsub.store import keys, shedding
-from microsub.store.feeds import KEEP_MARKS
-from microsub.store.port import Redis
+from microsub.feeds.store.record import KEEP_MARKS
+from microsub.posts.store import garbage
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
 from tests.support.polling import World, dated, rss, world
 from tests.support.web import publisher
 
@@ -68,8 +69,8 @@ async def _delete_oldest(it: World, user: str) -> None:
     """As the sweep does with what nobody refers to."""
     oldest = (await it.rows(user))[-1].id
     await it.timelines.remove(user, "home", [oldest], it.clock())
-    await shedding.condemn(it.redis, [oldest], it.clock())
-    assert await shedding.delete(it.redis, await shedding.candidates(it.redis, [oldest]), it.clock()) == 1
+    await garbage.condemn(it.redis, [oldest], it.clock())
+    assert await garbage.delete(it.redis, await garbage.candidates(it.redis, [oldest]), it.clock()) == 1
 
 
 async def test_known_entries_are_not_looked_up(redis: Redis) -> None:

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 import pytest
 
 from microsub.cache import CachingFetcher
+from microsub.cache.redis_storage import FeedCopies
 from microsub.configuration.model import InstanceSettings
+from microsub.discovery.directory import Directory
+from microsub.discovery.search import Search
 from microsub.errors import InvalidRequest
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, NotModified
-from microsub.services.directory import Directory
-from microsub.services.search import Search
-from microsub.store.feedcopies import FeedCopies
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
 from tests.support.polling import World, dated, rss, world
 from tests.support.waiting import wait_until
 from tests.support.web import Answer, Publisher, publisher

@@ -17,7 +17,7 @@ import pytest
 
 from microsub.errors import ParseError
 from microsub.formats.encoding import decode
-from microsub.formats.identity import identities
+from microsub.formats.entry_id import identities
 from microsub.formats.parse import parse
 from microsub.formats.wire import card_to_wire, to_wire
 from microsub.model.jf2 import Card

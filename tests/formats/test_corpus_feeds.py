@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from microsub.formats.identity import host_of, identities, twin_identity
+from microsub.formats.entry_id import host_of, identities, twin_identity
 from microsub.formats.parse import parse
 from microsub.formats.wire import feed_to_wire, to_wire
 from microsub.model.jf2 import Feed

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.formats.crowding import MOST, is_crowded
-from microsub.formats.indieauth.clients import ClientInfo, read_client
-from microsub.formats.trees import tree_of
+from microsub.formats.html.crowding import MOST, is_crowded
+from microsub.formats.html.trees import tree_of
+from microsub.identity.protocol.clients import ClientInfo, read_client
 
 SEPARATED = {
     "spaces": " a{n}=1",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from microsub.formats.discovery import FeedLink, better_feeds, common_paths, discover
+from microsub.discovery.links import FeedLink, better_feeds, common_paths, discover
 
 URL = "https://blog.example/about"
 

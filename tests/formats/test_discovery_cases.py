@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from selectolax.lexbor import LexborHTMLParser
 
-from microsub.formats.discovery import better_feeds, discover, feeds_by_address
-from microsub.formats.sites import matching
-from microsub.formats.sitetable import sites
+from microsub.discovery.links import better_feeds, discover, feeds_by_address
+from microsub.discovery.sites import matching
+from microsub.discovery.sitetable import sites
 
 DATA = Path(__file__).parents[1] / "data" / "discovery"
 CASES = sorted(DATA.glob("*.html"))

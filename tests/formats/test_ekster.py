@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from microsub.ekster.items import OldPost, guid_of, source_among, to_jf2
 from microsub.errors import ParseError
-from microsub.formats.ekster import OldPost, guid_of, source_among, to_jf2
-from microsub.formats.identity import identity
+from microsub.formats.entry_id import identity
 from microsub.formats.wire import to_wire
 
 

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from selectolax.lexbor import LexborHTMLParser
 
+from microsub.discovery.links import discover
 from microsub.errors import ParseError
-from microsub.formats.discovery import discover
-from microsub.formats.identity import identities, twin_identity
+from microsub.formats.entry_id import identities, twin_identity
 from microsub.formats.parse import parse
-from microsub.formats.urls import EXECUTABLE
 from microsub.formats.wire import encode, to_wire
+from microsub.kit.urls import EXECUTABLE
 from microsub.model.jf2 import Feed
 from tests.formats.test_cases import CASES
 

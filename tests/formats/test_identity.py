@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsub.formats import urls
-from microsub.formats.identity import (
+from microsub.formats.entry_id import (
     canonical_feed_url,
     has_credentials,
     host_of,
@@ -18,7 +17,8 @@ from microsub.formats.identity import (
     normalise_url,
     twin_identity,
 )
-from microsub.formats.urls import safe_url
+from microsub.kit import urls
+from microsub.kit.urls import safe_url
 from microsub.model.jf2 import Content, Entry
 
 

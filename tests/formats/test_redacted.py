@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from microsub.formats.urls import redacted, redacted_text
+from microsub.kit.urls import redacted, redacted_text
 
 SAME = [
     "https://a.example/",

@@ -14,8 +14,8 @@ from microsub.formats import rereading
 from microsub.formats.normalise import MAX_BODIES, MAX_BODY
 from microsub.formats.parse import parse
 from microsub.formats.rereading import reread
-from microsub.parsing.store_items import items_of, items_to_store
-from microsub.store.arrivals import ItemToStore
+from microsub.posts.entries import items_of, items_to_store
+from microsub.posts.values import ItemToStore
 
 URL = "https://blog.test/feed"
 NOW = 1_800_000_000.0

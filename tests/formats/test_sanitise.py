@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
+from microsub.formats.html.sanitise import SANDBOX, clean_html, clean_srcset, text_to_html
+from microsub.formats.html.text import html_to_text, title_text
 from microsub.formats.normalise import content_of
-from microsub.formats.sanitise import SANDBOX, clean_html, clean_srcset, text_to_html
-from microsub.formats.text import html_to_text, title_text
 
 BASE = "https://s.example/posts/1"
 PLAYED = "https://www.youtube.com/embed/x"
@@ -164,7 +164,7 @@ def test_cleaning_twice_changes_nothing() -> None:
 def test_the_result_is_the_same_in_every_process() -> None:
     """A post's hash is compared across processes: nothing may depend on the order of a set."""
     code = (
-        "from microsub.formats.sanitise import clean_html as c;"
+        "from microsub.formats.html.sanitise import clean_html as c;"
         "print(c('<iframe src=https://youtube.com/embed/1 width=1 height=2></iframe>"
         "<video src=/a poster=/b width=1 height=2></video><img src=/a srcset=/b alt=c width=5 title=t lang=de>',"
         "'https://s.example/'))"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.formats.sitetable import sites, sites_of
+from microsub.discovery.sitetable import sites, sites_of
 
 ROW = """
 [words]

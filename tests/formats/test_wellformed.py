@@ -15,13 +15,14 @@ import pytest
 from feedparser.api import StrictFeedParser
 
 from microsub.errors import ParseError
-from microsub.formats import encoding, xmlfeed
+from microsub.formats import encoding
 from microsub.formats import parse as parsing
-from microsub.formats.elements import Elements
 from microsub.formats.encoding import Document
 from microsub.formats.newest import Newest
 from microsub.formats.parse import parse
-from microsub.formats.wellformed import MAX_DEPTH, MAX_SHORT, TooMuch, WellFormed
+from microsub.formats.xml import xmlfeed
+from microsub.formats.xml.elements import Elements
+from microsub.formats.xml.wellformed import MAX_DEPTH, MAX_SHORT, TooMuch, WellFormed
 from microsub.model.jf2 import Feed
 from tests.formats.test_cases import CASES
 

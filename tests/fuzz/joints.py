@@ -18,9 +18,9 @@ from pathlib import Path
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from microsub.formats.allowed import ATTRIBUTES, PLAYER, TAGS
+from microsub.formats.html.allowed import ATTRIBUTES, PLAYER, TAGS
+from microsub.formats.html.sanitise import SANDBOX, URL_ATTRIBUTES
 from microsub.formats.normalise import content_of
-from microsub.formats.sanitise import SANDBOX, URL_ATTRIBUTES
 
 KEPT = Path(__file__).parents[1] / "data" / "xss" / "joints.json"
 BASE = "https://s.example/posts/1"

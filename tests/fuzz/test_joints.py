@@ -11,7 +11,7 @@ from itertools import islice, takewhile
 import nh3
 import pytest
 
-from microsub.formats.allowed import ATTRIBUTES, TAGS
+from microsub.formats.html.allowed import ATTRIBUTES, TAGS
 from tests.fuzz.joints import endless, kept, tried
 
 SECONDS = float(os.environ.get("MICROSUB_FUZZ_SECONDS", "20"))

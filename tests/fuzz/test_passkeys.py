@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsub.services.identity import webauthn
-from microsub.services.identity.webauthn import PasskeyRefused, RelyingParty
+from microsub.identity.local import webauthn
+from microsub.identity.local.webauthn import PasskeyRefused, RelyingParty
 from tests.support.authenticator import Authenticator, b64, unb64
 
 PARTY = RelyingParty("reader.example", "https://reader.example")

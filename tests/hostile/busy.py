@@ -90,8 +90,8 @@ def _seconds(*arguments: str) -> tuple[float, bool]:
 
 def measure() -> None:
     """Print a table: seconds of parsers without a guard, and of ours."""
+    from microsub.discovery.links import discover
     from microsub.errors import ParseError
-    from microsub.formats.discovery import discover
     from microsub.formats.parse import parse
 
     for name, text in {**PAGES, **FEEDS}.items():

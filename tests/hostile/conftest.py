@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from microsub.store.embedded import EmbeddedRedis
+from microsub.redis.embedded.server import EmbeddedRedis
 from tests.hostile.machine import Machine, running_machine
 
 

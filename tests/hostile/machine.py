@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import redis as redis_py
 
-from microsub.store.embedded import EmbeddedRedis
-from microsub.store.feeds import FeedRecord
-from microsub.store.multiplexer import Multiplexed
-from microsub.store.streams import backlogs
+from microsub.feeds.store.record import FeedRecord
+from microsub.redis.embedded.server import EmbeddedRedis
+from microsub.redis.multiplexer import Multiplexed
+from microsub.redis.streams import backlogs
 from tests.hostile.memory import MIB, children, forget_peak, peak, resident
 from tests.hostile.publisher import publisher
 from tests.support.polling import World, rss, world

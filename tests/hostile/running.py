@@ -9,9 +9,9 @@ from __future__ import annotations
 import ssl
 import time
 
-from microsub.formats.identity import host_of
-from microsub.store import keys
-from microsub.store.feeds import FeedRecord
+from microsub.feeds.store.record import FeedRecord
+from microsub.formats.entry_id import host_of
+from microsub.redis import keys
 from tests.hostile.case import Case, Outcome
 from tests.hostile.machine import Machine, Watch, polled, stores
 from tests.hostile.publisher import Publisher, publisher

@@ -8,15 +8,15 @@ import threading
 import pytest
 
 from microsub.errors import TooManyRequests
-from microsub.services.identity.attempts import OF_ADDRESS, Attempts
-from microsub.services.identity.hashing import Cost, Hasher
-from microsub.services.identity.passkeys import Passkeys
-from microsub.services.identity.passwords import Passwords
-from microsub.services.identity.recognising import NotRecognised, Recognised, Recognising, Where
-from microsub.store.accounts import Accounts
-from microsub.store.identity.attempts import AttemptCounts
-from microsub.store.identity.credentials import Credentials
-from microsub.store.port import Redis
+from microsub.identity.local.attempts import OF_ADDRESS, Attempts
+from microsub.identity.local.hashing import Cost, Hasher
+from microsub.identity.local.passkeys import Passkeys
+from microsub.identity.local.passwords import Passwords
+from microsub.identity.local.recognising import NotRecognised, Recognised, Recognising, Where
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.attempts import AttemptCounts
+from microsub.identity.store.credentials import Credentials
+from microsub.redis.protocol import Redis
 from tests.support.counting import CountingRedis
 from tests.support.one_reader import ANN, NOW
 

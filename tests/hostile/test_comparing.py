@@ -16,7 +16,7 @@ import microsub
 
 ROOT = Path(microsub.__file__).parent
 WHERE = ("services/identity", "store/identity", "web", "api", "formats/indieauth")
-ALSO = ("store/accounts.py", "store/servicetokens.py", "services/identity")
+ALSO = ("identity/store/accounts.py", "identity/store/service_tokens.py", "services/identity")
 SECRET = re.compile(
     r"(?i)(secret|token|digest|hash|mac|challenge|verifier|password|passwd|code|state|cookie|nonce|bearer)s?$"
 )

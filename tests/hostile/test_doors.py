@@ -16,19 +16,23 @@ import orjson
 import pytest
 
 from microsub.cache import FeedCache
+from microsub.delivery.completing import Completing
+from microsub.discovery import links
+from microsub.discovery.search import Search
 from microsub.errors import MicrosubError
 from microsub.fetch import Answered, Fetched, FetchRequest, Sending
-from microsub.formats import depth, discovery, html, jsonfeed, syndication, trees
+from microsub.formats import jsonfeed
+from microsub.formats.html import depth, trees
+from microsub.formats.mf2 import hfeed
+from microsub.formats.xml import syndication
+from microsub.identity.page_check.doctor import Doctor
+from microsub.identity.page_check.server_findings import Here
+from microsub.identity.provider.client_limits import Asker
+from microsub.identity.provider.clients import Clients
+from microsub.identity.sign_in.profiles import Profiles
 from microsub.model.jf2 import Card, Entry
 from microsub.parsing.pool import ParsePool
-from microsub.services.completing import Completing
-from microsub.services.identity.clients import Clients
-from microsub.services.identity.crowd import Asker
-from microsub.services.identity.doctor import Doctor
-from microsub.services.identity.profiles import Profiles
-from microsub.services.identity.server_findings import Here
-from microsub.services.search import Search
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
 from tests.support.readers import instance
 
 URL = "https://hostile.example/"
@@ -119,8 +123,8 @@ def parsers_here(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return parser
 
     for module, name in (
-        *((depth, "LexborHTMLParser"), (discovery, "LexborHTMLParser"), (trees, "LexborHTMLParser")),
-        *((html, "to_jf2"), (html, "read_page"), (jsonfeed, "to_jf2"), (syndication, "to_jf2"), (nh3, "Cleaner")),
+        *((depth, "LexborHTMLParser"), (links, "LexborHTMLParser"), (trees, "LexborHTMLParser")),
+        *((hfeed, "to_jf2"), (hfeed, "read_page"), (jsonfeed, "to_jf2"), (syndication, "to_jf2"), (nh3, "Cleaner")),
     ):
         monkeypatch.setattr(module, name, refused(f"{module.__name__}.{name}"))
     return calls

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from microsub.identity.local.recognising import Recognising
 from microsub.logs import set_up_logs
-from microsub.services.identity.recognising import Recognising
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
 from tests.support.readers import instance
 from tests.support.visitor import Visitor
 

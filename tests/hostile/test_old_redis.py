@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from microsub.ekster import store
+from microsub.ekster.store import OldDatabase, open_old
 from microsub.errors import InvalidRequest, MicrosubError
-from microsub.store import ekster
-from microsub.store.ekster import OldDatabase, open_old
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
 
 Replies = Callable[[list[bytes]], bytes]
 
@@ -148,11 +148,11 @@ CASES: dict[str, Replies] = {
 @pytest.mark.parametrize("case", CASES)
 async def test_what_no_redis_does_is_an_error(real_redis: Redis, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
     """One that people can read, whatever comes."""
-    monkeypatch.setattr(ekster, "MOST_MEMBERS", 2_000)
-    monkeypatch.setattr(ekster, "MOST_TEXT", 1 << 20)
-    monkeypatch.setattr(ekster, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(store, "MOST_MEMBERS", 2_000)
+    monkeypatch.setattr(store, "MOST_TEXT", 1 << 20)
+    monkeypatch.setattr(store, "MOST_BYTES", 1 << 20)
     if case in {"an end", "a value that drips", "an array without end"}:
-        monkeypatch.setattr(ekster, "PATIENCE_OF_CALL", 0.5)
+        monkeypatch.setattr(store, "PATIENCE_OF_CALL", 0.5)
     async with server(CASES[case]) as url:
         with pytest.raises(MicrosubError):
             await asyncio.wait_for(read_all(url, real_redis), 60)
@@ -175,7 +175,7 @@ async def test_all_replies_together_have_a_time(monkeypatch: pytest.MonkeyPatch,
             await asyncio.sleep(0.05)
             return [b"none"]
 
-    monkeypatch.setattr(ekster, "PATIENCE", 0.2)
+    monkeypatch.setattr(store, "PATIENCE", 0.2)
     old, began = OldDatabase(Slow()), time.monotonic()  # type: ignore[arg-type]  # all that is called of it
 
     async def ask_on() -> None:

@@ -18,7 +18,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from microsub.services.identity.attempts import OF_ADDRESS, Allowance
+from microsub.identity.local.attempts import OF_ADDRESS, Allowance
 from tests.support.app_site import AppSite, app_site
 from tests.support.own_server import PASSWORD, Visitor, enrolled, links, sign_in
 from tests.support.process import Installation, installation

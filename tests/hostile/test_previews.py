@@ -11,7 +11,7 @@ import pytest
 
 from microsub.parsing.pool import ParsePool
 from microsub.parsing.process import ParserProcess
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
 from tests.support.polling import dated, rss
 from tests.support.readers import Instance, instance
 from tests.support.waiting import wait_until

@@ -24,7 +24,7 @@ QUOTAS = {"channels": 2, "feeds": 2, "tokens": 5, "requests": 8}
 REGISTRATION = {"open": "everybody", "refuse": ["http://127.0.0.1:1/refused/"], "most": 9, "quotas": QUOTAS}
 
 AT_ONCE = 5
-"""Sign-ins of one person that may be under way (`services.identity.crowd`)."""
+"""Sign-ins of one person that may be under way (`identity.provider.client_limits`)."""
 
 
 @dataclass

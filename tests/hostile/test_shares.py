@@ -11,11 +11,11 @@ from ipaddress import ip_network
 import httpx
 
 from microsub.cache import CachingFetcher
+from microsub.cache.redis_storage import FeedCopies
+from microsub.discovery.search import COPIES_OF_USER, CopyShares
 from microsub.fetch import Fetcher, FetchSettings, HostPace
 from microsub.fetch.network import MOST_LOOK_UPS, Resolver
-from microsub.services.search import COPIES_OF_USER, CopyShares
-from microsub.store.feedcopies import FeedCopies
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
 from tests.support.polling import dated, rss
 from tests.support.readers import Instance, Reader, instance
 from tests.support.waiting import wait_until

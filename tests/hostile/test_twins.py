@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from microsub.feeds.store.record import FeedRecord, Feeds
 from microsub.model.reader import Twin
-from microsub.store import keys
-from microsub.store.arrivals import ItemToStore, StoredItem
-from microsub.store.feeds import FeedRecord, Feeds
-from microsub.store.items import Items
-from microsub.store.port import Redis
-from microsub.store.twins import MOST, Copy, surplus, twins_of
+from microsub.posts.store.duplicates import MOST, Copy, surplus, twins_of
+from microsub.posts.store.items import Items
+from microsub.posts.values import ItemToStore, StoredItem
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
 
 NOW = 1_700_000_000.0
 POST = ItemToStore(

@@ -18,9 +18,9 @@ from typing import Any
 import mf2py  # noqa: F401 - read when the first page comes, and not what that page costs
 
 from microsub.fetch import Fetcher, FetchLimits, FetchRequest, FetchResult, FetchSettings
-from microsub.formats.identity import host_of
+from microsub.formats.entry_id import host_of
 from microsub.parsing.pool import ParsePool
-from microsub.store.connect import connect
+from microsub.redis.connect import connect
 from tests.support.polling import world
 
 CERTIFICATES = Path(__file__).parent / "certificates"

@@ -8,7 +8,7 @@ import orjson
 
 from microsub.formats.wire import timestamp, to_wire
 from microsub.model.jf2 import Card, Content, Entry, Feed
-from microsub.parsing.store_items import content_hash, items_to_store
+from microsub.posts.entries import content_hash, items_to_store
 
 NOW = 1_700_000_000.25
 DAY = datetime(2023, 1, 2, 3, 4, 5, 678_900, tzinfo=UTC)

@@ -9,9 +9,9 @@ import orjson
 import pytest
 
 from microsub.model.jf2 import Card, Content, Enclosure, Entry, Feed
-from microsub.parsing.store_items import PostsRead
 from microsub.parsing.values import dumps, reader
-from microsub.store.arrivals import ItemToStore
+from microsub.posts.entries import PostsRead
+from microsub.posts.values import ItemToStore
 
 WHEN = datetime(2026, 5, 1, 12, tzinfo=UTC)
 NOTE = Entry(url="https://a.example/2", category=("x",), content=Content("<p>x</p>", "x"), author=Card(name="Ann"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from microsub.discovery.links import FeedLink
+from microsub.feeds.store.record import FeedRecord
 from microsub.fetch import FetchFailed
-from microsub.formats.discovery import FeedLink
-from microsub.pipeline.elsewhere import instead_of_failure, instead_of_page
-from microsub.store.feeds import FeedRecord
+from microsub.polling.elsewhere import instead_of_failure, instead_of_page
 
 LINK = FeedLink("https://blog.example/atom", "atom", None, None, None)
 PAGE = "https://blog.example/"

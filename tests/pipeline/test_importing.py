@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
+from microsub.check.command import Checking
 from microsub.configuration.apply import Applier
 from microsub.configuration.store import Applied
+from microsub.delivery.fan_out import default_limits
+from microsub.ekster.importing import Importing, read_old
+from microsub.ekster.report import ChannelImport, ImportReport
+from microsub.ekster.store import OldDatabase
 from microsub.errors import ConfigError, InvalidRequest
-from microsub.pipeline.fan_out import default_limits
-from microsub.pipeline.import_report import ChannelImport, ImportReport
-from microsub.pipeline.importing import Importing, read_old
-from microsub.services.checking import Checking
-from microsub.services.following import Following
-from microsub.services.mending import Mending
-from microsub.store import keys
-from microsub.store.ekster import OldDatabase
-from microsub.store.imported import Imported
-from microsub.store.multiplexer import Multiplexed
-from microsub.store.port import Redis
-from microsub.store.rules import Rules
+from microsub.posts.store.imported import Imported
+from microsub.redis import keys
+from microsub.redis.multiplexer import Multiplexed
+from microsub.redis.protocol import Redis
+from microsub.timelines.following import Following
+from microsub.timelines.store.rules import Rules
+from microsub.upkeep.follow_repair import Mending
 from tests.support.old_server import BEGIN, OldServer, post, when
 from tests.support.parsing import PARSER
 from tests.support.polling import World, world

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from microsub.configuration.model import FeedPolicy, HostPolicy, InstanceSettings, Polling
-from microsub.pipeline.policy import host_manners, poll_policy
+from microsub.polling.policy import host_manners, poll_policy
 
 SETTINGS = InstanceSettings(
     polling=Polling(min_interval=600, max_interval=7200, host_interval=2, host_concurrency=1),

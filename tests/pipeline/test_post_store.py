@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from microsub.check.look import look
 from microsub.errors import InvalidRequest, PostDeleted
-from microsub.pipeline.post_store import PostStore
-from microsub.store import keys
-from microsub.store.check.look import look
-from microsub.store.events import Event, Events
-from microsub.store.port import Redis
+from microsub.feeds.store.events import Event, Events
+from microsub.library.post_store import PostStore
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
 from tests.support.polling import World, dated, rss, world
 from tests.support.saving import FEED, follow, post_store
 from tests.support.web import publisher

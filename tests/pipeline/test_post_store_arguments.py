@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from microsub.errors import InvalidRequest
+from microsub.library.post_store import PostStore
 from microsub.model.reader import Cursor
-from microsub.pipeline.post_store import PostStore
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
 from tests.support.polling import World, world
 from tests.support.saving import FEED, post_store
 

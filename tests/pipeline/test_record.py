@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.pipeline.record import fields_of, held_until, history_of
-from microsub.pipeline.schedule import Answered, Failed, Gone, Outcome, PollHistory, plan_move, plan_next
-from microsub.store.feeds import FeedRecord
+from microsub.feeds.store.record import FeedRecord
+from microsub.polling.plan import Answered, Failed, Gone, Outcome, PollHistory, plan_move, plan_next
+from microsub.polling.record import fields_of, held_until, history_of
 
 NOW = 1_800_000_000.0
 URL = "http://blog.test/feed"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.pipeline.policy import PollPolicy
-from microsub.pipeline.schedule import (
+from microsub.polling.plan import (
     LONGEST_HOLD,
     Answered,
     Failed,
@@ -18,6 +17,7 @@ from microsub.pipeline.schedule import (
     plan_move,
     plan_next,
 )
+from microsub.polling.policy import PollPolicy
 
 NOW = 1_800_000_000.0
 HOUR = 3600.0

@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 import structlog.testing
 
+from microsub.delivery.dead_letters import DeadLetters, unknown_stage
+from microsub.delivery.stage import Patience, Stage
 from microsub.errors import StoreUnavailable
-from microsub.pipeline.stage import Patience, Stage
-from microsub.store.deadletters import DeadLetters, unknown_stage
-from microsub.store.port import Redis
-from microsub.store.streams import Bounds, Message, Stream
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import Bounds, Message, Stream
 from tests.support.posts import NOON
 from tests.support.waiting import wait_until
 

@@ -10,17 +10,17 @@ from typing import Any
 import orjson
 import pytest
 
+from microsub.delivery.completing import Completing
+from microsub.delivery.dead_letters import DeadLetters
+from microsub.delivery.look_ups import Populate
+from microsub.feeds.store.events import Events
 from microsub.fetch import FetchFailed, FetchRequest, FetchResult
-from microsub.pipeline.populate import Populate
-from microsub.pipeline.store import StoreEntries
-from microsub.services.completing import Completing
-from microsub.store import keys
-from microsub.store.deadletters import DeadLetters
-from microsub.store.events import Events
-from microsub.store.items import Items
-from microsub.store.messages import EntriesFound, ItemIncomplete, ItemsStored
-from microsub.store.port import Redis
-from microsub.store.streams import Message, Stream
+from microsub.posts.messages import EntriesFound, ItemIncomplete, ItemsStored
+from microsub.posts.store.items import Items
+from microsub.posts.store_stage import StoreEntries
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import Message, Stream
 from tests.support.between import Between, once
 from tests.support.parsing import PARSER
 from tests.support.polling import World, dated, rss, world

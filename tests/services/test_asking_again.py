@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from microsub.pipeline import store
-from microsub.services.asking_again import FEW, MOST, AskingAgain
-from microsub.services.completing import Completing
-from microsub.store import keys
-from microsub.store.arrivals import ItemToStore
-from microsub.store.messages import EntriesFound, ItemIncomplete
-from microsub.store.port import Redis
-from microsub.store.streams import Bounds, Stream
+from microsub.delivery.completing import Completing
+from microsub.posts import store_stage
+from microsub.posts.asking_again import FEW, MOST, AskingAgain
+from microsub.posts.messages import EntriesFound, ItemIncomplete
+from microsub.posts.values import ItemToStore
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import Bounds, Stream
 from tests.support.parsing import PARSER
 from tests.support.polling import World, world
 from tests.support.posts import NOON, candidate
@@ -25,7 +25,7 @@ from tests.support.readers import Web
 @pytest.fixture
 async def it(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     """Two look-ups fill the stream, and nobody completes anything."""
-    monkeypatch.setattr(store, "LOOK_UPS", Bounds(messages=2))
+    monkeypatch.setattr(store_stage, "LOOK_UPS", Bounds(messages=2))
     async with world(redis) as found:
         yield found
 
@@ -90,7 +90,7 @@ async def test_while_many_wait_nothing_is_added(it):
 
 async def test_rounds_go_on_until_all_are_asked_for(it, monkeypatch):
     """A round has an end before all posts; what the next one finds are the others, and what is left out meanwhile."""
-    monkeypatch.setattr("microsub.services.asking_again.shedding.stored_ids", one_by_one)
+    monkeypatch.setattr("microsub.posts.asking_again.shedding.stored_ids", one_by_one)
     await found(it, "one", "two")
     await found(it, *"abcde")
     await complete(it)
@@ -164,7 +164,7 @@ async def test_what_is_left_out_during_a_round_has_a_round_of_its_own(it, monkey
         await found(it, "left out")
 
     with monkeypatch.context() as patch:
-        patch.setattr("microsub.services.asking_again.shedding.stored_ids", late)
+        patch.setattr("microsub.posts.asking_again.shedding.stored_ids", late)
         assert await asking(it).run() == 1
     await complete(it)
     assert len(await lacking(it)) > 0

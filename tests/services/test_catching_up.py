@@ -9,18 +9,18 @@ from dataclasses import dataclass, field
 import pytest
 
 from microsub.configuration.model import Delivery, InstanceSettings
+from microsub.delivery.fan_out import FanOut, Patient, default_limits
 from microsub.errors import StoreUnavailable
-from microsub.pipeline.fan_out import FanOut, Patient, default_limits
-from microsub.services.being_seen import EVERY, BeingSeen
-from microsub.services.catching_up import CatchingUp
-from microsub.services.filling import MOST_ITEMS
-from microsub.services.reading import Reading
-from microsub.store.activity import Activity
-from microsub.store.behind import Behind
-from microsub.store.itemcache import ItemCache
-from microsub.store.messages import ItemsStored
-from microsub.store.port import Redis
-from microsub.store.streams import Message
+from microsub.identity.activity import EVERY, BeingSeen
+from microsub.identity.store.activity import Activity
+from microsub.posts.messages import ItemsStored
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import Message
+from microsub.timelines.catching_up import CatchingUp
+from microsub.timelines.filling import MOST_ITEMS
+from microsub.timelines.reading import Reading
+from microsub.timelines.store.deferred import Behind
+from microsub.timelines.store.itemcache import ItemCache
 from tests.support.posts import NOON
 from tests.support.readers import Instance, Reader, instance, posts
 

@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from microsub.cache import CachingFetcher
+from microsub.delivery import completing
+from microsub.delivery.completing import Completing
 from microsub.fetch import Fetcher, FetchFailed, FetchRequest, FetchResult, FetchSettings
 from microsub.model.jf2 import Card, Entry
 from microsub.parsing.pool import ParsePool
-from microsub.services import completing
-from microsub.services.completing import Completing
 from tests.support.parsing import PARSER
 from tests.support.readers import Web
 

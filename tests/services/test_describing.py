@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from microsub.services.announcing import Announcing
-from microsub.services.describing import describe
-from microsub.store.descriptions import UNTOLD
-from microsub.store.events import Events
-from microsub.store.feeds import Feeds
+from microsub.feeds.announcing import Announcing
+from microsub.feeds.metadata import describe
+from microsub.feeds.store.events import Events
+from microsub.feeds.store.metadata import UNTOLD
+from microsub.feeds.store.record import Feeds
 from tests.support.between import Between, once
 from tests.support.polling import World, dated, rss, world
 from tests.support.posts import NOON

@@ -6,10 +6,10 @@ import pytest
 
 from microsub import metrics
 from microsub.errors import StoreUnavailable
-from microsub.services import figures
-from microsub.services.figures import Figures
-from microsub.store.port import Redis
-from microsub.store.processcounts import ProcessCounts
+from microsub.redis.processcounts import ProcessCounts
+from microsub.redis.protocol import Redis
+from microsub.upkeep import figures
+from microsub.upkeep.figures import Figures
 from tests.support.readers import Instance, instance
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from microsub.delivery.fan_out import FanOut, TimelineLimits, default_limits
 from microsub.errors import StoreUnavailable
-from microsub.pipeline.fan_out import FanOut, TimelineLimits, default_limits
-from microsub.pipeline.moving import Mover
-from microsub.services.following import Following
-from microsub.store.port import Redis
-from microsub.store.subscriptions import Subscriptions
+from microsub.polling.moving import Mover
+from microsub.redis.protocol import Redis
+from microsub.timelines.following import Following
+from microsub.timelines.store.follows import Subscriptions
 from tests.support.posts import NOON
 from tests.support.readers import Instance, Reader, instance, posts
 

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from microsub.errors import StoreUnavailable
-from microsub.formats.identity import host_of
-from microsub.services.mending import Mended, Mending
-from microsub.services.rounds import Pace
-from microsub.store import keys
-from microsub.store.port import Redis
+from microsub.formats.entry_id import host_of
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.timelines.rounds import Pace
+from microsub.upkeep.follow_repair import Mended, Mending
 from tests.support.posts import NOON
 from tests.support.readers import Instance, Reader, instance, posts
 from tests.support.waiting import wait_until

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from microsub.services.reminding import Reminding
-from microsub.store.events import Events
+from microsub.feeds.store.events import Events
+from microsub.upkeep.outbox import Reminding
 from tests.support.polling import dated, rss, world
 from tests.support.web import publisher
 

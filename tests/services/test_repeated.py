@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 import pytest
 
+from microsub.delivery.fan_out import default_limits
+from microsub.delivery.rebuilding import Rebuilding
 from microsub.errors import NotFound
-from microsub.pipeline.fan_out import default_limits
-from microsub.services.curating import Curating
-from microsub.services.following import Following
-from microsub.services.mending import Mending
-from microsub.services.rebuilding import Rebuilding
-from microsub.services.rounds import Pace
-from microsub.store import keys
-from microsub.store.feeds import FeedRecord
-from microsub.store.port import Redis
-from microsub.store.rules import Rules
-from microsub.store.streams import Stream
+from microsub.feeds.store.record import FeedRecord
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import Stream
+from microsub.timelines.channels import Curating
+from microsub.timelines.following import Following
+from microsub.timelines.rounds import Pace
+from microsub.timelines.store.rules import Rules
+from microsub.upkeep.follow_repair import Mending
 from tests.support.killing import Killing, killed_anywhere
 from tests.support.polling import World, world
 from tests.support.posts import NOON, candidate

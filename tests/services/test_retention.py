@@ -12,13 +12,13 @@ import structlog
 
 from microsub.configuration.model import Limits
 from microsub.configuration.store import Applied
+from microsub.identity.store.accounts import User
 from microsub.model.reader import TimelineItem
-from microsub.services.retention import DAY, RESTORABLE, Retention, is_overdue
-from microsub.services.rounds import Pace
-from microsub.store import keys
-from microsub.store.accounts import User
-from microsub.store.port import Redis
-from microsub.store.rules import Rules
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.timelines.retention import DAY, RESTORABLE, Retention, is_overdue
+from microsub.timelines.rounds import Pace
+from microsub.timelines.store.rules import Rules
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.waiting import wait_until
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from microsub.services.roll_call import RollCall
-from microsub.store import keys
-from microsub.store.streams import GROUP, Stream
+from microsub.redis import keys
+from microsub.redis.streams import GROUP, Stream
+from microsub.upkeep.stream_consumers import RollCall
 from tests.support.polling import Clock, dated, rss, world
 from tests.support.web import publisher
 

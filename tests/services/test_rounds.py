@@ -8,9 +8,9 @@ import pytest
 import structlog.testing
 
 from microsub.errors import StoreUnavailable
-from microsub.services.rounds import Pace, for_ever
-from microsub.store import keys
-from microsub.store.lease import take_turn
+from microsub.redis import keys
+from microsub.redis.lease import take_turn
+from microsub.timelines.rounds import Pace, for_ever
 from tests.support.waiting import wait_until
 
 

@@ -9,15 +9,15 @@ import pytest
 
 from microsub.cache import CachingFetcher
 from microsub.configuration.model import FeedConfig, InstanceSettings
+from microsub.discovery import search
+from microsub.discovery.directory import Directory
+from microsub.discovery.queries import addresses, profile_in
+from microsub.discovery.search import Search
 from microsub.errors import InvalidRequest
 from microsub.fetch import Fetcher, FetchFailed, FetchRequest, FetchResult, FetchSettings
 from microsub.fetch.values import Reason
-from microsub.formats.identity import mask_credentials
-from microsub.formats.queries import addresses, profile_in
-from microsub.services import search
-from microsub.services.directory import Directory
-from microsub.services.search import Search
-from microsub.store.port import Redis
+from microsub.formats.entry_id import mask_credentials
+from microsub.redis.protocol import Redis
 from tests.support.polling import dated, rss
 from tests.support.readers import Instance, assert_no_null, instance, posts
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.services.publicity import is_public
+from microsub.discovery.publicity import is_public
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from microsub.services.sweeping import GRACE, Bitmap, Sweeping, SweepReport
-from microsub.store import keys, shedding
-from microsub.store.check.look import look
-from microsub.store.feeds import FeedRecord, Feeds
-from microsub.store.lease import leased
-from microsub.store.port import Redis
-from microsub.store.streams import Stream
+from microsub.check.look import look
+from microsub.feeds.store.record import FeedRecord, Feeds
+from microsub.posts.store import garbage
+from microsub.redis import keys
+from microsub.redis.lease import leased
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import Stream
+from microsub.upkeep.sweep import GRACE, Bitmap, Sweeping, SweepReport
 from tests.support.between import Between, once
 from tests.support.polling import World, dated, rss, world
 from tests.support.web import Publisher, publisher
@@ -74,7 +75,7 @@ async def much_later(it: World, feed: FeedRecord, days: float) -> None:
 
 
 async def stored(it: World) -> set[str]:
-    return {str(item) async for batch in shedding.stored_ids(it.redis) for item in batch}
+    return {str(item) async for batch in garbage.stored_ids(it.redis) for item in batch}
 
 
 async def test_only_what_nobody_refers_to_leaves_and_only_an_hour_later(it, site):
@@ -164,10 +165,10 @@ async def test_an_item_that_is_spared_while_it_is_being_deleted_stays_whole(it, 
     """The mark is gone when the deletion asks for it: the item keeps its place in the feed."""
     feed = await followed(it, site, 1)
     (item,) = await ids_of(it)
-    await shedding.condemn(it.redis, [item], 5.0)
-    doomed = await shedding.candidates(it.redis, [item])
+    await garbage.condemn(it.redis, [item], 5.0)
+    doomed = await garbage.candidates(it.redis, [item])
     await it.items.timeline_items([item])
-    assert await shedding.delete(it.redis, doomed, 6.0) == 0
+    assert await garbage.delete(it.redis, doomed, 6.0) == 0
     assert await it.items.newest(feed.id, 10) == [item]
     assert await it.items.get(item)
 
@@ -185,7 +186,7 @@ async def test_items_that_no_feed_lists_leave_too(it):
 async def test_ids_given_out_after_the_beginning_are_exempt(it, site):
     """What is stored while the sweep walks isn't looked at, though no walk has met it."""
     sweep = sweeping(it)
-    original = shedding.newest_id
+    original = garbage.newest_id
 
     site.serve_document("/feed", rss(dated(2)))
     feed = await it.follow(site.url("/feed", "blog.test"))
@@ -197,7 +198,7 @@ async def test_ids_given_out_after_the_beginning_are_exempt(it, site):
         return found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shedding, "newest_id", newest_id)
+        patch.setattr(garbage, "newest_id", newest_id)
         assert await sweep.run(it.clock()) == SweepReport()
     assert (await sweep.run(it.clock())).condemned == 2
 
@@ -269,7 +270,7 @@ async def test_who_dies_before_taking_it_back_leaves_that_to_the_sweep(it, site,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("microsub.store.timelines.take_back", die)
+        patch.setattr("microsub.timelines.store.timelines.take_back", die)
         for user in ("bob", "carol"):
             with pytest.raises(KeyboardInterrupt):
                 await it.timelines.add(user, "home", feed.id, items, now=it.clock(), limit=0)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from microsub.store import keys
-from microsub.store.port import Redis
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
 from tests.support.configured import NOW, Configured
 
 A, B, C = "https://a.example/feed", "https://b.example/feed", "https://c.example/feed"

@@ -6,12 +6,12 @@ import pytest
 import redis.exceptions
 
 from microsub.errors import InvalidRequest, NotFound, Unauthorized
+from microsub.identity.store.accounts import Accounts
 from microsub.model.reader import Credential, Grant, PageQuery
-from microsub.store import keys
-from microsub.store.accounts import Accounts
-from microsub.store.channels import Channels
-from microsub.store.port import Redis
-from microsub.store.scripts import load
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.scripts import load
+from microsub.timelines.store.channels import Channels
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from microsub.store import keys
-from microsub.store.audience import REMEMBERED, Audience
-from microsub.store.feeds import Feeds
-from microsub.store.port import Redis
+from microsub.feeds.store.record import Feeds
+from microsub.feeds.store.subscribers import REMEMBERED, Audience
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
 from tests.support.posts import NOON
 
 URL = "https://blog.example/feed"

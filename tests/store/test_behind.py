@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from microsub.identity.store.activity import Activity
 from microsub.model.reader import PageQuery
-from microsub.store import keys
-from microsub.store.activity import Activity
-from microsub.store.behind import Behind
-from microsub.store.port import Redis
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.timelines.store.deferred import Behind
 from tests.support.one_reader import ANN, NOW, OneReader
 
 

@@ -8,10 +8,10 @@ import pytest
 
 from microsub.errors import InvalidRequest, NotFound, StoreDamaged
 from microsub.model.reader import Channel, ChannelSettings, PageQuery, Subscription
-from microsub.store import keys
-from microsub.store.channels import Channels
-from microsub.store.port import Redis
-from microsub.store.timelines import Added
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.timelines.store.channels import Channels
+from microsub.timelines.store.timelines import Added
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.stray_keys import all_keys
 

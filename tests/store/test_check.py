@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from microsub.store import identitykeys, keys
-from microsub.store.connect import connect
-from microsub.store.identity.credentials import Credentials, Passkey
-from microsub.store.identity.foreign import ForeignTokens, Principal, Vouched
-from microsub.store.port import Command, Redis
+from microsub.identity.store.credentials import Credentials, Passkey
+from microsub.identity.store.foreign import ForeignTokens, Principal, Vouched
+from microsub.redis import identitykeys, keys
+from microsub.redis.connect import connect
+from microsub.redis.protocol import Command, Redis
 from tests.support.lived_in import LATER, LivedIn
 
 A, B, C = "1", "2", "3"

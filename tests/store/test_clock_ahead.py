@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from microsub.store import keys, shedding
-from microsub.store.feeds import Feeds
-from microsub.store.identity.attempts import AttemptCounts
-from microsub.store.items import Items
-from microsub.store.port import Redis
-from microsub.store.presence import Presence
+from microsub.feeds.store.record import Feeds
+from microsub.identity.store.attempts import AttemptCounts
+from microsub.posts.store import garbage
+from microsub.posts.store.items import Items
+from microsub.redis import keys
+from microsub.redis.presence import Presence
+from microsub.redis.protocol import Redis
 from tests.support.posts import NOON, candidate
 
 YEARS = 10 * 365 * 86400.0
@@ -35,8 +36,8 @@ async def test_what_was_condemned_then_is_condemned_again(redis: Redis) -> None:
     feed = await Feeds(redis).ensure("https://blog.example/feed", NOON)
     (stored,) = (await Items(redis).store(feed, [candidate("a")], NOON)).new
     for now, mark in ((NOON + YEARS, NOON + YEARS), (NOON, NOON), (NOON + 60, NOON)):
-        await shedding.condemn(redis, [stored.id], now)
-        assert [float(one.condemned) for one in await shedding.candidates(redis, [stored.id])] == [mark]
+        await garbage.condemn(redis, [stored.id], now)
+        assert [float(one.condemned) for one in await garbage.candidates(redis, [stored.id])] == [mark]
 
 
 async def test_no_deleted_post_is_forgotten_because_its_feed_was_read_then(redis: Redis) -> None:
@@ -44,8 +45,8 @@ async def test_no_deleted_post_is_forgotten_because_its_feed_was_read_then(redis
     feeds = Feeds(redis)
     feed = await feeds.ensure("https://blog.example/feed", NOON)
     (stored,) = (await Items(redis).store(feed, [candidate("a")], NOON)).new
-    doomed = await shedding.candidates(redis, [stored.id])
-    await shedding.erase(redis, await shedding.retire(redis, doomed, NOON, wanted_too=True))
+    doomed = await garbage.candidates(redis, [stored.id])
+    await garbage.erase(redis, await garbage.retire(redis, doomed, NOON, wanted_too=True))
     await feeds.update(feed.id, {"last_read": f"{NOON + YEARS:.3f}"})
-    assert await shedding.forget_tombstones(redis, [feed.id], NOON) == 0
+    assert await garbage.forget_tombstones(redis, [feed.id], NOON) == 0
     assert await redis.command("HLEN", keys.feed_guids(feed.id)) == 1

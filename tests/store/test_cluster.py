@@ -11,11 +11,11 @@ import pytest
 from redis.exceptions import ResponseError
 
 from microsub.errors import ConfigError, StoreError, StoreUnavailable, StoreUnreached
-from microsub.store.acknowledged import Acknowledged
-from microsub.store.cluster import ClusterRedis
-from microsub.store.connect import connect, doubts
-from microsub.store.port import Script
-from microsub.store.slots import slot_of
+from microsub.redis.acknowledged import Acknowledged
+from microsub.redis.cluster import ClusterRedis
+from microsub.redis.connect import connect, doubts
+from microsub.redis.protocol import Script
+from microsub.redis.slots import slot_of
 from tests.support.cluster import Cluster, Node, running_cluster
 from tests.support.fake_cluster import FakeCluster
 from tests.support.waiting import wait_until

@@ -15,11 +15,12 @@ import pytest
 import redis as redis_py
 
 from microsub.errors import ConfigError, SchemaMismatch, StoreUnavailable
-from microsub.store import embedded, program
-from microsub.store.datafolder import Folder
-from microsub.store.embedded import start_embedded
-from microsub.store.multiplexer import Multiplexed
-from microsub.store.program import ServerProgram, choose
+from microsub.redis.embedded import program
+from microsub.redis.embedded import server as embedded
+from microsub.redis.embedded.datafolder import Folder
+from microsub.redis.embedded.program import ServerProgram, choose
+from microsub.redis.embedded.server import start_embedded
+from microsub.redis.multiplexer import Multiplexed
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +44,7 @@ def client(server) -> redis_py.Redis:
 
 def in_process(script: str, *args: object) -> subprocess.Popen[str]:
     """A process of its own that runs `script` and says `ready` when the test may go on."""
-    head = "import sys\nfrom pathlib import Path\nfrom microsub.store.embedded import start_embedded\n"
+    head = "import sys\nfrom pathlib import Path\nfrom microsub.redis.embedded.server import start_embedded\n"
     return subprocess.Popen(
         [sys.executable, "-c", head + textwrap.dedent(script), *map(str, args)],
         cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

@@ -8,9 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from microsub import wiring
-from microsub.config.settings import Settings
-from microsub.store.connect import connect, doubts, doubts_about
-from microsub.store.embedded import start_embedded
+from microsub.redis.connect import connect, doubts, doubts_about
+from microsub.redis.embedded.server import start_embedded
+from microsub.settings import Settings
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,13 @@ import pytest
 import redis as redis_py
 
 from microsub import wiring
-from microsub.config.settings import Settings
 from microsub.errors import StoreError, StoreUnavailable
-from microsub.services.health import Health
-from microsub.store import embedded, revival
-from microsub.store.datafolder import Folder
-from microsub.store.embedded import start_embedded
+from microsub.health import Health
+from microsub.redis.embedded import revival
+from microsub.redis.embedded import server as embedded
+from microsub.redis.embedded.datafolder import Folder
+from microsub.redis.embedded.server import start_embedded
+from microsub.settings import Settings
 from tests.support.process import installation
 from tests.support.waiting import wait_until
 

@@ -6,7 +6,7 @@ import pytest
 from redis.exceptions import OutOfMemoryError, ResponseError
 
 from microsub.errors import StoreFull
-from microsub.store.failures import translate
+from microsub.redis.failures import translate
 
 SHA = "1bcb3a5d" * 5
 REASON = "command not allowed when used memory > 'maxmemory'."

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from microsub.store import keys
-from microsub.store.feeds import KEEP_UNFOLLOWED, Feeds
+from microsub.feeds.store.record import KEEP_UNFOLLOWED, Feeds
+from microsub.redis import keys
 from tests.support.posts import NOON
 from tests.support.stray_keys import all_keys
 

@@ -6,9 +6,9 @@ import orjson
 import pytest
 
 from microsub.model.reader import ChannelSettings, TimelineItem
-from microsub.store import keys
-from microsub.store.port import Redis
-from microsub.store.timelines import Added, Target, Timelines
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.timelines.store.timelines import Added, Target, Timelines
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 NO_SPAM = ChannelSettings(filters={"exclude_words": ["spam"]})

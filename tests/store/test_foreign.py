@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from microsub.errors import Unauthorized
-from microsub.model.reader import Credential
-from microsub.store import identitykeys, keys
-from microsub.store.accounts import Accounts
-from microsub.store.identity import foreign
-from microsub.store.identity.foreign import (
+from microsub.identity.store import foreign
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.foreign import (
     KNOWN_FOR,
     MOST_NETWORKS,
     ForeignTokens,
@@ -19,7 +17,9 @@ from microsub.store.identity.foreign import (
     Standing,
     Vouched,
 )
-from microsub.store.port import Redis
+from microsub.model.reader import Credential
+from microsub.redis import identitykeys, keys
+from microsub.redis.protocol import Redis
 from tests.support.posts import NOON as NOW
 
 ANN, ME = "ann", "https://ann.example/"

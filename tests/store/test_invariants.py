@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from microsub.store import keys
-from microsub.store.port import Redis
-from microsub.store.rules import Rules
-from microsub.store.timelinekeys import set_keys
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.timelines.store.rules import Rules
+from microsub.timelines.store.timelinekeys import set_keys
 from tests.support.invariants import repair, violations
 from tests.support.one_reader import ANN, NOW, OneReader, item
 

@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from microsub.model.reader import Cursor, PageQuery, TimelineItem
-from microsub.store import keys
-from microsub.store.cluster import ClusterRedis
-from microsub.store.multiplexer import Multiplexed
-from microsub.store.port import Redis
-from microsub.store.rules import Rules
-from microsub.store.timelines import Reason
+from microsub.redis import keys
+from microsub.redis.cluster import ClusterRedis
+from microsub.redis.multiplexer import Multiplexed
+from microsub.redis.protocol import Redis
+from microsub.timelines.store.rules import Rules
+from microsub.timelines.store.timelines import Reason
 from tests.support.invariants import violations
 from tests.support.one_reader import ANN, NOW, OneReader
 

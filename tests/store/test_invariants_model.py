@@ -21,15 +21,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from microsub.configuration.model import Delivery, InstanceSettings
+from microsub.delivery.fan_out import TimelineLimits
 from microsub.model.reader import ChannelSettings, Cursor, PageQuery, TimelineItem, Twin
-from microsub.pipeline.fan_out import TimelineLimits
-from microsub.services.catching_up import CatchingUp
-from microsub.store import keys
-from microsub.store.behind import Behind
-from microsub.store.multiplexer import Multiplexed
-from microsub.store.port import Redis
-from microsub.store.rules import Rules
-from microsub.store.timelines import Reason
+from microsub.redis import keys
+from microsub.redis.multiplexer import Multiplexed
+from microsub.redis.protocol import Redis
+from microsub.timelines.catching_up import CatchingUp
+from microsub.timelines.store.deferred import Behind
+from microsub.timelines.store.rules import Rules
+from microsub.timelines.store.timelines import Reason
 from tests.conftest import MATRIX, fake_redis
 from tests.store.timeline_model import Model, ModelChannel
 from tests.support.invariants import violations

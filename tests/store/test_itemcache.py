@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from microsub.store import keys
-from microsub.store.itemcache import UNTRACKED_LIFE, ItemCache
-from microsub.store.items import Items
-from microsub.store.tracking import Tracker
+from microsub.posts.store.items import Items
+from microsub.redis import keys
+from microsub.redis.tracking import Tracker
+from microsub.timelines.store.itemcache import UNTRACKED_LIFE, ItemCache
 from tests.support.waiting import wait_until
 
 

@@ -5,11 +5,11 @@ import json
 
 import pytest
 
-from microsub.store import keys
-from microsub.store.arrivals import ItemToStore
-from microsub.store.feeds import FeedRecord, Feeds
-from microsub.store.items import Items
-from microsub.store.places import score_text
+from microsub.feeds.store.record import FeedRecord, Feeds
+from microsub.posts.store.items import Items
+from microsub.posts.values import ItemToStore
+from microsub.redis import keys
+from microsub.redis.scores import score_text
 from tests.support.posts import NOON, candidate
 from tests.support.stray_keys import all_keys
 

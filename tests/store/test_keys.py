@@ -8,8 +8,8 @@ import pytest
 from redis.crc import key_slot
 
 import microsub
-from microsub.store import identitykeys, keys
-from microsub.store.keynames import key_functions
+from microsub.redis import identitykeys, keys
+from microsub.redis.keynames import key_functions
 from tests.support.stray_keys import assert_no_stray_keys, named_keys
 
 FUNCTIONS = {function.__name__: function for function in key_functions()}

@@ -5,15 +5,15 @@ import asyncio
 import pytest
 
 from microsub.errors import StoreUnavailable
-from microsub.store import keys
-from microsub.store.connect import connect
-from microsub.store.feeds import Feeds
-from microsub.store.itemcache import ItemCache
-from microsub.store.items import Items
-from microsub.store.migrations import migrate
-from microsub.store.port import Script
-from microsub.store.schedule import Schedule
-from microsub.store.tracking import Tracker
+from microsub.feeds.store.queue import Schedule
+from microsub.feeds.store.record import Feeds
+from microsub.migrations import migrate
+from microsub.posts.store.items import Items
+from microsub.redis import keys
+from microsub.redis.connect import connect
+from microsub.redis.protocol import Script
+from microsub.redis.tracking import Tracker
+from microsub.timelines.store.itemcache import ItemCache
 from tests.support.posts import NOON, candidate
 from tests.support.waiting import wait_until
 

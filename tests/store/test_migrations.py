@@ -5,12 +5,12 @@ import json
 
 import pytest
 
+from microsub.cache.redis_storage import FeedCopies
 from microsub.errors import SchemaMismatch
 from microsub.formats.wire import dump
-from microsub.store import keys
-from microsub.store.feedcopies import FeedCopies
-from microsub.store.migrations import VERSION, migrate, schema_version
-from microsub.store.streams import Stream, message_of, size_of
+from microsub.migrations import VERSION, migrate, schema_version
+from microsub.redis import keys
+from microsub.redis.streams import Stream, message_of, size_of
 
 
 class Steps:

@@ -9,9 +9,9 @@ import redis as redis_py
 from redis.exceptions import ResponseError
 
 from microsub.errors import ConfigError, StoreFull, StoreUnavailable
-from microsub.store.connect import connect
-from microsub.store.multiplexer import AT_ONCE, Multiplexed
-from microsub.store.port import Script
+from microsub.redis.connect import connect
+from microsub.redis.multiplexer import AT_ONCE, Multiplexed
+from microsub.redis.protocol import Script
 from tests.support.cluster import free_ports
 from tests.support.fake_server import serving
 from tests.support.waiting import wait_until
@@ -347,7 +347,7 @@ async def test_connect_says_when_nothing_answers(tmp_path):
 def secured(tmp_path_factory):
     """A Redis with TLS and a password on a TCP port; the URL, or None where redis-server was built without TLS."""
 
-    from microsub.store.program import programs
+    from microsub.redis.embedded.program import programs
 
     folder = tmp_path_factory.mktemp("tls")
     certificate = [

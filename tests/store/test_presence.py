@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from microsub.errors import StoreFull
-from microsub.store.connect import connect
-from microsub.store.embedded import start_embedded
-from microsub.store.port import Redis
-from microsub.store.presence import Presence
+from microsub.redis.connect import connect
+from microsub.redis.embedded.server import start_embedded
+from microsub.redis.presence import Presence
+from microsub.redis.protocol import Redis
 from tests.support.stray_keys import all_keys
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from microsub.errors import NotFound
 from microsub.model.reader import TimelineItem, Twin
-from microsub.store.port import Redis
-from microsub.store.rules import Rules
+from microsub.redis.protocol import Redis
+from microsub.timelines.store.rules import Rules
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 ALICE, BOB = "https://alice.example/", "https://bob.example/"

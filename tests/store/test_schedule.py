@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from microsub.store import keys
-from microsub.store.schedule import Schedule
+from microsub.feeds.store.queue import Schedule
+from microsub.redis import keys
 from tests.support.posts import NOON
 
 LEASE = 60.0

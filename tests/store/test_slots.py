@@ -7,14 +7,14 @@ import re
 import pytest
 import redis as redis_py
 
-from microsub.store import keys
-from microsub.store.layout import Layout, layout_of, split_url
-from microsub.store.port import READS, Command, Script
-from microsub.store.scripts import FOLDER, load
-from microsub.store.slots import key_of, slot_of
+from microsub.redis import keys
+from microsub.redis.layout import Layout, layout_of, split_url
+from microsub.redis.protocol import READS, Command, Script
+from microsub.redis.scripts import load, script_files
+from microsub.redis.slots import key_of, slot_of
 from tests.support.cluster import Cluster
 
-SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.lua"))
+SCRIPTS = sorted(script_files())
 
 
 def test_slots_are_as_redis_counts_them(redis_cluster: Cluster) -> None:

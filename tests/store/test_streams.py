@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from microsub.store import keys
-from microsub.store.port import Redis
-from microsub.store.streams import GROUP, Backlog, Bounds, Message, Stream, backlogs
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import GROUP, Backlog, Bounds, Message, Stream, backlogs
 
 ONE = {"kind": b"a", "body": b"\x00\xff"}
 TWO = {"kind": b"b", "body": b"12345"}

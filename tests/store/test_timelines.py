@@ -8,10 +8,10 @@ import pytest
 
 from microsub.errors import NotFound
 from microsub.model.reader import Cursor, PageQuery, TimelineItem, Twin
-from microsub.store import keys
-from microsub.store.port import Redis
-from microsub.store.rules import Rules
-from microsub.store.timelines import Added, Reason, Target
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.timelines.store.rules import Rules
+from microsub.timelines.store.timelines import Added, Reason, Target
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from microsub.model.reader import Cursor, PageQuery
-from microsub.store import keys
-from microsub.store.port import Redis
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
 from tests.support.one_reader import ANN, NOW, OneReader
 
 SMALL, LARGE = 1_000, 150_000

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 from microsub.model.reader import TimelineItem
-from microsub.store.timelines import Reason
+from microsub.timelines.store.timelines import Reason
 
 COMES_BACK = {Reason.UNFOLLOWED, Reason.TWIN}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
 
 
 class Between:

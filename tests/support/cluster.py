@@ -16,8 +16,8 @@ from pathlib import Path
 
 import redis as redis_py
 
-from microsub.store.program import programs
-from microsub.store.slots import SLOTS, slot_of
+from microsub.redis.embedded.program import programs
+from microsub.redis.slots import SLOTS, slot_of
 
 MASTERS = 3
 _BUS = 10_000

@@ -12,16 +12,16 @@ from typing import Any
 from microsub.configuration.apply import Applier
 from microsub.configuration.store import Applied
 from microsub.configuration.sync import Configuration, Timing
-from microsub.pipeline.fan_out import default_limits
-from microsub.services.following import Following
-from microsub.store.accounts import Accounts
-from microsub.store.channels import Channels
-from microsub.store.feeds import Feeds
-from microsub.store.items import Items
-from microsub.store.port import Redis
-from microsub.store.rules import Rules
-from microsub.store.schedule import Schedule
-from microsub.store.timelines import Timelines
+from microsub.delivery.fan_out import default_limits
+from microsub.feeds.store.queue import Schedule
+from microsub.feeds.store.record import Feeds
+from microsub.identity.store.accounts import Accounts
+from microsub.posts.store.items import Items
+from microsub.redis.protocol import Redis
+from microsub.timelines.following import Following
+from microsub.timelines.store.channels import Channels
+from microsub.timelines.store.rules import Rules
+from microsub.timelines.store.timelines import Timelines
 
 NOW = 1_700_000_000.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from microsub.store.port import Arg, Command, Redis, Script
+from microsub.redis.protocol import Arg, Command, Redis, Script
 
 
 class CountingRedis:

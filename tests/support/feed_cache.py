@@ -14,10 +14,10 @@ from typing import Any
 import redis as redis_py
 
 from microsub.cache import BlockingFeedCache, DirectoryMapping, FeedCache
+from microsub.cache.redis_mapping import RedisMapping
+from microsub.cache.redis_storage import FeedCopies
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
-from microsub.store.feedcopies import FeedCopies
-from microsub.store.feedmapping import RedisMapping
-from microsub.store.multiplexer import Multiplexed
+from microsub.redis.multiplexer import Multiplexed
 from tests.support.polling import dated, rss
 
 URL = "https://blog.example/feed"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from microsub.store.check.findings import Finding, InChannel
-from microsub.store.check.invariants import disagreeing
-from microsub.store.check.repair import apply
-from microsub.store.check.seen import Reader, scores
-from microsub.store.port import Redis
-from microsub.store.timelinekeys import set_keys
+from microsub.check.findings import Finding, InChannel
+from microsub.check.invariants import disagreeing
+from microsub.check.repair import apply
+from microsub.check.seen import Reader, scores
+from microsub.redis.protocol import Redis
+from microsub.timelines.store.timelinekeys import set_keys
 
 
 @dataclass(frozen=True, slots=True)

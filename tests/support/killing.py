@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
 
 
 class KilledError(BaseException):

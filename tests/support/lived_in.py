@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from microsub.formats.identity import host_of
-from microsub.pipeline.fan_out import default_limits
-from microsub.services.checking import Checking, CheckReport
-from microsub.services.following import Following
-from microsub.services.mending import Mending
-from microsub.store.accounts import Accounts
-from microsub.store.channels import Channels
-from microsub.store.feeds import FeedRecord, Feeds
-from microsub.store.items import Items
-from microsub.store.port import Redis
-from microsub.store.rules import Rules
-from microsub.store.schedule import Schedule
-from microsub.store.timelines import Timelines
+from microsub.check.command import Checking, CheckReport
+from microsub.delivery.fan_out import default_limits
+from microsub.feeds.store.queue import Schedule
+from microsub.feeds.store.record import FeedRecord, Feeds
+from microsub.formats.entry_id import host_of
+from microsub.identity.store.accounts import Accounts
+from microsub.posts.store.items import Items
+from microsub.redis.protocol import Redis
+from microsub.timelines.following import Following
+from microsub.timelines.store.channels import Channels
+from microsub.timelines.store.rules import Rules
+from microsub.timelines.store.timelines import Timelines
+from microsub.upkeep.follow_repair import Mending
 from tests.support.posts import NOON, candidate
 
 LATER = NOON + 5000

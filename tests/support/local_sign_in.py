@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from microsub.services.identity.passkeys import Answered
+from microsub.identity.local.passkeys import Answered
 from tests.support.authenticator import Authenticator
 from tests.support.readers import Instance
 from tests.support.visitor import Shown, Visitor

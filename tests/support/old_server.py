@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from microsub.pipeline.importing import OldFile, read_old
-from microsub.store.port import Command, Redis
+from microsub.ekster.importing import OldFile, read_old
+from microsub.redis.protocol import Command, Redis
 
 BEGIN = 1_600_000_000
 """When the oldest invented post was published, in Unix seconds; the others follow hour by hour."""

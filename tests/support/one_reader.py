@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from microsub.identity.store.accounts import Accounts
 from microsub.model.reader import PageQuery, TimelineItem
-from microsub.store import keys
-from microsub.store.accounts import Accounts
-from microsub.store.channels import Channels
-from microsub.store.port import Redis
-from microsub.store.timelines import Added, Timelines
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.timelines.store.channels import Channels
+from microsub.timelines.store.timelines import Added, Timelines
 from tests.support.known_items import KnownItems
 
 NOW = 1_700_000_000.5

@@ -9,29 +9,29 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 
 from microsub.configuration.model import InstanceSettings, Polling
+from microsub.delivery.completing import Completing
+from microsub.delivery.fan_out import FanOut
+from microsub.delivery.stage import Patience
+from microsub.delivery.stages import Stages
+from microsub.feeds.announcing import Announcing
+from microsub.feeds.store.events import Events
+from microsub.feeds.store.queue import Schedule
+from microsub.feeds.store.record import FeedRecord, Feeds
 from microsub.fetch import Fetcher, FetchLimits, FetchSettings
-from microsub.formats.identity import host_of
+from microsub.formats.entry_id import host_of
+from microsub.identity.store.accounts import Accounts
 from microsub.model.reader import ChannelSettings, PageQuery, Row
-from microsub.pipeline.fan_out import FanOut
-from microsub.pipeline.moving import Mover
-from microsub.pipeline.on_demand import PollNow
-from microsub.pipeline.poll import Poller, PollResult
-from microsub.pipeline.runner import Worker, worker_name
-from microsub.pipeline.stage import Patience
-from microsub.pipeline.stages import Stages
-from microsub.pipeline.turn import Turn
-from microsub.services.announcing import Announcing
-from microsub.services.completing import Completing
-from microsub.store.accounts import Accounts
-from microsub.store.channels import Channels
-from microsub.store.events import Events
-from microsub.store.feeds import FeedRecord, Feeds
-from microsub.store.items import Items
-from microsub.store.port import Redis
-from microsub.store.presence import Presence
-from microsub.store.schedule import Schedule
-from microsub.store.streams import Stream
-from microsub.store.timelines import Timelines
+from microsub.polling.host_turn import Turn
+from microsub.polling.moving import Mover
+from microsub.polling.on_demand import PollNow
+from microsub.polling.poll import Poller, PollResult
+from microsub.polling.worker import Worker, worker_name
+from microsub.posts.store.items import Items
+from microsub.redis.presence import Presence
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import Stream
+from microsub.timelines.store.channels import Channels
+from microsub.timelines.store.timelines import Timelines
 from tests.support.parsing import PARSER
 
 FAST = InstanceSettings(polling=Polling(host_interval=0))

@@ -7,7 +7,7 @@ from typing import Any
 
 from microsub.formats.wire import dump, to_wire
 from microsub.model.jf2 import Card, Content, Entry
-from microsub.store.arrivals import ItemToStore
+from microsub.posts.values import ItemToStore
 
 NOON = 1_700_000_000.0
 """A moment, as Unix seconds, that tests take for now."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import httpx
 
-from microsub.store.embedded import start_embedded
+from microsub.redis.embedded.server import start_embedded
 from tests.support.waiting import wait_until
 
 _EACH = """

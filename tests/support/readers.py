@@ -11,36 +11,36 @@ from typing import Any
 import httpx
 
 from microsub.app import create_app
-from microsub.config.settings import Settings
 from microsub.configuration.model import InstanceSettings
+from microsub.delivery.fan_out import FanOut, default_limits
+from microsub.discovery.directory import Directory
+from microsub.discovery.search import Search
+from microsub.feeds.store.events import Events
+from microsub.feeds.store.queue import Schedule
+from microsub.feeds.store.record import FeedRecord, Feeds
 from microsub.fetch import Fetched, Fetcher, FetchFailed, FetchRequest, FetchResult, FetchSettings
+from microsub.health import Health
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.service_tokens import ServiceTokens
+from microsub.library.reading import Posts
 from microsub.model.scopes import ALL_SCOPES
 from microsub.parsing.pool import ParsePool
-from microsub.pipeline.fan_out import FanOut, default_limits
-from microsub.services.bundle import Services
-from microsub.services.curating import Curating
-from microsub.services.directory import Directory
-from microsub.services.figures import Figures
-from microsub.services.following import Following
-from microsub.services.health import Health
-from microsub.services.posts import Posts
-from microsub.services.reading import Reading
-from microsub.services.rules import RuleBook
-from microsub.services.search import Search
-from microsub.store.accounts import Accounts
-from microsub.store.arrivals import ItemToStore
-from microsub.store.channels import Channels
-from microsub.store.events import Events
-from microsub.store.feeds import FeedRecord, Feeds
-from microsub.store.itemcache import ItemCache
-from microsub.store.items import Items
-from microsub.store.port import Redis
-from microsub.store.presence import Presence
-from microsub.store.processcounts import ProcessCounts
-from microsub.store.rules import Rules
-from microsub.store.schedule import Schedule
-from microsub.store.servicetokens import ServiceTokens
-from microsub.store.timelines import Timelines
+from microsub.posts.store.items import Items
+from microsub.posts.values import ItemToStore
+from microsub.redis.presence import Presence
+from microsub.redis.processcounts import ProcessCounts
+from microsub.redis.protocol import Redis
+from microsub.settings import Settings
+from microsub.surface import Services
+from microsub.timelines.channels import Curating
+from microsub.timelines.following import Following
+from microsub.timelines.reading import Reading
+from microsub.timelines.rules import RuleBook
+from microsub.timelines.store.channels import Channels
+from microsub.timelines.store.itemcache import ItemCache
+from microsub.timelines.store.rules import Rules
+from microsub.timelines.store.timelines import Timelines
+from microsub.upkeep.figures import Figures
 from microsub.wiring.identity import make_identity
 from tests.support.parsing import PARSER
 from tests.support.posts import NOON, candidate

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from microsub.pipeline.post_store import PostStore
-from microsub.pipeline.store import StoreEntries
-from microsub.services.announcing import Announcing
-from microsub.services.sweeping import Sweeping
-from microsub.store.events import Events
-from microsub.store.streams import Stream
+from microsub.feeds.announcing import Announcing
+from microsub.feeds.store.events import Events
+from microsub.library.post_store import PostStore
+from microsub.posts.store_stage import StoreEntries
+from microsub.redis.streams import Stream
+from microsub.upkeep.sweep import Sweeping
 from tests.support.polling import World
 
 FEED = "https://service.test/feed"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from microsub.store.keynames import kinds
-from microsub.store.port import Redis
+from microsub.redis.keynames import kinds
+from microsub.redis.protocol import Redis
 
 
 def named_keys() -> list[tuple[str, re.Pattern[str], bool]]:

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from microsub.services.identity.sessions import SignedIn
-from microsub.store.port import Redis
+from microsub.identity.sign_in.sessions import SignedIn
+from microsub.redis.protocol import Redis
 from tests.support.readers import Instance, instance
 from tests.support.visitor import Visitor
 

@@ -9,10 +9,10 @@ import httpx
 import pytest
 
 from microsub.app import create_app
-from microsub.services.being_seen import BeingSeen
-from microsub.services.identity.recognising import CONFIRMED_SECONDS
-from microsub.store.activity import TokenUse
-from microsub.web.pages import moment
+from microsub.identity.activity import BeingSeen
+from microsub.identity.local.recognising import CONFIRMED_SECONDS
+from microsub.identity.store.activity import TokenUse
+from microsub.identity.web.pages import moment
 from tests.support.local_sign_in import PASSWORD
 from tests.support.reader_apps import IndiePassDesktop
 from tests.support.readers import Instance

@@ -12,12 +12,12 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 
 from microsub.app import create_app
-from microsub.formats.indieauth.pkce import challenge, new_verifier
-from microsub.services.being_seen import BeingSeen
-from microsub.services.identity.clients import MAX_LOGO, Clients
-from microsub.store.activity import TokenUse
-from microsub.store.identity.codes import Codes
-from microsub.web.pages import moment
+from microsub.identity.activity import BeingSeen
+from microsub.identity.protocol.pkce import challenge, new_verifier
+from microsub.identity.provider.clients import MAX_LOGO, Clients
+from microsub.identity.store.activity import TokenUse
+from microsub.identity.store.codes import Codes
+from microsub.identity.web.pages import moment
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER
 from tests.support.readers import Instance

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from microsub.store import identitykeys
+from microsub.redis import identitykeys
 from tests.support.authenticator import Authenticator
 from tests.support.local_sign_in import DEVICES, ORIGIN, PASSWORD, SESSION, options_from, tried, with_passkey
 from tests.support.readers import Instance

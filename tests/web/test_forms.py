@@ -7,7 +7,7 @@ import re
 import pytest
 from starlette.routing import Route
 
-from microsub.web.routing import is_form
+from microsub.identity.web.routing import is_form
 from tests.support.readers import Instance
 from tests.support.visitor import Visitor, fields_of
 

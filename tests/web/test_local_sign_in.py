@@ -6,9 +6,9 @@ from urllib.parse import urlencode
 
 import pytest
 
+from microsub.identity.local.attempts import OF_ADDRESS, OF_DEVICE
+from microsub.identity.provider.clients import Clients
 from microsub.metrics import LOCAL_SIGN_INS
-from microsub.services.identity.attempts import OF_ADDRESS, OF_DEVICE
-from microsub.services.identity.clients import Clients
 from tests.support.apps import Apps
 from tests.support.local_sign_in import (
     BY_PASSWORD,

@@ -7,7 +7,7 @@ import ipaddress
 import pytest
 from starlette.requests import Request
 
-from microsub.web.monitoring import Monitors
+from microsub.monitoring import Monitors
 
 PROXY = (ipaddress.ip_network("127.0.0.1/32"),)
 INSIDE = (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/8"))

@@ -14,10 +14,10 @@ from starlette.responses import Response
 
 import microsub
 from microsub.errors import StoreUnavailable
-from microsub.web.address import Address, is_loopback, origin, own_path
-from microsub.web.cookies import Cookies
-from microsub.web.headers import page_headers
-from microsub.web.pages import Pages
+from microsub.identity.web.cookies import Cookies
+from microsub.identity.web.pages import Pages
+from microsub.kit.http.address import Address, is_loopback, origin, own_path
+from microsub.kit.http.headers import page_headers
 from tests.support.local_sign_in import PASSWORD, tried
 from tests.support.readers import Instance, instance
 from tests.support.visitor import Visitor, fields_of
@@ -200,7 +200,7 @@ async def test_without_redis_the_page_says_to_try_again(server: Instance, ann: V
 
 
 class TestAddresses:
-    """`microsub.web.address`."""
+    """`microsub.kit.http.address`."""
 
     @pytest.mark.parametrize(
         "host", ["localhost", "localhost:8080", "127.0.0.1:80", "127.9.9.9", "[::1]:8080", "[::1]"]

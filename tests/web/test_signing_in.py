@@ -13,10 +13,9 @@ import httpx
 import pytest
 
 from microsub.errors import SignInFailed
-from microsub.formats.indieauth.metadata import read_metadata
-from microsub.metrics import SIGN_INS
-from microsub.services.identity.own import own_metadata
-from microsub.services.identity.turnstile import (
+from microsub.identity.protocol.metadata import read_metadata
+from microsub.identity.provider.own import own_metadata
+from microsub.identity.sign_in.limits import (
     AT_ONCE,
     AT_ONCE_AT_SITE,
     AT_ONCE_OF_NETWORK,
@@ -27,7 +26,8 @@ from microsub.services.identity.turnstile import (
     PER_WIDE_NETWORK,
     Turnstile,
 )
-from microsub.store.port import Redis
+from microsub.metrics import SIGN_INS
+from microsub.redis.protocol import Redis
 from tests.support.provider import Fault, Provider, Variant, provider
 from tests.support.readers import Instance, instance
 from tests.support.stray_keys import all_keys
@@ -503,7 +503,7 @@ async def test_many_who_wait_for_a_slow_provider_hold_up_nobody_else(
     server: Instance, ann: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond a number of them, the others are told to wait."""
-    monkeypatch.setattr("microsub.services.identity.turnstile.AT_ONCE", 0)
+    monkeypatch.setattr("microsub.identity.sign_in.limits.AT_ONCE", 0)
     for me in ("https://eve.example/", "https://ann.example/"):
         shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=me)
         assert shown.status == 503

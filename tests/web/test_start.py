@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from microsub.services.identity.doctor import PER_ADDRESS
-from microsub.store.port import Redis
+from microsub.identity.page_check.doctor import PER_ADDRESS
+from microsub.redis.protocol import Redis
 from tests.support.readers import instance
 from tests.support.visitor import Shown, Visitor
 from tests.support.web import Answer, Publisher, publisher

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from microsub.errors import ParseError
-from microsub.formats.indieauth.clients import read_client
-from microsub.formats.indieauth.endpoints import profile_links
-from microsub.formats.indieauth.metadata import read_metadata
-from microsub.formats.indieauth.replies import read_check, read_code_answer, read_introspection
+from microsub.identity.protocol.clients import read_client
+from microsub.identity.protocol.endpoints import profile_links
+from microsub.identity.protocol.metadata import read_metadata
+from microsub.identity.protocol.replies import read_check, read_code_answer, read_introspection
 
 DATA = Path(__file__).parents[2] / "data" / "indieauth"
 CASES = sorted(DATA.glob("*/*.body"))

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from microsub.errors import InvalidRequest
-from microsub.formats.indieauth.clients import ClientInfo, allowed_redirect, canonical_client_id, may_be_asked
-from microsub.formats.indieauth.identifiers import identifier
+from microsub.identity.protocol.clients import ClientInfo, allowed_redirect, canonical_client_id, may_be_asked
+from microsub.identity.protocol.identifiers import identifier
 
 APP = ClientInfo(
     "https://app.example/id",

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from microsub.errors import ParseError
-from microsub.formats.indieauth.metadata import read_metadata
-from microsub.formats.indieauth.replies import ErrorAnswer, read_check, read_code_answer, read_error, read_introspection
+from microsub.identity.protocol.metadata import read_metadata
+from microsub.identity.protocol.replies import ErrorAnswer, read_check, read_code_answer, read_error, read_introspection
 
 URL = "https://auth.example/token"
 values = st.recursive(

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from microsub.errors import InvalidRequest, OAuthRefused
-from microsub.formats.indieauth.pkce import challenge, new_verifier
-from microsub.formats.indieauth.requests import MAX_STATE, Asked, answer_url, read_asked, read_scope, read_target
+from microsub.identity.protocol.pkce import challenge, new_verifier
+from microsub.identity.protocol.requests import MAX_STATE, Asked, answer_url, read_asked, read_scope, read_target
 
 APP, BACK = "https://app.example/", "https://app.example/back"
 NAMES = (

@@ -6,14 +6,14 @@ import pytest
 
 from microsub.errors import ProfileUnreachable
 from microsub.fetch import Hop
-from microsub.formats.indieauth.endpoints import Endpoints
-from microsub.formats.indieauth.replies import ProfileClaims
-from microsub.services.identity.admission import Admitted, KnownAddresses, Refusal, UsersOnly, proven
-from microsub.services.identity.own import is_own
-from microsub.services.identity.pacing import Pacing
-from microsub.services.identity.profiles import Claims, Profile, trail_of
-from microsub.store.accounts import Accounts
-from microsub.store.port import Redis
+from microsub.identity.protocol.endpoints import Endpoints
+from microsub.identity.protocol.replies import ProfileClaims
+from microsub.identity.provider.own import is_own
+from microsub.identity.sign_in.admission import Admitted, KnownAddresses, Refusal, UsersOnly, proven
+from microsub.identity.sign_in.profiles import Claims, Profile, trail_of
+from microsub.identity.store.accounts import Accounts
+from microsub.kit.fixed_window import Pacing
+from microsub.redis.protocol import Redis
 
 NOW = 1_700_000_000.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from microsub.errors import TooManyRequests
-from microsub.services.identity.attempts import (
+from microsub.identity.local.attempts import (
     HASHES,
     OF_ADDRESS,
     OF_DEVICE,
@@ -15,8 +15,8 @@ from microsub.services.identity.attempts import (
     Attempts,
     network_of,
 )
-from microsub.store.identity.attempts import AttemptCounts
-from microsub.store.port import Redis
+from microsub.identity.store.attempts import AttemptCounts
+from microsub.redis.protocol import Redis
 from tests.support.one_reader import ANN, NOW
 
 

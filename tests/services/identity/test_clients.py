@@ -8,8 +8,8 @@ import pytest
 
 from microsub.errors import TooManyRequests
 from microsub.fetch import Answered, FetchFailed, Hop, Sending
-from microsub.services.identity.clients import FAILURES, MAX_LOGO, Clients
-from microsub.services.identity.crowd import MINUTE, OF_PEOPLE, OF_STRANGERS, Asker
+from microsub.identity.provider.client_limits import MINUTE, OF_PEOPLE, OF_STRANGERS, Asker
+from microsub.identity.provider.clients import FAILURES, MAX_LOGO, Clients
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER
 

@@ -18,9 +18,9 @@ import pytest
 
 from microsub.errors import InvalidRequest, TooManyRequests
 from microsub.fetch import Answered, FetchFailed, Hop, Sending
-from microsub.services.identity.doctor import AT_ONCE, EVERY, PER_ADDRESS, PER_SITE, Doctor
-from microsub.services.identity.findings import Report
-from microsub.services.identity.server_findings import Here, user_in
+from microsub.identity.page_check.doctor import AT_ONCE, EVERY, PER_ADDRESS, PER_SITE, Doctor
+from microsub.identity.page_check.findings import Report
+from microsub.identity.page_check.server_findings import Here, user_in
 from tests.support.parsing import PARSER
 
 CASES = sorted((Path(__file__).parents[2] / "data" / "doctor").glob("*.html"))
@@ -191,7 +191,7 @@ async def test_a_page_without_https_is_not_a_mistyped_name() -> None:
 
 async def test_what_takes_too_long_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that never answers holds nobody up for longer than the limit."""
-    monkeypatch.setattr("microsub.services.identity.doctor.SECONDS", 0.01)
+    monkeypatch.setattr("microsub.identity.page_check.doctor.SECONDS", 0.01)
     report = await Doctor(Silence(), PARSER).examine("alice.example", Here())
     assert [(one.level, one.about) for one in report.findings] == [("problem", "time")]
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 from microsub.errors import InvalidRequest, NotFound
-from microsub.services.identity.local import Local
-from microsub.services.identity.passkeys import Answered
-from microsub.services.identity.sessions import Sessions
-from microsub.store.accounts import Accounts
-from microsub.store.identity.credentials import InvitationSpent
-from microsub.store.identity.sessions import SessionStore
-from microsub.store.port import Redis
+from microsub.identity.local.bundle import Local
+from microsub.identity.local.passkeys import Answered
+from microsub.identity.sign_in.sessions import Sessions
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.credentials import InvitationSpent
+from microsub.identity.store.sessions import SessionStore
+from microsub.redis.protocol import Redis
 from microsub.wiring.local import make_local
 from tests.support.authenticator import Authenticator
 from tests.support.one_reader import ANN, NOW

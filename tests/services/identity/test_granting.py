@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from microsub.errors import Forbidden, OAuthRefused
-from microsub.formats.indieauth.clients import ClientInfo
-from microsub.formats.indieauth.requests import Asked
-from microsub.services.identity.clients import App, Clients
-from microsub.services.identity.granting import Granting, Redemption
-from microsub.store.accounts import Accounts
-from microsub.store.identity.codes import Codes
-from microsub.store.identity.grants import Grants
-from microsub.store.identity.own_tokens import OwnTokens
-from microsub.store.port import Redis
-from microsub.store.servicetokens import ServiceTokens
+from microsub.identity.protocol.clients import ClientInfo
+from microsub.identity.protocol.requests import Asked
+from microsub.identity.provider.clients import App, Clients
+from microsub.identity.provider.provider import Granting, Redemption
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.codes import Codes
+from microsub.identity.store.grants import Grants
+from microsub.identity.store.own_tokens import OwnTokens
+from microsub.identity.store.service_tokens import ServiceTokens
+from microsub.redis.protocol import Redis
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsub.errors import StoreUnavailable, TooManyRequests
-from microsub.services.identity.limiting import STEPS, Limiting, refused, step_of
-from microsub.store.identity.rates import Rates
-from microsub.store.port import Redis
+from microsub.identity.store.rates import Rates
+from microsub.identity.tokens.request_limits import STEPS, Limiting, refused, step_of
+from microsub.redis.protocol import Redis
 
 NOW = 1_700_000_040.0 - 1_700_000_040.0 % 60
 

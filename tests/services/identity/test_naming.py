@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.services.identity.naming import FRESH, Naming
-from microsub.store.accounts import Accounts
-from microsub.store.port import Redis
+from microsub.identity.local.naming import FRESH, Naming
+from microsub.identity.store.accounts import Accounts
+from microsub.redis.protocol import Redis
 from tests.support.one_reader import NOW
 
 

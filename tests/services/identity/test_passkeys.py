@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from microsub.errors import InvalidRequest, NotImplementedHere
-from microsub.services.identity.passkeys import Answered, Passkeys
-from microsub.services.identity.webauthn import PasskeyRefused, RelyingParty, relying_party
-from microsub.store.accounts import Accounts
-from microsub.store.identity.credentials import Credentials, InvitationSpent
-from microsub.store.port import Redis
+from microsub.identity.local.passkeys import Answered, Passkeys
+from microsub.identity.local.webauthn import PasskeyRefused, RelyingParty, relying_party
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.credentials import Credentials, InvitationSpent
+from microsub.redis.protocol import Redis
 from tests.support.authenticator import UP, UV, Authenticator, b64, unb64
 from tests.support.one_reader import ANN, NOW
 

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import pytest
 
 from microsub.errors import InvalidRequest, TooManyRequests
-from microsub.services.identity.hashing import Cost, Hasher
-from microsub.services.identity.passwordpolicy import LONGEST, SHORTEST, chosen, normal
-from microsub.services.identity.passwords import Passwords
-from microsub.store.accounts import Accounts
-from microsub.store.identity.credentials import Credentials
-from microsub.store.port import Redis
+from microsub.identity.local.hashing import Cost, Hasher
+from microsub.identity.local.passwordpolicy import LONGEST, SHORTEST, chosen, normal
+from microsub.identity.local.passwords import Passwords
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.credentials import Credentials
+from microsub.redis.protocol import Redis
 from tests.support.one_reader import ANN, NOW
 from tests.support.stray_keys import all_keys
 

@@ -12,7 +12,7 @@ import pytest
 
 from microsub.errors import InvalidRequest, ProfileError, ProfileMismatch, ProfileUnreachable
 from microsub.fetch import Answered, Fetcher, FetchFailed, FetchSettings, Hop, Sending
-from microsub.services.identity.profiles import FAILURES, LIFETIME, RECENT, Profile, Profiles, trail_of
+from microsub.identity.sign_in.profiles import FAILURES, LIFETIME, RECENT, Profile, Profiles, trail_of
 from tests.support.parsing import PARSER
 from tests.support.provider import METADATA, Fault, Variant, provider
 from tests.support.tls import certificate

@@ -10,16 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsub.configuration.joining import Registration
-from microsub.formats.indieauth.endpoints import Endpoints
-from microsub.formats.indieauth.me import canonical_me
-from microsub.formats.indieauth.replies import ProfileClaims
+from microsub.identity.protocol.endpoints import Endpoints
+from microsub.identity.protocol.me import canonical_me
+from microsub.identity.protocol.replies import ProfileClaims
+from microsub.identity.sign_in.admission import Admitted, Person, Refusal, UsersOnly, proven
+from microsub.identity.sign_in.profiles import Claims, Profile, Trail
+from microsub.identity.sign_in.registration import UNFIT, OpenAdmission, names, refused
+from microsub.identity.store.accounts import Accounts, User
 from microsub.model.reader import NAME, NOTIFICATIONS
-from microsub.services.identity.admission import Admitted, Person, Refusal, UsersOnly, proven
-from microsub.services.identity.profiles import Claims, Profile, Trail
-from microsub.services.identity.registration import UNFIT, OpenAdmission, names, refused
-from microsub.store.accounts import Accounts, User
-from microsub.store.channels import Channels
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
+from microsub.timelines.store.channels import Channels
 
 NOW = 1_700_000_000.0
 EVERYBODY = Registration("everybody")

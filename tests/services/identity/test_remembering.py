@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from microsub.errors import FetchError
-from microsub.services.identity.remembering import Remembering
+from microsub.kit.remembering import Remembering
 
 
 class Asking:

@@ -7,12 +7,12 @@ import asyncio
 import pytest
 
 from microsub.errors import Unauthorized
-from microsub.services.identity.devices import device
-from microsub.services.identity.sessions import RENEWED_AFTER, Sessions
-from microsub.store import identitykeys as keys
-from microsub.store.accounts import Accounts
-from microsub.store.identity.sessions import SessionStore
-from microsub.store.port import Redis
+from microsub.identity.sign_in.devices import device
+from microsub.identity.sign_in.sessions import RENEWED_AFTER, Sessions
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.sessions import SessionStore
+from microsub.redis import identitykeys as keys
+from microsub.redis.protocol import Redis
 from tests.support.stray_keys import all_keys
 
 ME = "https://ann.example/"
@@ -148,7 +148,7 @@ async def test_all_but_one_can_be_ended(sessions: Sessions) -> None:
 
 async def test_old_sessions_make_room(sessions: Sessions, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody's list grows without end."""
-    monkeypatch.setattr("microsub.services.identity.sessions.MOST", 3)
+    monkeypatch.setattr("microsub.identity.sign_in.sessions.MOST", 3)
     cookies = [await begun(sessions, NOW + n) for n in range(5)]
     assert [await sessions.find(cookie, NOW + 9) is not None for cookie in cookies] == [False, False, True, True, True]
 

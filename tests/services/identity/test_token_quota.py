@@ -7,14 +7,14 @@ import asyncio
 import pytest
 
 from microsub.errors import QuotaReached
-from microsub.formats.indieauth.clients import ClientInfo
-from microsub.formats.indieauth.requests import Asked
-from microsub.services.identity.clients import App
-from microsub.store import identitykeys
-from microsub.store.accounts import Accounts
-from microsub.store.identity.codes import Codes, Consent, Spent
-from microsub.store.identity.grants import Grants
-from microsub.store.port import Redis
+from microsub.identity.protocol.clients import ClientInfo
+from microsub.identity.protocol.requests import Asked
+from microsub.identity.provider.clients import App
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.codes import Codes, Consent, Spent
+from microsub.identity.store.grants import Grants
+from microsub.redis import identitykeys
+from microsub.redis.protocol import Redis
 from tests.support.readers import instance
 
 NOW = 2_000_000_000.0

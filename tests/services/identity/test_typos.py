@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.formats.indieauth.rels import Written
-from microsub.services.identity.page_findings import RELS
-from microsub.services.identity.typos import last_name, mended_address, misnamed, near_name, near_own_line
+from microsub.identity.page_check.page_findings import RELS
+from microsub.identity.page_check.typos import last_name, mended_address, misnamed, near_name, near_own_line
+from microsub.identity.protocol.rels import Written
 
 AT = "https://alice.example/"
 

@@ -12,12 +12,12 @@ import structlog
 
 from microsub.configuration.model import Identity
 from microsub.errors import Forbidden, MicrosubError, ProviderUnavailable, TooManyRequests, Unauthorized
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.foreign import ForeignTokens, Principal, Shares, Standing, Vouched
+from microsub.identity.tokens.foreign import Pace, Verification, decided, grace_until
+from microsub.identity.tokens.introspection import Another, Denied, Good, Said, Silent
 from microsub.model.reader import Credential, Grant
-from microsub.services.identity.verification import Pace, Verification, decided, grace_until
-from microsub.services.identity.vouching import Another, Denied, Good, Said, Silent
-from microsub.store.accounts import Accounts
-from microsub.store.identity.foreign import ForeignTokens, Principal, Shares, Standing, Vouched
-from microsub.store.port import Redis
+from microsub.redis.protocol import Redis
 from tests.support.posts import NOON as NOW
 from tests.support.waiting import wait_until
 

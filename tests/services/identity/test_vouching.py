@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from microsub.fetch import Fetcher, FetchSettings
-from microsub.services.identity import vouching
-from microsub.services.identity.profiles import Profiles
-from microsub.services.identity.vouching import Another, Denied, Good, Said, Silent, Vouching
-from microsub.store.identity.foreign import Principal
+from microsub.identity.sign_in.profiles import Profiles
+from microsub.identity.store.foreign import Principal
+from microsub.identity.tokens import introspection
+from microsub.identity.tokens.introspection import Another, Denied, Good, Said, Silent, Vouching
 from tests.support.parsing import PARSER
 from tests.support.provider import Fault, Provider, Variant, provider
 from tests.support.readers import LOOPBACK, nowhere
@@ -228,7 +228,7 @@ async def test_a_slow_provider_isnt_waited_for(newer: Asked, monkeypatch: pytest
     """The limit holds for finding and asking together."""
     token = newer.grant()
     assert isinstance(await newer.ask(token), Good)
-    monkeypatch.setattr(vouching, "SECONDS", 0.2)
+    monkeypatch.setattr(introspection, "SECONDS", 0.2)
     for where in ("introspection", "profile"):
         newer.site.mend()
         newer.site.fault(where, Fault(hang=True))

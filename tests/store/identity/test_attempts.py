@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from microsub.store.identity.attempts import KEPT, AttemptCounts
-from microsub.store.port import Redis
+from microsub.identity.store.attempts import KEPT, AttemptCounts
+from microsub.redis.protocol import Redis
 from tests.support.one_reader import NOW
 from tests.support.stray_keys import all_keys
 

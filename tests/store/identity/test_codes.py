@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 
 from microsub.errors import NotFound, Unauthorized
-from microsub.store import identitykeys, keys
-from microsub.store.accounts import Accounts
-from microsub.store.identity.codes import CODE_SECONDS, REPEAT_SECONDS, Codes, Consent, Spent
-from microsub.store.identity.grants import TOKEN_SECONDS, Grants
-from microsub.store.port import Redis
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.codes import CODE_SECONDS, REPEAT_SECONDS, Codes, Consent, Spent
+from microsub.identity.store.grants import TOKEN_SECONDS, Grants
+from microsub.redis import identitykeys, keys
+from microsub.redis.protocol import Redis
 from tests.support.stray_keys import all_keys
 
 NOW = 2_000_000_000.0
@@ -263,8 +263,8 @@ async def test_all_of_a_code_lies_with_its_user(redis: Redis, accounts: Accounts
 
 REDEEMER = """
 import asyncio, json, sys
-from microsub.store.identity.codes import Codes
-from microsub.store.multiplexer import Multiplexed
+from microsub.identity.store.codes import Codes
+from microsub.redis.multiplexer import Multiplexed
 
 async def main(url, code, now):
     redis = Multiplexed(url)

@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from microsub.errors import NotFound
-from microsub.store import identitykeys, keys
-from microsub.store.accounts import Accounts
-from microsub.store.identity.credentials import (
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.credentials import (
     MOST_DEVICES,
     MOST_PASSKEYS,
     Credentials,
@@ -18,7 +17,8 @@ from microsub.store.identity.credentials import (
     PasskeyKnown,
     TooManyPasskeys,
 )
-from microsub.store.port import Redis
+from microsub.redis import identitykeys, keys
+from microsub.redis.protocol import Redis
 from tests.support.one_reader import ANN, NOW
 from tests.support.stray_keys import all_keys
 

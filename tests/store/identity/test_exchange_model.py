@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from microsub.errors import Unauthorized
-from microsub.store.accounts import Accounts
-from microsub.store.identity.codes import CODE_SECONDS, REPEAT_SECONDS, Codes, Consent, Spent
-from microsub.store.identity.grants import OVERLAP_SECONDS, Grants, Issued, Renewed
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.codes import CODE_SECONDS, REPEAT_SECONDS, Codes, Consent, Spent
+from microsub.identity.store.grants import OVERLAP_SECONDS, Grants, Issued, Renewed
 from tests.conftest import fake_redis
 from tests.support.stray_keys import assert_no_stray_keys
 

@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from microsub.store import identitykeys
-from microsub.store.accounts import Accounts
-from microsub.store.check.look import look
-from microsub.store.departure import delete_disabled
-from microsub.store.identity.codes import Codes
-from microsub.store.identity.grants import GRANT_SECONDS, OVERLAP_SECONDS, Grants, Issued, Renewed
-from microsub.store.port import Redis
+from microsub.check.look import look
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.codes import Codes
+from microsub.identity.store.departure import delete_disabled
+from microsub.identity.store.grants import GRANT_SECONDS, OVERLAP_SECONDS, Grants, Issued, Renewed
+from microsub.redis import identitykeys
+from microsub.redis.protocol import Redis
 from tests.store.identity.test_codes import APP, CONSENT, NOW, everything, is_good, yes
 
 

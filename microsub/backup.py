@@ -1,0 +1,212 @@
+"""Back up and restore: the data of an embedded Redis and backend.json with its versions, in one archive.
+
+The archive is a gzipped tar file with `backup.json` (which versions made it), `redis.rdb` (Redis' own snapshot, of one
+moment), `backend.json` and the files of `backend.json.versions`. A snapshot is a valid append-only file: Redis writes
+its own with one at the front. So a restored folder has it as `appendonly.aof`, which every Redis from 6.2 on reads.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import tarfile
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import redis
+from redis.exceptions import RedisError
+
+import microsub
+from microsub.errors import ConfigError, SchemaMismatch, StoreUnavailable
+from microsub.migrations import VERSION
+from microsub.redis import keys
+from microsub.redis.embedded.datafolder import Folder, Record, has_data, prepared, require_data
+from microsub.redis.embedded.program import choose, programs
+from microsub.redis.embedded.server import start_embedded
+
+_FACTS, _DATA, _BACKEND, _VERSIONS = "backup.json", "redis.rdb", "backend.json", "backend.json.versions"
+_POLL = 0.05
+_REDIS_VERSION = re.compile(r"\d{1,9}\.\d{1,9}(?:\.\d{1,9})*", re.ASCII)
+_YEAR_10000 = 253_402_300_800
+"""In Unix time: the first moment that no `datetime` can name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a backup says of itself: when it was made (Unix time), by which version, Redis and layout of the data."""
+
+    made: float
+    microsub: str
+    redis: str
+    layout: int
+
+
+def save(data_dir: Path, backend: Path, file: Path) -> Facts:
+    """Write the archive `file`, readable by this user alone. The server may run meanwhile.
+
+    Raises NotFound where there is no data, ConfigError for a file that can't be written or is there already, and
+    StoreUnavailable where Redis can't write a snapshot, for want of space, say.
+    """
+    require_data(data_dir)
+    server = start_embedded(data_dir)
+    try:
+        with redis.Redis.from_url(server.url) as client:
+            layout = int(client.get(keys.schema()) or 0)
+            facts = Facts(time.time(), microsub.__version__, server.version, layout)
+            snapshot = server.data_dir / "dump.rdb"  # Redis lets nobody choose another name
+            _snapshot(client, snapshot)
+        try:
+            _write(file, facts, snapshot, backend)
+        finally:
+            snapshot.unlink(missing_ok=True)
+    finally:
+        server.stop()
+    return facts
+
+
+def restore(file: Path, data_dir: Path, backend: Path) -> Facts:
+    """Make the data folder and backend.json from the archive `file`.
+
+    Nothing is overwritten: raises ConfigError where there is data or a backend.json already, and for a file that isn't
+    a backup; SchemaMismatch where it was made by a newer Redis or server than those at hand.
+    """
+    try:
+        _read_through(file)
+        archive = tarfile.open(file)  # noqa: SIM115 - closed below
+    except (OSError, EOFError, zlib.error, tarfile.TarError) as error:
+        raise _no_backup(file, error) from error
+    with archive:
+        try:
+            members = {name: archive.extractfile(name) for name in _names(archive)}
+            facts = _facts(json.loads((members[_FACTS] or io.BytesIO()).read()))
+            data = members[_DATA]
+        except (OSError, tarfile.TarError, KeyError, TypeError, ValueError) as error:
+            raise _no_backup(file, error) from error
+        if facts.layout > VERSION:
+            raise SchemaMismatch(
+                f"{file} was made by version {facts.microsub} with layout {facts.layout} of the data; this is "
+                f"{microsub.__version__}, which knows layouts up to {VERSION}: upgrade the software"
+            )
+        choose(programs(), facts.redis, file)
+        _require_room(data_dir, backend)
+        folder = Folder(prepared(data_dir))
+        versions = backend.with_name(f"{backend.name}.versions")
+        for name in sorted(members.keys() - {_FACTS, _DATA}):
+            place = backend if name == _BACKEND else versions / PurePosixPath(name).name
+            place.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _put(members[name], place)
+        folder.write_record(Record(pid=0, version=facts.redis, socket=str(folder.path / "redis.sock")))
+        _put(data, folder.path / "appendonly.aof")
+    return facts
+
+
+def _facts(said: dict[str, Any]) -> Facts:
+    """What an archive says of itself. Raises TypeError and ValueError for what no backup says."""
+    facts = Facts(**said)
+    known = type(facts.layout) is int and _REDIS_VERSION.fullmatch(facts.redis)
+    if not known or not 0 <= facts.made < _YEAR_10000:
+        raise ValueError("which says nothing usable of its origin")
+    return facts
+
+
+def _read_through(file: Path) -> None:
+    """Have the checksum at the end of the archive compared: `tarfile` stops before it, and would take what is corrupt
+    or cut off. Raises what `gzip` raises.
+    """
+    with gzip.open(file) as whole:
+        while whole.read(1 << 20):
+            pass
+
+
+def _no_backup(file: Path, error: Exception) -> ConfigError:
+    if isinstance(error, EOFError | zlib.error) or "CRC check failed" in str(error):
+        why = "a file that is corrupt or cut off"
+    else:
+        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "which isn't one"
+    return ConfigError(file=str(file), path="", found=why, expected="a file that `microsub backup` has made")
+
+
+def _names(archive: tarfile.TarFile) -> Iterator[str]:
+    """The names of the members that a backup has."""
+    for member in archive:
+        path = PurePosixPath(member.name)
+        known = member.name in {_FACTS, _DATA, _BACKEND} or (path.parts[:-1] == (_VERSIONS,) and path.suffix == ".json")
+        if known and member.isfile():
+            yield member.name
+
+
+def _require_room(data_dir: Path, backend: Path) -> None:
+    for place, taken in ((data_dir, has_data(data_dir)), (backend, backend.exists())):
+        if taken:
+            raise ConfigError(
+                file=str(place),
+                path="",
+                found="what a server uses",
+                expected=f"nothing there: stop the server and move it away first (mv {place} {place}.before)",
+            )
+
+
+def _put(source: object, place: Path) -> None:
+    """Write a member of the archive as a whole, readable by this user alone."""
+    assert isinstance(source, io.BufferedIOBase)
+    new = place.with_name(place.name + ".new")
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as target:
+        while block := source.read(1 << 20):
+            target.write(block)
+        target.flush()
+        os.fsync(target.fileno())
+    new.replace(place)
+
+
+def _snapshot(client: redis.Redis, place: Path) -> None:
+    """Have Redis write its snapshot, which lands at `place`."""
+    why = f"see {place.with_name('redis.log')}"
+    try:
+        _wait_for_snapshot(client)
+        client.bgsave()
+        written = _wait_for_snapshot(client) and place.exists()
+    except RedisError as error:
+        written, why = False, str(error)
+    if not written:
+        raise StoreUnavailable(f"Redis can't write a snapshot to {place}: {why}")
+
+
+def _wait_for_snapshot(client: redis.Redis) -> bool:
+    """Wait until Redis writes no file in the background; whether the last snapshot came out well."""
+    while True:
+        facts: dict[str, object] = client.info("persistence")
+        if not (facts["rdb_bgsave_in_progress"] or facts["aof_rewrite_in_progress"] or facts["aof_rewrite_scheduled"]):
+            return facts["rdb_last_bgsave_status"] == "ok"
+        time.sleep(_POLL)
+
+
+def _write(file: Path, facts: Facts, snapshot: Path, backend: Path) -> None:
+    try:
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise ConfigError(file=str(file), path="", found="a file", expected="a name that isn't taken") from None
+    except OSError as error:
+        raise ConfigError(file=str(file), path="", found=f"{error.strerror}", expected="a file to write") from error
+    try:
+        with open(handle, "wb") as target, tarfile.open(fileobj=target, mode="w:gz") as archive:
+            text = json.dumps(asdict(facts)).encode()
+            head = tarfile.TarInfo(_FACTS)
+            head.size, head.mtime, head.mode = len(text), int(facts.made), 0o600
+            archive.addfile(head, io.BytesIO(text))
+            archive.add(snapshot, _DATA)
+            if backend.is_file():
+                archive.add(backend.resolve(), _BACKEND)
+                real = backend.resolve()
+                for version in sorted(real.with_name(real.name + ".versions").glob("*.json")):
+                    archive.add(version, f"{_VERSIONS}/{version.name}")
+            target.flush()
+    except OSError as error:
+        file.unlink(missing_ok=True)
+        raise ConfigError(file=str(file), path="", found=f"{error.strerror}", expected="room to write it") from error

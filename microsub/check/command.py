@@ -1,0 +1,122 @@
+"""`microsub check`: every invariant of the store, examined while it is in use, and repaired on request.
+
+Between two commands of a poll or a follow the store is in a state that no reader ever sees but a check may. So what one
+look finds counts when later looks find it again: two of them, since a store may be busy with the same thing twice.
+A repair repeats look and remedy, because what is repaired may show what it had hidden.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+
+from microsub.check import repair
+from microsub.check.findings import Derive, Finding
+from microsub.check.look import look
+from microsub.model.plaintext import escaped
+from microsub.redis.protocol import Redis
+from microsub.upkeep.follow_repair import Mending
+
+BETWEEN_LOOKS = 1.0
+"""Seconds between a look that has found something and the next, which must find it again."""
+
+_AGAIN = 2
+
+_ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """What was found: `repaired` is in order again, `left` isn't. `examined` counts what the last look has seen."""
+
+    left: tuple[Finding, ...]
+    repaired: tuple[Finding, ...] = ()
+    examined: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is wrong (any more)."""
+        return not self.left
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "clean": self.is_clean,
+            "examined": dict(self.examined),
+            "findings": [_as_dict(one, repaired=False) for one in self.left],
+            "repaired": [_as_dict(one, repaired=True) for one in self.repaired],
+        }
+
+    def as_text(self) -> str:
+        """For people: a line per finding, then what was examined, then the result."""
+        lines = [f"repaired  {one.area}: {one.subject}: {one.what}" for one in self.repaired]
+        lines += [f"found   {one.area}: {one.subject}: {one.what}" for one in self.left]
+        lines.append("examined " + ", ".join(f"{count} {name}" for name, count in self.examined.items() if count))
+        left = len(self.left)
+        if left:
+            repairable = sum(one.remedy is not None for one in self.left)
+            result = f"{left} {'finding' if left == 1 else 'findings'}, {repairable} of which --repair can repair"
+        else:
+            result = f"all is well{' now' if self.repaired else ''}"
+        return "\n".join(map(escaped, [*lines, result]))
+
+
+class Checking:
+    """Examines and repairs a store. Any number of processes may work on it meanwhile."""
+
+    def __init__(
+        self,
+        redis: Redis,
+        mending: Mending,
+        *,
+        clock: Callable[[], float] = time.time,
+        pause: float = BETWEEN_LOOKS,
+    ) -> None:
+        self._redis = redis
+        self._mending = mending
+        self._clock = clock
+        self._pause = pause
+
+    async def run(self, *, mend: bool = False) -> CheckReport:
+        """Examine everything, and repair it where that is wanted and possible."""
+        found, examined = await self._look()
+        first: dict[Finding, None] = {}
+        for _ in range(_ROUNDS if mend else 0):
+            remediable = [one for one in found if one.remedy is not None]
+            first |= dict.fromkeys(found)
+            if not remediable:
+                break
+            await self._mend(remediable)
+            found, examined = await self._look()
+        left = set(found)
+        return CheckReport(tuple(found), tuple(one for one in first if one not in left), examined)
+
+    async def _look(self) -> tuple[Sequence[Finding], Mapping[str, int]]:
+        """What all looks have found alike, each finding once; where the first finds nothing, there is no other."""
+        latest = await look(self._redis, self._clock())
+        found = list(dict.fromkeys(latest.found))
+        for _ in range(_AGAIN):
+            if not found:
+                break
+            await asyncio.sleep(self._pause)
+            latest = await look(self._redis, self._clock())
+            before = set(found)
+            found = list(dict.fromkeys(one for one in latest.found if one in before))
+        return found, latest.examined
+
+    async def _mend(self, findings: Sequence[Finding]) -> None:
+        await repair.apply(self._redis, findings, self._clock())
+        if any(isinstance(one.remedy, Derive) for one in findings):
+            await self._mending.run(self._clock())
+
+
+def _as_dict(finding: Finding, *, repaired: bool) -> dict[str, object]:
+    values = asdict(finding)
+    return {
+        "area": values["area"],
+        "subject": values["subject"],
+        "what": values["what"],
+        "repairable": repaired or finding.remedy is not None,
+    }

@@ -1,0 +1,58 @@
+"""What a check finds, as values: the invariant that is broken, where, and how to repair it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from microsub.model.reader import TimelineItem
+from microsub.redis.protocol import Command
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """Idempotent commands that do no harm when all is well meanwhile."""
+
+    commands: tuple[Command, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InChannel:
+    """Bring one id of a channel into a valid state: its sets agree, it is where the rules want it (`ruled`), or, where
+    there is no such item (`missing`), it leaves for good.
+    """
+
+    user: str
+    uid: str
+    item: str
+    missing: bool = False
+    ruled: TimelineItem | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Derive:
+    """Bring followers, addresses and the schedule to what the channels say (`upkeep.follow_repair`)."""
+
+
+Remedy = Commands | InChannel | Derive
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A broken invariant. `area` is what it is about, `subject` the key or member that it concerns.
+
+    Two findings are the same when all but the remedy agrees. Without a remedy a person must decide.
+    """
+
+    area: str
+    subject: str
+    what: str
+    remedy: Remedy | None = field(default=None, compare=False)
+
+
+@dataclass(slots=True)
+class Findings:
+    """What one look has found and how much it has examined."""
+
+    found: list[Finding] = field(default_factory=list)
+    examined: Counter[str] = field(default_factory=Counter)

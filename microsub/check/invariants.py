@@ -1,0 +1,201 @@
+"""The invariants of the store, one function each, over what a look has read. They read nothing and change nothing.
+
+1. `sets_agree`: posts = unread ⊎ read; hidden, posts and gone have nothing in common.
+2. `post_enters_once`: a post that is shown is claimed by its guid and listed by its feed, and no second item is it.
+3. `memory_lasts`: what a feed remembers stays as long as somebody follows it, and 30 days longer.
+4. `items_exist`: whatever a timeline, an index or a pending set names is there.
+5. `keys_are_named`: every key is named in `redis.keys`, and has a time to live unless it may stay.
+6. `copies_agree`: what is kept twice, in two slots, says the same.
+7. `rules_hold`: nothing muted is shown, nothing blocked is there, nothing is hidden without a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from microsub.check.findings import Commands, Derive, Finding, InChannel
+from microsub.check.items import CLAIMED, INDEXED, SHOWN
+from microsub.check.seen import Seen
+from microsub.feeds.store.record import KEEP_UNFOLLOWED
+from microsub.formats.entry_id import canonical_feed_url
+from microsub.identity.store.departure import USER_KEYS
+from microsub.model.reader import TimelineItem
+from microsub.posts.store import duplicates
+from microsub.redis import identitykeys, keys
+from microsub.redis.keynames import Kind, kinds, looks_like_ours
+from microsub.timelines.store.timelinekeys import urls
+
+Sets = Sequence[Mapping[str, float]]
+"""posts, unread, read, hidden, hidden-read and gone of one channel, as `timelinekeys.set_keys` orders them."""
+
+_LIVES = {"twins": duplicates.LIFETIME}
+_OTHER_LIFE = 48 * 3600
+
+
+def sets_agree(user: str, uid: str, sets: Sets) -> Iterator[Finding]:
+    """Invariant 1, for one channel."""
+    for what, ids in disagreeing(sets).items():
+        for item in sorted(ids):
+            yield Finding("timelines", f"{user}/{uid} {item}", what, InChannel(user, uid, item))
+
+
+def disagreeing(sets: Sets) -> dict[str, set[str]]:
+    """The ids that break each sentence of invariant 1."""
+    posts, unread, read, hidden, hidden_read, gone = sets
+    moved = {item for item in unread.keys() & posts.keys() if unread[item] != posts[item]}
+    return {
+        "both unread and read": unread.keys() & read.keys(),
+        "shown, but neither unread nor read": posts.keys() - unread.keys() - read.keys(),
+        "unread, but not shown": unread.keys() - posts.keys(),
+        "read, but not shown": read.keys() - posts.keys(),
+        "shown and hidden": posts.keys() & hidden.keys(),
+        "read as hidden, but not hidden": hidden_read.keys() - hidden.keys(),
+        "gone and shown": gone.keys() & posts.keys(),
+        "gone and hidden": gone.keys() & hidden.keys(),
+        "unread with another score than shown": moved,
+    }
+
+
+def post_enters_once(seen: Seen, item: str, guid: str, updated: str, owner: str | None) -> Iterator[Finding]:
+    """Invariant 2, for one item that is shown, but not both claimed and indexed by its feed. `owner` is the item that
+    the guid stands for there.
+    """
+    feed = str(seen.items.feed(item))
+    if owner in {None, item}:
+        what = "without its guid's claim" if owner is None else "missing in its feed's index"
+        claim = ("HSETNX", keys.feed_guids(feed), guid, item)
+        yield Finding("items", keys.item(item), what, Commands((claim, ("ZADD", keys.feed_items(feed), updated, item))))
+    elif owner is not None and seen.items.marked(owner, SHOWN):
+        what = f"the same post as item {owner}, and both are shown: remove one in a reader"
+        yield Finding("items", keys.item(item), what)
+
+
+def memory_lasts(seen: Seen, feed: str) -> Iterator[Finding]:
+    """Invariant 3, for one feed: its keys end together, unless it is followed, or programs save posts into it."""
+    lasting = {kind.name for kind in kinds() if kind.may_stay}
+    stays = bool(seen.followers.get(feed)) or (feed in seen.records and seen.records[feed].kept)
+    for kind, ttl in seen.feed_keys.get(feed, {}).items():
+        key: str = getattr(keys, kind)(feed)
+        if kind in lasting and stays and ttl >= 0:
+            what = "ends by itself, though the feed is followed or kept"
+            yield Finding("feeds", key, what, Commands((("PERSIST", key),)))
+        elif kind in lasting and not stays and ttl == -1 and feed not in seen.followed:
+            what = "stays for ever, though nobody follows the feed"
+            yield Finding("feeds", key, what, Commands((("EXPIRE", key, KEEP_UNFOLLOWED),)))
+
+
+def items_exist(seen: Seen, members: Collection[str]) -> list[str]:
+    """Invariant 4: those of the ids that name no item. What came while the look went on is left out."""
+    return sorted(item for item in members if int(item) <= seen.last_item and item not in seen.items)
+
+
+def missing_in_channel(seen: Seen, user: str, uid: str, sets: Sets) -> Iterator[Finding]:
+    """Invariant 4, for one channel."""
+    posts, _, _, hidden, _, _ = sets
+    for item in items_exist(seen, posts.keys() | hidden.keys()):
+        remedy = InChannel(user, uid, item, missing=True)
+        yield Finding("timelines", f"{user}/{uid} {item}", "an id without an item", remedy)
+
+
+def missing_in_feed(seen: Seen, feed: str, index: Collection[str], pending: Collection[str]) -> Iterator[Finding]:
+    """Invariant 4, for one feed."""
+    for key, verb, members, what in (
+        (keys.feed_items(feed), "ZREM", index, "lists an item that isn't there"),
+        (keys.feed_pending(feed), "SREM", pending, "waits for an item that isn't there"),
+    ):
+        for item in items_exist(seen, members):
+            yield Finding("feeds", f"{key} {item}", what, Commands(((verb, key, item),)))
+
+
+def keys_are_named(key: str, kind: Kind | None, ttl: int) -> Iterator[Finding]:
+    """Invariant 5, for one key; `ttl` as the command TTL says it."""
+    if kind is None:
+        if looks_like_ours(key):
+            what = "no key of this server, though it begins like one; look at it and delete it by hand"
+            yield Finding("keys", key, what)
+    elif ttl == -1 and not kind.may_stay:
+        remedy = Commands((("EXPIRE", key, _LIVES.get(kind.name, _OTHER_LIFE)),))
+        yield Finding("keys", key, "without a time to live, which it needs", remedy)
+    elif ttl >= 0 and kind.stays:
+        yield Finding("keys", key, "ends by itself, though it must stay", Commands((("PERSIST", key),)))
+
+
+def copies_agree(seen: Seen) -> Iterator[Finding]:
+    """Invariant 6: the list of users and their records, followers and subscriptions, addresses and feeds, schedule and
+    followed feeds, handles and passkeys, counters and ids.
+    """
+    yield from _users(seen)
+    yield from _followers(seen)
+    yield from _polled(seen)
+    for handle, user in seen.handles.items():
+        if seen.handle_index.get(handle) != user:
+            # Without its line, no passkey of that user is recognised.
+            remedy = Commands((("HSET", identitykeys.handles(), handle, user),))
+            yield Finding("users", identitykeys.credentials(user), "a handle that doesn't lead to its user", remedy)
+    for handle in seen.handle_index.keys() - seen.handles.keys():
+        # A handle is never given out again, so it can't come to mean somebody meanwhile.
+        remedy = Commands((("HDEL", identitykeys.handles(), handle),))
+        yield Finding("users", f"{identitykeys.handles()} {handle}", "a handle of nobody", remedy)
+    for counter in seen.counters:
+        if counter.newest > max(counter.first, counter.last):
+            remedy = Commands((("INCRBY", counter.key, counter.newest - counter.last),))
+            yield Finding("keys", counter.key, "behind the ids that were given out already", remedy)
+
+
+def _users(seen: Seen) -> Iterator[Finding]:
+    for user in sorted(seen.recorded - seen.listed):
+        yield Finding("users", keys.user(user), "a user who isn't listed", Commands((("SADD", keys.users(), user),)))
+    for user in sorted(seen.listed - seen.recorded):
+        remains = [key(user) for key in USER_KEYS if key.__name__ in seen.user_keys.get(user, ())]
+        commands = [("SREM", keys.users(), user), *(("DEL", key) for key in remains)]
+        yield Finding("users", keys.user(user), "a listed user without a record", Commands(tuple(commands)))
+
+
+def _followers(seen: Seen) -> Iterator[Finding]:
+    for feed in sorted(seen.followed.keys() | seen.followers.keys()):
+        wanted, listed = seen.followed.get(feed, {}), seen.followers.get(feed, set())
+        for user, uid in sorted(wanted.keys() ^ listed):
+            is_listed = (user, uid) in listed
+            if is_listed or (feed, user, uid) not in seen.fresh:
+                what = "among its followers, but doesn't follow it" if is_listed else (
+                    "follows it, but isn't among its followers"
+                )  # fmt: skip
+                yield Finding("feeds", f"{keys.feed_subscribers(feed)} {user}/{uid}", what, Derive())
+    for feed in sorted(seen.followed.keys() & seen.records.keys()):
+        url = canonical_feed_url(seen.records[feed].url)
+        if url not in seen.urls:
+            remedy = Commands((("HSETNX", keys.feeds_by_url(), url, feed),))
+            yield Finding("feeds", keys.feed(feed), "a feed that no URL leads to", remedy)
+
+
+def _polled(seen: Seen) -> Iterator[Finding]:
+    for feed, followers in seen.followed.items():
+        settled = [one for one in followers if (feed, *one) not in seen.fresh]
+        if feed in seen.records and not seen.records[feed].gone and settled and feed not in seen.polled:
+            yield Finding("schedule", keys.feed(feed), "followed, but never polled", Derive())
+
+
+def rules_hold(
+    user: str, uid: str, item: TimelineItem, sets: Sets, mutes: Collection[str], blocks: Collection[str]
+) -> Iterator[Finding]:
+    """Invariant 7, for one item of one channel."""
+    posts, _, _, hidden, _, _ = sets
+    what = None
+    named = urls(item)
+    if any(url in blocks for url in named):
+        what = "here, though blocked"
+    elif any(url in mutes for url in named):
+        what = "shown, though muted" if item.id in posts else None
+    elif item.id in hidden and item.id not in posts:
+        what = "hidden, though nobody mutes it"
+    if what:
+        yield Finding("timelines", f"{user}/{uid} {item.id}", what, InChannel(user, uid, item.id, ruled=item))
+
+
+def is_unclaimed(seen: Seen, item: str, created: float, discovered: float) -> bool:
+    """Whether invariant 2 is to be asked about an item: it is shown, and its feed doesn't know it.
+
+    What nobody is shown the sweep deletes; what is older than its feed's record a timeline has kept beyond the feed.
+    """
+    known = seen.items.marked(item, CLAIMED | INDEXED)
+    return not known and seen.items.marked(item, SHOWN) and discovered >= created

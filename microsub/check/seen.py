@@ -1,0 +1,127 @@
+"""What one look has read of the store, and reading in batches."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from microsub.check.items import KnownItems
+from microsub.feeds.store.record import FeedRecord
+from microsub.model.reader import Subscription
+from microsub.redis.protocol import Command, Redis
+
+BATCH = 500
+"""Most commands of one round trip."""
+
+COUNT = 200
+"""Members that one step of a walk through a long key takes."""
+
+_Part = TypeVar("_Part")
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A counter of ids: its key, where it stood at `first` and `last`, and the `newest` id that there is."""
+
+    key: str
+    first: int
+    last: int
+    newest: int
+
+
+@dataclass(slots=True)
+class Seen:
+    """What a look has read so far. Times are Unix seconds.
+
+    `last_item` is the newest item id at the beginning: what is newer is on its way. `user_keys` and `channel_keys` name
+    the kinds of keys that there are per user, and per user and channel uid; `feed_keys` their times to live by feed and
+    kind. `listed` are the users in the list of users, `recorded` those that have a record, `channels` the uids in each
+    user's lists. `followed` says which channels follow a feed, `fresh` which of these do so for so short that the
+    feed's own list may lack them, `followers` whom the feed's own list names. `urls` is `feeds:by-url`. `handles` are
+    the users' own handles of passkeys by user, `handle_index` users by handle. `polled` are the feeds in the schedule.
+    """
+
+    now: float
+    last_item: int = 0
+    items: KnownItems = field(default_factory=KnownItems)
+    user_keys: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    channel_keys: dict[str, dict[str, set[str]]] = field(default_factory=lambda: defaultdict(lambda: defaultdict(set)))
+    feed_keys: dict[str, dict[str, int]] = field(default_factory=lambda: defaultdict(dict))
+    listed: set[str] = field(default_factory=set)
+    recorded: set[str] = field(default_factory=set)
+    channels: dict[str, list[str]] = field(default_factory=dict)
+    followed: dict[str, dict[tuple[str, str], Subscription]] = field(default_factory=lambda: defaultdict(dict))
+    fresh: set[tuple[str, str, str]] = field(default_factory=set)
+    followers: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+    records: dict[str, FeedRecord] = field(default_factory=dict)
+    urls: dict[str, str] = field(default_factory=dict)
+    polled: set[str] = field(default_factory=set)
+    handles: dict[str, str] = field(default_factory=dict)
+    handle_index: Mapping[str, str] = field(default_factory=dict)
+    counters: list[Counter] = field(default_factory=list)
+
+
+class Reader:
+    """Reads in batches."""
+
+    def __init__(self, redis: Redis) -> None:
+        self.redis = redis
+
+    async def ask(self, commands: Sequence[Command]) -> list[Any]:
+        """The replies in order."""
+        replies: list[Any] = []
+        for start in range(0, len(commands), BATCH):
+            replies += await self.redis.pipeline(commands[start : start + BATCH])
+        return replies
+
+    async def walk(self, verb: str, keys: Sequence[str]) -> dict[str, list[bytes]]:
+        """The whole content of sets (SSCAN), hashes (HSCAN) or sorted sets (ZSCAN), flat, by key; in batches."""
+        found: dict[str, list[bytes]] = {key: [] for key in keys}
+        cursors: dict[str, bytes] = dict.fromkeys(keys, b"0")
+        while cursors:
+            asked = list(cursors)
+            replies = await self.ask([(verb, key, cursors[key], "COUNT", COUNT) for key in asked])
+            for key, (cursor, part) in zip(asked, replies, strict=True):
+                found[key] += part
+                if int(cursor) == 0:
+                    del cursors[key]
+                else:
+                    cursors[key] = cursor
+        return found
+
+    async def stream(self, verb: str, key: str) -> AsyncIterator[list[bytes]]:
+        """The content of one long key, batch by batch, flat."""
+        cursor: Any = b"0"
+        while True:
+            cursor, found = await self.redis.command(verb, key, cursor, "COUNT", COUNT)
+            if found:
+                yield found
+            if int(cursor) == 0:
+                return
+
+
+def batched(parts: Iterable[_Part], size: int) -> Iterable[list[_Part]]:
+    """`parts` in lists of at most `size`."""
+    batch: list[_Part] = []
+    for part in parts:
+        batch.append(part)
+        if len(batch) == size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def pairs(flat: Sequence[bytes]) -> dict[str, str]:
+    """A flat reply of pairs as a dict; of what a walk gave twice the first counts."""
+    found: dict[str, str] = {}
+    for name, value in zip(flat[0::2], flat[1::2], strict=True):
+        found.setdefault(name.decode(), value.decode())
+    return found
+
+
+def scores(flat: Sequence[bytes]) -> dict[str, float]:
+    """A flat reply of members and scores as a dict."""
+    return {member.decode(): float(score) for member, score in zip(flat[0::2], flat[1::2], strict=True)}

@@ -1,0 +1,1 @@
+"""From a stored post to timelines: streams, stages, look-ups, dead letters."""

@@ -1,0 +1,156 @@
+"""Messages that failed again and again: kept with the reason, to be looked at, tried again or dropped by an admin."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import Bounds, Message, Stream
+
+log = structlog.get_logger(__name__)
+
+_STAGES = tuple(name for name in keys.STREAMS if name != "dead")
+
+_STAGE, _WHY, _AT, _ID, _DELIVERIES = "!stage", "!why", "!at", "!id", "!deliveries"
+"""Names that no message has itself."""
+
+_BATCH = 100
+
+BOUNDS = Bounds(messages=10_000, bytes=64 * 1024 * 1024)
+"""How much is kept: weeks of failures, and no more of Redis' memory than it can spare."""
+
+_LETTER_ID = re.compile(r"[0-9]{1,19}-[0-9]{1,19}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that no attempt could handle. `id` names it here; `message` is its id in the stream of `stage`, `at`
+    the Unix time of its burial, `fields` what it said.
+    """
+
+    id: str
+    stage: str
+    why: str
+    at: float
+    message: str
+    deliveries: int
+    fields: Mapping[str, bytes]
+
+
+class DeadLetters:
+    """The stream of dead letters. Nobody consumes it; of more than `bounds` allow, the oldest are dropped."""
+
+    def __init__(self, redis: Redis, bounds: Bounds = BOUNDS) -> None:
+        self._redis = redis
+        self._stream = Stream(redis, "dead")
+        self._bounds = bounds
+
+    async def add(self, stage: str, message: Message, why: str, now: float) -> None:
+        """Keep `message` of `stage`, which failed for the reason `why`. What is dropped for it is logged."""
+        letter = DeadLetter("", stage, why, now, message.id, message.deliveries, message.fields)
+        await self._stream.add([_fields(letter)])
+        while not self._bounds.hold(await self._stream.backlog()):
+            oldest = await self.list(1)
+            for one in oldest:
+                log.error(
+                    "a dead letter is dropped, since there are too many",
+                    letter=one.id, stage=one.stage, why=one.why, at=one.at,
+                )  # fmt: skip
+            await self.drop(oldest)
+
+    async def list(self, count: int = _BATCH, after: str | None = None) -> list[DeadLetter]:
+        """Up to `count` letters, the oldest first, behind the letter `after`."""
+        start = f"({after}" if after else "-"
+        rows = await self._redis.command("XRANGE", keys.stream("dead"), start, "+", "COUNT", count)
+        return [_letter(row) for row in rows]
+
+    async def get(self, letter_id: str) -> DeadLetter | None:
+        """The letter of that id; None where there is none (any more)."""
+        rows = await self._redis.command("XRANGE", keys.stream("dead"), letter_id, letter_id)
+        return _letter(rows[0]) if rows else None
+
+    async def count(self) -> int:
+        """How many letters there are."""
+        return (await self._stream.backlog()).messages
+
+    async def retry(self, letters: Sequence[DeadLetter]) -> int:
+        """Put messages back into their streams, as new ones; how many.
+
+        First there, then away from here: a crash in between leaves a message twice, and its stage bears that. Letters
+        that name no stage of ours stay: nobody would take them (`unknown_stage`).
+        """
+        good = [letter for letter in letters if unknown_stage(letter) is None]
+        for letter in good:
+            await Stream(self._redis, letter.stage).add([letter.fields])
+            await self.drop([letter])
+        return len(good)
+
+    async def drop(self, letters: Sequence[DeadLetter]) -> None:
+        """Forget letters. What they said is lost."""
+        await self._stream.done([Message(letter.id, _fields(letter)) for letter in letters])
+
+
+def unknown_stage(letter: DeadLetter) -> str | None:
+    """Why the letter can't be retried; None where it can."""
+    if letter.stage in _STAGES:
+        return None
+    return (
+        f"letter {letter.id} can't be retried: it names the stage '{_printable(letter.stage[:80])}', expected one of "
+        f"{', '.join(_STAGES)}; see it with 'deadletter show', let it go with 'deadletter drop'"
+    )
+
+
+def _printable(text: str) -> str:
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+
+
+def is_sound(message: Message) -> bool:
+    """Whether it is a letter that can be tried again: it names its stage."""
+    return message.fields.get(_STAGE, b"").decode("utf-8", "replace") in _STAGES
+
+
+def is_letter_id(text: str) -> bool:
+    """Whether `text` has the shape of a dead letter's id."""
+    return bool(_LETTER_ID.fullmatch(text))
+
+
+def _letter(row: Sequence[Any]) -> DeadLetter:
+    """A letter read back. What a hand has put there has a stage of no name, and can be shown and dropped."""
+    fields = {name.decode("utf-8", "replace"): value for name, value in zip(row[1][::2], row[1][1::2], strict=True)}
+    texts = {name: fields.pop(name, b"").decode("utf-8", "replace") for name in (_STAGE, _WHY, _ID, _AT, _DELIVERIES)}
+    return DeadLetter(
+        id=row[0].decode(),
+        stage=texts[_STAGE] or "?",
+        why=texts[_WHY],
+        at=_number(texts[_AT]),
+        message=texts[_ID],
+        deliveries=int(_number(texts[_DELIVERIES])),
+        fields=fields,
+    )
+
+
+def _number(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        return 0.0
+    return found if math.isfinite(found) else 0.0
+
+
+def _fields(letter: DeadLetter) -> dict[str, bytes]:
+    """As it stands in the stream."""
+    head = {
+        _STAGE: letter.stage.encode(),
+        _WHY: letter.why.encode("utf-8", "replace"),
+        _AT: b"%.3f" % letter.at,
+        _ID: letter.message.encode(),
+        _DELIVERIES: b"%d" % letter.deliveries,
+    }
+    return head | dict(letter.fields)

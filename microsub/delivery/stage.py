@@ -1,0 +1,243 @@
+"""A stage of the pipeline: takes messages from a stream, has them handled, and acknowledges last.
+
+Any number of processes run the same stage. A handler may be given a message twice, or while a slow consumer that was
+taken for dead still works on it; it must bear both. What fails again and again goes to the dead letters, where an
+admin can look at it, and the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from microsub.errors import StoreError
+from microsub.metrics import STAGE_BACKLOG, STAGE_MESSAGES, STAGE_SECONDS
+
+if TYPE_CHECKING:
+    from microsub.delivery.dead_letters import DeadLetters
+    from microsub.redis.streams import Message, Stream
+
+log = structlog.get_logger(__name__)
+
+
+class Handler(Protocol):
+    """Has the effects of one message. Raises StoreError to be tried again later; anything else is a failure of the
+    message.
+    """
+
+    async def __call__(self, message: Message) -> None:
+        """See the class."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How a stage deals with time and failure, in seconds.
+
+    A message whose owner is silent for `idle` is taken over; owners give a sign every third of that. After
+    `deliveries` attempts it goes to the dead letters. `tick` is how often an idle stage looks for work, `look_around`
+    how often for what others left.
+    """
+
+    idle: float = 45.0
+    deliveries: int = 5
+    tick: float = 0.2
+    look_around: float = 10.0
+    trouble: float = 2.0
+
+
+async def _always() -> bool:
+    return True
+
+
+class Stage:
+    """Runs `handle` over a stream, `at_once` messages at a time. `has_room` says whether what the handler fills next
+    takes more; until then nothing is taken, so that the backlog waits where it is.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        handle: Handler,
+        dead: DeadLetters,
+        *,
+        consumer: str,
+        at_once: int = 8,
+        has_room: Callable[[], Awaitable[bool]] = _always,
+        patience: Patience | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = stream.name
+        self._stream = stream
+        self._handle = handle
+        self._dead = dead
+        self._consumer = consumer
+        self._most = at_once
+        self._has_room = has_room
+        self._patience = patience or Patience()
+        self._clock = clock
+        self._wake = asyncio.Event()
+        self._stopping = False
+        self._in_hand: dict[asyncio.Task[bool], Message] = {}
+        self._looked = float("-inf")
+
+    def wake(self) -> None:
+        """There is something to do: look at once instead of at the next tick."""
+        self._wake.set()
+
+    def stop(self) -> None:
+        """Take nothing new; `run` returns soon."""
+        self._stopping = True
+        self._wake.set()
+
+    async def run(self, grace: float) -> None:
+        """Handle messages until `stop`; then let those in hand end for `grace` seconds, and hand back the rest."""
+        keeper = asyncio.create_task(self._keep(), name=f"{self.name} keeper")
+        try:
+            while not self._stopping:
+                self._wake.clear()
+                pause = self._patience.tick
+                try:
+                    await self._fill()
+                except StoreError as error:
+                    log.warning("worker paused: Redis doesn't serve it", stage=self.name, error=str(error))
+                    pause = self._patience.trouble
+                except Exception:
+                    # A bug, or a hand in Redis: the others that this worker runs go on, and so do we when it is mended.
+                    log.exception("a stage failed and is tried again", stage=self.name)
+                    pause = self._patience.trouble
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._wake.wait()
+        finally:
+            await self._drain(grace)
+            keeper.cancel()
+
+    async def run_once(self) -> int:
+        """Handle what waits now, and what comes meanwhile, until nothing is left; how many succeeded.
+
+        Raises StoreError.
+        """
+        handled = 0
+        left = await self._stream.take_over(self._consumer, self._patience.idle, self._most)
+        tasks = [task for message in left if (task := await self._take_over(message)) is not None]
+        while True:
+            ends = await asyncio.gather(*tasks, return_exceptions=True)
+            handled += sum(end is True for end in ends)
+            for end in ends:
+                if isinstance(end, BaseException):
+                    raise end
+            messages = await self._stream.take(self._consumer, self._most)
+            if not messages:
+                return handled
+            tasks = [self._start(message) for message in messages]
+
+    async def _fill(self) -> None:
+        """Start as many messages as there is room for: first what others left, then new ones."""
+        now = time.monotonic()
+        if now - self._looked >= self._patience.look_around:
+            self._looked = now
+            backlog = await self._stream.backlog()
+            STAGE_BACKLOG.labels(self.name).set(backlog.messages)
+            for message in await self._stream.take_over(self._consumer, self._patience.idle, self._free):
+                await self._take_over(message)
+        while self._free > 0 and not self._stopping and await self._has_room():
+            wanted = self._free
+            messages = await self._stream.take(self._consumer, wanted)
+            for message in messages:
+                self._start(message)
+            if len(messages) < wanted:
+                return
+
+    @property
+    def _free(self) -> int:
+        return self._most - len(self._in_hand)
+
+    async def _take_over(self, message: Message) -> asyncio.Task[bool] | None:
+        if any(mine.id == message.id for mine in self._in_hand.values()):
+            return None  # our own signs of life came late
+        if message.deliveries > self._patience.deliveries:
+            await self._bury(
+                message, f"no attempt ended: the process died, or took longer than {self._patience.idle} s"
+            )
+            return None
+        return self._start(message)
+
+    def _start(self, message: Message) -> asyncio.Task[bool]:
+        task = asyncio.create_task(self._one(message), name=f"{self.name} {message.id}")
+        self._in_hand[task] = message
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[bool]) -> None:
+        self._in_hand.pop(task, None)
+        self._wake.set()
+        if not task.cancelled():
+            task.exception()
+
+    async def _one(self, message: Message) -> bool:
+        """Handle one message; whether that worked. Raises StoreError, and nothing else."""
+        began = time.perf_counter()
+        try:
+            await self._handle(message)
+            await self._stream.done([message])
+        except StoreError as error:
+            STAGE_MESSAGES.labels(self.name, "store").inc()
+            log.warning("the store failed a stage", stage=self.name, message=message.id, error=str(error))
+            with suppress(StoreError):
+                await asyncio.sleep(0 if self._stopping else self._patience.tick)
+                await self._stream.hand_back(self._consumer, [message])
+            raise
+        except Exception as error:
+            STAGE_MESSAGES.labels(self.name, "failed").inc()
+            log.exception("a message failed", stage=self.name, message=message.id, attempt=message.deliveries)
+            if message.deliveries >= self._patience.deliveries:
+                await self._bury(message, f"{type(error).__name__}: {error}")
+            return False
+        STAGE_MESSAGES.labels(self.name, "done").inc()
+        STAGE_SECONDS.labels(self.name).observe(time.perf_counter() - began)
+        return True
+
+    async def _bury(self, message: Message, why: str) -> None:
+        """First the dead letter, then the end of the message: a crash in between leaves it twice, never nowhere."""
+        log.error("a message goes to the dead letters", stage=self.name, message=message.id, why=why)
+        await self._dead.add(self.name, message, why, self._clock())
+        await self._stream.done([message])
+        STAGE_MESSAGES.labels(self.name, "dead").inc()
+
+    async def _keep(self) -> None:
+        """Give signs of life for what is in hand; what was lost to another consumer is ended."""
+        while True:
+            await asyncio.sleep(self._patience.idle / 3)
+            mine = dict(self._in_hand)
+            try:
+                kept = await self._stream.keep(self._consumer, [message.id for message in mine.values()])
+            except StoreError:
+                continue
+            except Exception:
+                log.exception("a stage can't give signs of life", stage=self.name)
+                continue
+            for task, message in mine.items():
+                if message.id not in kept and not task.done():
+                    log.warning("a message was taken over", stage=self.name, message=message.id)
+                    task.cancel()
+
+    async def _drain(self, grace: float) -> None:
+        in_hand = dict(self._in_hand)
+        if not in_hand:
+            return
+        _, late = await asyncio.wait(in_hand, timeout=grace)
+        left: Sequence[Message] = [in_hand[task] for task in late]
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=1.0)
+            with suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._stream.hand_back(self._consumer, left)

@@ -1,0 +1,257 @@
+"""Which feeds a document names, or is (https://indieweb.org/feed_discovery, https://blog.whatwg.org/feed-autodiscovery).
+
+Sources, best first: HTTP `Link` (RFC 8288), `rel=alternate` of every feed type, `rel=feed`, what is known of the site
+or of the program that made the page, an h-feed on the page itself, and, where there is none of these, links in the text
+that look like feeds. Feeds of comments come last, whoever names them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
+from urllib.parse import urljoin, urlsplit
+
+from selectolax.lexbor import LexborHTMLParser, LexborNode
+
+from microsub.discovery.feedlinks import FeedLink, declared, from_header, looks_like_feed, mentioned
+from microsub.discovery.sites import feeds_by_address, feeds_of_site, wordpress_feed
+from microsub.errors import ParseError
+from microsub.formats.encoding import decode
+from microsub.formats.html.depth import too_deep
+from microsub.formats.html.trees import MAX_PAGE, base_of, tree_of
+from microsub.formats.mf2 import hfeed
+from microsub.formats.parse import parse, sniff
+from microsub.kit.urls import host_of, normalise_profile, normalise_url, safe_url
+from microsub.model.jf2 import Feed
+
+__all__ = ["FeedLink", "better_feeds", "common_paths", "discover", "feeds_by_address", "forwarded"]
+
+MAX_LINKS = 50
+_MOST_ELEMENTS = 2000
+_MOST_MENTIONED = 10
+_MOST_METAS = 50
+_LONGEST_FORWARD = 32 * 1024
+# Within ten seconds; what takes longer is for people who have read the page.
+_FORWARD = re.compile(r"""(?i)\s*\d(?:\.\d*)?\s*[;,]\s*(?:url\s*=)?\s*(?P<quote>["']?)(?P<url>[^"']+)(?P=quote)\s*""")
+
+_COMMENTS = re.compile(
+    r"(?i)comment|kommentar|comentario|comentário|commenti\b|reacties|комментари|コメント|评论|評論|التعليقات|yorum"
+)
+_COMMENTS_PATH = re.compile(r"(?i)/(?:comments?|replies)(?:[/.]|\Z)|[?&](?:feed=comments|withcomments)")
+_NO_NAME = re.compile(r"(?i)(?:rss|atom|rdf|xml|json|feeds?|subscribe|syndication|[\W\d]){1,20}")
+# Without the slash at the end: servers that have the other form redirect.
+_PATHS = ("feed", "feed.xml", "rss.xml", "atom.xml", "index.xml", "rss", "feed.json", "blog-feed.xml", "feed.atom")
+
+
+def discover(body: bytes, url: str, content_type: str | None, link_header: str | None) -> list[FeedLink]:
+    """The feeds that a document at `url` is, holds or names, best first; empty where there are none. Never raises.
+
+    `link_header` is the joined value of the HTTP `Link` header. What isn't on the page (`common_paths`) is left to the
+    caller, who can fetch.
+    """
+    header = _from_header(link_header, url)
+    try:
+        text = decode(body, content_type)
+        kind = sniff(text, content_type)
+        if kind in {"json", "syndication"}:
+            return [_itself(parse(body, url, content_type))]
+        return _from_page(text, url, header) if kind == "html" else _distinct([*header, *feeds_by_address(url)])
+    except ParseError:
+        return _distinct(header)
+
+
+def better_feeds(body: bytes, url: str, content_type: str | None, link_header: str | None) -> list[FeedLink]:
+    """The feeds to follow instead of a page, best first; empty for a feed, and for a page that is best followed itself.
+
+    That is one whose author marked up an h-feed with posts. Classic `hfeed` and `hentry` don't count: themes carry them
+    whatever is on the page. Feeds of comments are left out. Never raises.
+    """
+    text = decode(body, content_type)
+    if sniff(text, content_type) != "html":
+        return []
+    found = _from_header(link_header, url)
+    if not too_deep(text):
+        tree = LexborHTMLParser(text[:MAX_PAGE])
+        if tree.css_first(".h-feed .h-entry, .h-feed .h-event, .h-feed .h-cite, .h-feed .h-review, .h-feed .h-recipe"):
+            return []
+        found += _named_on(tree, text, url, near=True)
+    here = normalise_profile(url)
+    links = [link for link in _distinct(found) if not _is_comments(link) and normalise_profile(link.url) != here]
+    if not links and (there := forwarded(body, url, content_type)):
+        # No feed, but a page that may name one: who follows it follows what that leads to.
+        return [FeedLink(there, "h-feed")]
+    return links
+
+
+def forwarded(body: bytes, url: str, content_type: str | None) -> str | None:
+    """Where a page sends browsers at once by `<meta http-equiv="refresh">`, as pages do that are nothing but a way to
+    the right language or a new address; None for all others. Never raises.
+    """
+    if len(body) > _LONGEST_FORWARD or b"refresh" not in body.lower():
+        return None
+    text = decode(body, content_type)
+    tree = tree_of(text)
+    for node in tree.css("meta[http-equiv][content]")[:_MOST_METAS]:
+        said = _FORWARD.fullmatch(node.attributes.get("content") or "")
+        if said and (node.attributes.get("http-equiv") or "").strip().lower() == "refresh":
+            there = safe_url(said["url"], base_of(tree, url))
+            return there if there and normalise_profile(there) != normalise_profile(url) else None
+    return None
+
+
+def common_paths(url: str) -> list[str]:
+    """Addresses at which blog engines usually have a feed, the commonest names first: of each name that below the page,
+    then that beside it, then that at the root of its site.
+    """
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return []
+    folders = dict.fromkeys((parts.path.rstrip("/") + "/", parts.path.rpartition("/")[0] + "/", "/"))
+    found = (urljoin(url, folder + path) for path in _PATHS for folder in folders)
+    return list(dict.fromkeys(u for u in found if safe_url(u)))
+
+
+def _itself(feed: Feed) -> FeedLink:
+    return FeedLink(feed.url, feed.format, feed.name, feed.photo, feed.description)
+
+
+def _from_page(text: str, url: str, header: list[FeedLink]) -> list[FeedLink]:
+    tree = tree_of(text)
+    base = base_of(tree, url)
+    title = _attribute(tree, 'meta[property="og:title"]', "content") or _text(tree, "title")
+    photo = _photo(tree, base)
+    about = _attribute(tree, 'meta[name="description"], meta[property="og:description"]', "content")
+    found = _distinct([*header, *_named_on(tree, text, url), *_itself_as_page(text, url)])
+    return [
+        replace(f, title=_title(f.title, title), photo=f.photo or photo, description=f.description or about)
+        for f in found
+    ]
+
+
+def _title(own: str | None, page: str | None) -> str | None:
+    """A name to know the feed by: its own, unless that says no more than that it is a feed."""
+    if not own or not page:
+        return own or page
+    return f"{page} ({own})" if _NO_NAME.fullmatch(own) else own
+
+
+def _from_header(header: str | None, url: str) -> list[FeedLink]:
+    links = from_header(header)
+    found = [declared(link.target, link.rel, link.type, link.title, url) for link in links]
+    found += [wordpress_feed(link.target, link.rel, url) for link in links]
+    return [link for link in found if link]
+
+
+def _named_on(tree: LexborHTMLParser, text: str, url: str, *, near: bool = False) -> list[FeedLink]:
+    """What a page declares, what its site is known for, and, without either, what its text links to, other sites' feeds
+    last, or, if `near`, not at all: a blogroll's first entry isn't what a reader wants who follows the page.
+    """
+    base = base_of(tree, url)
+    if named := [*_declared(tree, base), *feeds_of_site(url, text[:MAX_PAGE], tree)]:
+        return named
+    mentions = list(_mentioned(tree, base))
+    ours = [link for link in mentions if _same_site(link.url, url)]
+    return ours if near else [*ours, *(link for link in mentions if link not in ours)]
+
+
+def _declared(tree: LexborHTMLParser, base: str) -> Iterator[FeedLink]:
+    """`rel=alternate` in document order, then `rel=feed`, then what a WordPress page says of its site."""
+    later = []
+    for node in tree.css("link[rel][href], a[rel][href]")[:_MOST_ELEMENTS]:
+        attributes = node.attributes
+        target, rel = attributes.get("href") or "", attributes.get("rel") or ""
+        link = declared(target, rel, attributes.get("type") or "", attributes.get("title"), base)
+        if link and "feed" not in rel.lower().split():
+            yield link
+        elif link or (link := wordpress_feed(target, rel, base)):
+            later.append(link)
+    yield from later
+
+
+def _mentioned(tree: LexborHTMLParser, base: str) -> Iterator[FeedLink]:
+    """Links to feeds that a page has for its readers only."""
+    found = (
+        mentioned(node.attributes.get("href") or "", _called(node), base, node.attributes.get("type") or "")
+        for node in tree.css("a[href]")[:_MOST_ELEMENTS]
+    )
+    # What has the address of a feed comes before what is only called one.
+    links = islice((link for link in found if link), _MOST_MENTIONED)
+    yield from sorted(links, key=lambda link: not looks_like_feed(link.url))
+
+
+def _called(node: LexborNode) -> str:
+    """The words of a link, or, where it is a picture, what is said in their place."""
+    if words := node.text().strip():
+        return words
+    picture = node.css_first("img[alt]")
+    said = (node.attributes.get("title"), node.attributes.get("aria-label"), picture and picture.attributes.get("alt"))
+    return next((text for text in said if text), "")
+
+
+def _same_site(one: str, other: str) -> bool:
+    """Whether two URLs have one host, or one's host lies under the other's; `www.` doesn't count."""
+    a, b = (host_of(url).removeprefix("www.") for url in (one, other))
+    return a == b or a.endswith(f".{b}") or b.endswith(f".{a}")
+
+
+def _itself_as_page(text: str, url: str) -> list[FeedLink]:
+    """The page as an h-feed, unless it is the permalink of one post."""
+    try:
+        raw = hfeed.to_jf2(text, url)
+    except (ParseError, RecursionError, ValueError, AttributeError, TypeError, KeyError):
+        return []
+    if len(raw.entries) == 1 and normalise_url(raw.entries[0].entry.url or "") == normalise_url(url):
+        return []
+    return [_itself(raw.feed)]
+
+
+def _distinct(links: Iterable[FeedLink]) -> list[FeedLink]:
+    """Each feed once, those of comments last. Of two that differ in the scheme, or in a slash at the end, the place is
+    the first one's; https wins, and what one lacks the other gives.
+    """
+    found: dict[str, FeedLink] = {}
+    for link in links:
+        key = normalise_profile(link.url.partition("#")[0])
+        first = found.setdefault(key, link)
+        url = link.url if first.url.startswith("http:") and link.url.startswith("https:") else first.url
+        found[key] = FeedLink(
+            url,
+            first.format,
+            first.title or link.title,
+            first.photo or link.photo,
+            first.description or link.description,
+        )
+    return sorted(found.values(), key=_is_comments)[:MAX_LINKS]
+
+
+def _is_comments(link: FeedLink) -> bool:
+    return bool(_COMMENTS_PATH.search(link.url) or _COMMENTS.search(link.title or ""))
+
+
+def _photo(tree: LexborHTMLParser, base: str) -> str | None:
+    """A person's or channel's portrait where the page is theirs; else the site's icon, else the page's picture."""
+    picture = safe_url(_attribute(tree, 'meta[property="og:image"]', "content"), base)
+    if picture and _attribute(tree, 'meta[property="og:type"]', "content") == "profile":
+        return picture
+    return _icon(tree, base) or picture
+
+
+def _icon(tree: LexborHTMLParser, base: str) -> str | None:
+    for rel in ("apple-touch-icon", "icon", "shortcut icon"):
+        if url := safe_url(_attribute(tree, f'link[rel="{rel}"]', "href"), base):
+            return url
+    return None
+
+
+def _attribute(tree: LexborHTMLParser, selector: str, name: str) -> str | None:
+    node = tree.css_first(selector)
+    value = node.attributes.get(name) if node is not None else None
+    return " ".join(value.split()) or None if value else None
+
+
+def _text(tree: LexborHTMLParser, selector: str) -> str | None:
+    node = tree.css_first(selector)
+    return " ".join(node.text().split()) or None if node is not None else None

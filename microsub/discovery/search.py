@@ -1,0 +1,276 @@
+"""Finding feeds by URL, domain or words, and looking at one without following it.
+
+Spec: https://indieweb.org/Microsub-spec#Search and #Preview. Nothing is stored here but copies of documents.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import structlog
+
+from microsub.discovery.directory import Directory, ListedFeed
+from microsub.discovery.links import FeedLink, common_paths, feeds_by_address
+from microsub.discovery.queries import MAX_QUERY, addresses, is_account, is_unusable_url
+from microsub.errors import InvalidRequest, ParseError, ParsingStopped, TooManyRequests
+from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, who_asks
+from microsub.formats.entry_id import identities, mask_credentials
+from microsub.formats.wire import timestamp, to_wire
+from microsub.kit.fixed_window import Pacing
+from microsub.model.jf2 import Feed
+from microsub.model.reader import GLOBAL
+from microsub.parsing.pool import ParsePool
+
+PREVIEW_ITEMS = 20
+SEARCH_SECONDS = 25.0
+"""A search may ask many addresses in turn; a reader waits for one reply."""
+
+PREVIEW_SECONDS = 40.0
+PARSE_SECONDS = 10.0
+"""Processor time for one document. Polls, which nobody waits for, have more."""
+
+_BUSY_SECONDS = 10
+
+MAX_PATHS = 9
+"""How many usual places of feeds are tried on a site whose page names none."""
+
+MAX_TRIED = 3
+"""How many of the feeds that a page names a preview tries; a follow tries as many (`polling.moving`)."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The feeds that a search found; `trouble` says why there are none, in words for people, where that is known."""
+
+    feeds: list[FeedLink]
+    trouble: str | None = None
+
+
+class Fetching(Protocol):
+    """What is needed: `cache.CachingFetcher`, or a plain `fetch.Fetcher`."""
+
+    async def fetch(self, request: FetchRequest) -> FetchResult:
+        """GET a document; failures are values."""
+        ...
+
+
+COPIES_OF_USER = 8 * 1024 * 1024
+COPIES_IN_ALL = 64 * 1024 * 1024
+"""Bytes of documents that are kept in Redis for one user's searches and previews, and for those of all, in an hour."""
+
+
+class CopyShares:
+    """Whether a copy of what somebody has looked at is kept for an hour: as long as their share and that of all last.
+
+    What isn't kept is asked for again. Counted within the process. `clock` gives seconds, `seconds` is the hour.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._users = Pacing(COPIES_OF_USER, seconds)
+        self._all = Pacing(COPIES_IN_ALL, seconds)
+
+    def __call__(self, size: int) -> bool:
+        """Count a copy of `size` bytes, if there is room for it; whether there is."""
+        now, asker = self._clock(), who_asks()
+        if not (self._users.has_room(asker, now, size) and self._all.has_room("", now, size)):
+            return False
+        return self._users.allows(asker, now, size) and self._all.allows("", now, size)
+
+
+class Search:
+    """Searches and previews. `parser` reads what others wrote, with an end in time and memory."""
+
+    def __init__(self, fetcher: Fetching, directory: Directory, parser: ParsePool) -> None:
+        self._fetcher = fetcher
+        self._parser = parser
+        self._directory = directory
+
+    async def feeds(self, query: str, now: float) -> Found:
+        """The feeds behind a URL, a bare domain or a handle; for words, those of the directory.
+
+        Nothing found is no error, and an address that can't be had is told of beside the empty list. Raises
+        InvalidRequest for a URL that isn't of the web, and for a query beyond all measure, and TooManyRequests where a
+        host is asked so much that it isn't its turn soon, or too many names are being looked up for who asks.
+        """
+        if is_unusable_url(query):
+            shown = mask_credentials(query.strip())[:200]
+            raise InvalidRequest(f"'query' can't be used: found '{shown}', expected words, a domain or an http(s) URL")
+        if len(query) > MAX_QUERY:
+            raise InvalidRequest(f"'query' is too long: found {len(query)} characters, expected {MAX_QUERY} at most")
+        trouble: str | None = None
+        failures: list[FetchFailed | None] = []
+        try:
+            async with asyncio.timeout(SEARCH_SECONDS):
+                for address in addresses(query):
+                    found, failed = await self._discover(address, account=is_account(query))
+                    if found:
+                        titles = await self._directory.titles([link.url for link in found], now)
+                        return Found([replace(link, title=titles.get(link.url, link.title)) for link in found])
+                    failures.append(failed)
+                trouble = _trouble(failures)
+        except TimeoutError:
+            log.info("search took too long", seconds=SEARCH_SECONDS)
+            trouble = f"no answer in time: the search took more than {SEARCH_SECONDS:g} seconds"
+        except ParsingStopped as error:
+            log.info("search found a document that can't be read", url=error.url, error=error.detail)
+            trouble = f"{error.detail}: {error.url}"
+        listed = [] if "://" in query else [_link(feed) for feed in await self._directory.find(query, now)]
+        return Found(listed, None if listed else trouble)
+
+    async def preview(self, url: str, now: float) -> list[dict[str, Any]]:
+        """The newest items of the feed that one would follow by `url`, ready for the wire: of the feed there, or of the
+        first feed that the page there names.
+
+        Raises InvalidRequest when there is none or the document can't be had, and TooManyRequests as `feeds` does.
+        """
+        try:
+            async with asyncio.timeout(PREVIEW_SECONDS):
+                return await self._preview(url, now)
+        except TimeoutError:
+            where = mask_credentials(url)
+            raise InvalidRequest(f"'url' can't be read: no answer in time at {where}; expected a feed") from None
+        except ParsingStopped as error:
+            raise InvalidRequest(f"'url' can't be read: {error.detail}: {error.url}; expected a feed") from None
+
+    async def _preview(self, url: str, now: float) -> list[dict[str, Any]]:
+        document = await self._page(url)
+        if isinstance(document, Fetched):
+            feed = await self._parsed(document)
+            if feed is None or feed.format == "h-feed":
+                links = await self._parser.better_feeds(document) or (feeds_by_address(url) if feed is None else [])
+                feed = await self._first_of(links) or feed
+        elif (feed := await self._first_of(_known(url, document))) is None:
+            found = document.detail if isinstance(document, FetchFailed) else "no document"
+            raise InvalidRequest(f"'url' can't be read: {mask_credentials(url)}: {found}; expected a feed")
+        if feed is None:
+            raise InvalidRequest(f"'url' can't be used: found no feed at {mask_credentials(url)}, expected one")
+        return preview_items(feed, now)
+
+    async def _first_of(self, links: list[FeedLink]) -> Feed | None:
+        """The first of these feeds that is one; what a page names may be gone or broken."""
+        stopped: ParsingStopped | None = None
+        for link in links[:MAX_TRIED]:
+            linked = await self._get(link.url)
+            try:
+                if isinstance(linked, Fetched) and (feed := await self._parsed(linked)) is not None:
+                    return feed
+            except ParsingStopped as error:
+                stopped = error
+        if stopped is not None:
+            raise stopped
+        return None
+
+    async def _discover(self, url: str, *, account: bool) -> tuple[list[FeedLink], FetchFailed | None]:
+        """The feeds behind one address, and what became of the address where it can't be had."""
+        document = await self._page(url)
+        if not isinstance(document, Fetched):
+            return _known(url, document), document if isinstance(document, FetchFailed) else None
+        if account and (profile := await self._profile(document, url)):
+            return await self._discover(profile, account=account)
+        found = await self._parser.discover(document) or feeds_by_address(url)
+        if found or account:
+            # The feed of the host isn't that of somebody who has an account there.
+            return found, None
+        for path in common_paths(document.final_url)[:MAX_PATHS]:
+            guess = await self._get(path)
+            if (
+                isinstance(guess, Fetched)
+                and (feed := await self._parsed(guess)) is not None
+                and feed.format != "h-feed"
+            ):
+                return [FeedLink(path, feed.format, feed.name, feed.photo, feed.description)], None
+        return [], None
+
+    async def _profile(self, document: Fetched, url: str) -> str | None:
+        """The profile that a WebFinger document names, if it is one."""
+        try:
+            return await self._parser.profile_in(document, url)
+        except ParseError:
+            return None
+
+    async def _parsed(self, document: Fetched) -> Feed | None:
+        """The feed in a document, if one is. Raises ParsingStopped."""
+        try:
+            return await self._parser.parse(document)
+        except ParsingStopped:
+            raise
+        except ParseError:
+            return None
+
+    async def _page(self, url: str) -> FetchResult:
+        """The document at `url`, or the one to which a page there sends its visitors."""
+        document = await self._get(url)
+        if not isinstance(document, Fetched):
+            return document
+        try:
+            there = await self._parser.forwarded(document)
+        except ParseError:
+            there = None  # what wants to read it will be told
+        if there is None:
+            return document
+        other = await self._get(there)
+        return other if isinstance(other, Fetched) else document
+
+    async def _get(self, url: str) -> FetchResult:
+        """A document, or why there is none. Raises TooManyRequests where a share is used up: then nobody was asked."""
+        # With one `Accept` for all: what a search has fetched is what a preview and the first poll of a follow get.
+        reply = await self._fetcher.fetch(FetchRequest(url))
+        if isinstance(reply, FetchFailed) and reply.reason == "busy":
+            raise TooManyRequests(reply.detail, math.ceil(reply.retry_after or _BUSY_SECONDS))
+        return reply
+
+
+def preview_items(feed: Feed, now: float) -> list[dict[str, Any]]:
+    """The newest entries as items that belong to nobody: unread, in no channel, with ids that mean nothing here.
+
+    They have no `_source`: a feed's id would say whether anybody here follows it.
+    """
+    entries = sorted(
+        zip(feed.entries, identities(feed.entries), strict=True),
+        key=lambda pair: pair[0].published.timestamp() if pair[0].published else float("inf"),
+        reverse=True,
+    )
+    channel = {"id": GLOBAL, "uid": GLOBAL, "name": "Preview"}
+    latest = datetime.fromtimestamp(int(now), UTC)
+    items = []
+    for entry, identity in entries[:PREVIEW_ITEMS]:
+        wire = to_wire(entry)
+        if entry.published is None or entry.published > latest:
+            wire["published"] = timestamp(latest)
+        item_id = f"preview-{_digest(identity)[:24]}"
+        items.append({**wire, "_id": item_id, "_is_read": False, "_channel": channel})
+    return items
+
+
+def _known(url: str, reply: FetchResult) -> list[FeedLink]:
+    """The feeds of a page that its site refuses to us."""
+    return feeds_by_address(url) if isinstance(reply, FetchFailed) and reply.refused else []
+
+
+def _trouble(failures: Sequence[FetchFailed | None]) -> str | None:
+    """What became of the addresses of a search, none of which can be had: a server's answer tells more than that
+    nobody answers, and the last address is what people know (the profile of an account, behind what programs ask).
+    """
+    failed = [failure for failure in failures if failure is not None]
+    if not failed or len(failed) < len(failures):
+        return None
+    told = next((failure for failure in reversed(failed) if failure.status is not None), failed[-1])
+    return f"{mask_credentials(told.url)}: {told.detail}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def _link(feed: ListedFeed) -> FeedLink:
+    return FeedLink(feed.url, feed.format or "", feed.title, feed.photo, feed.description)

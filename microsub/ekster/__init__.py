@@ -1,0 +1,1 @@
+"""The move from the older Go server (https://github.com/pstuifzand/ekster)."""

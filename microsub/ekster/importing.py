@@ -1,0 +1,375 @@
+"""Taking over what a reader had on the older Go server: channels and their order, feeds, posts, what was read.
+
+Everything may be done again: channels, feeds and posts that are there already stay as they are, what was read there is
+read here, and nothing that was read here becomes unread. A post of a feed gets the identity that a poll would give it,
+and is stored before anybody polls the feed; so the first poll finds it known.
+
+A feed is followed when its posts are stored, and polled when they are in the timeline: then they come in with the state
+that they had, instead of as the first fill of a new feed, most of which counts as read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+import orjson
+
+from microsub.configuration.changes import UserAdded
+from microsub.configuration.document import parse
+from microsub.configuration.legacy import channel_uids
+from microsub.configuration.model import ChannelConfig, UserConfig
+from microsub.ekster.items import OldPost, source_among
+from microsub.ekster.report import ChannelImport, ImportReport, Skipped
+from microsub.errors import ConfigError, InvalidRequest, ParseError
+from microsub.formats.dates import from_text
+from microsub.formats.entry_id import host_of
+from microsub.model.jf2 import Feed
+from microsub.model.reader import NOTIFICATIONS
+from microsub.posts.entries import items_to_store, scores_of, settled
+
+if TYPE_CHECKING:
+    from microsub.configuration.apply import Applier
+    from microsub.delivery.fan_out import LimitsOf
+    from microsub.ekster.store import OldDatabase, OldItem
+    from microsub.feeds.store.queue import Schedule
+    from microsub.feeds.store.record import FeedRecord, Feeds
+    from microsub.identity.store.accounts import Accounts
+    from microsub.parsing.pool import ParsePool
+    from microsub.posts.store.imported import Imported
+    from microsub.posts.store.items import Items
+    from microsub.posts.values import ItemToStore
+    from microsub.timelines.store.channels import Channels
+    from microsub.timelines.store.timelines import Timelines
+
+BATCH = 250
+"""Posts that are read, converted and written together."""
+
+_FILL = 1000
+_ORDER = "order"
+"""What stands in `keys.imported` when the channels have been brought into their old order, which happens once."""
+
+
+@dataclass(slots=True)
+class _Read:
+    """One post as it was read: its old id, its state, the feed (by URL) that it belongs to."""
+
+    old: str
+    post: OldPost
+    is_read: bool
+    feed: str | None
+
+
+@dataclass(slots=True)
+class _Arrivals:
+    """The item ids that a channel gets, by feed URL, and those of them that were read."""
+
+    by_feed: dict[str, list[str]] = field(default_factory=dict)
+    read: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class OldFile:
+    """The old server's backend.json: its user, and which uid in its database is which of that user's channels.
+
+    `warnings` are sentences about what has no place here.
+    """
+
+    user: UserConfig
+    uids: Mapping[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+def read_old(body: bytes, file: str, environ: Mapping[str, str]) -> OldFile:
+    """Read it. Raises ConfigError where it can't be used, or isn't the old server's."""
+    document = parse(body, file, environ)
+    if not document.legacy:
+        raise ConfigError(file=file, path="", found="the form of today", expected="the backend.json of the old server")
+    (user,) = document.backend.users.values()
+    return OldFile(user, channel_uids(orjson.loads(body)), document.warnings)
+
+
+class Importing:
+    """Imports into the stores. Times are Unix seconds."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        channels: Channels,
+        feeds: Feeds,
+        items: Items,
+        timelines: Timelines,
+        schedule: Schedule,
+        imported: Imported,
+        limits: LimitsOf,
+        people: Applier,
+        parser: ParsePool,
+    ) -> None:
+        self._accounts = accounts
+        self._channels = channels
+        self._feeds = feeds
+        self._items = items
+        self._timelines = timelines
+        self._schedule = schedule
+        self._imported = imported
+        self._limits = limits
+        self._people = people
+        self._parser = parser
+
+    async def run(
+        self, user: str, file: OldFile, source: OldDatabase, now: float, *, dry_run: bool = False
+    ) -> ImportReport:
+        """Take over file and database for the user of that name, who is made where there is none.
+
+        Raises InvalidRequest for a name that none can have, and where somebody else has the file's address already.
+        """
+        old, uids = file.user, file.uids
+        report = ImportReport(user, dry_run, notes=list(file.warnings))
+        wanted = _with_notifications(old, uids)
+        if await self._accounts.user(user) is None:
+            await self._people.vet(made := UserAdded(user, old.me))
+            if not dry_run:
+                await self._people.apply(made, now)
+        there = {uid: before for before, uid in uids.items()} | {NOTIFICATIONS: NOTIFICATIONS}
+        feeds = list(dict.fromkeys(feed.url for channel in wanted for feed in channel.feeds))
+        order = await _in_order(wanted, source, uids)
+        usable = []
+        for channel in order:
+            if dry_run or await self._channel(user, channel, report, now):
+                usable.append(channel)
+        if not dry_run and await self._imported.missing(user, _ORDER, [_ORDER]):
+            await self._channels.order(user, [channel.uid for channel in usable])
+            await self._imported.arrived(user, _ORDER, [_ORDER])
+        for channel in usable:
+            counted = ChannelImport(channel.uid, channel.name, len(channel.feeds))
+            report.channels.append(counted)
+            before = there.get(channel.uid, channel.uid)
+            await self._posts(user, channel, before, feeds, source, counted, report, now)
+        stray = sorted(set(await source.channels()) - uids.keys() - {NOTIFICATIONS})
+        if stray:
+            report.notes.append(f"channels of the database that the file doesn't declare: {', '.join(stray)}")
+        return report
+
+    async def _channel(self, user: str, channel: ChannelConfig, report: ImportReport, now: float) -> bool:
+        """Make the channel, or find it."""
+        if channel.uid != NOTIFICATIONS:
+            try:
+                made = await self._channels.create(user, channel.name, now, channel.uid)
+            except InvalidRequest as error:
+                report.notes.append(f"channel {channel.uid}: {error}; left out")
+                return False
+            if channel.filters and not made.settings.filters:
+                settings = replace(made.settings, filters=channel.filters)
+                await self._channels.set_settings(user, channel.uid, settings, now)
+        return True
+
+    async def _posts(
+        self,
+        user: str,
+        channel: ChannelConfig,
+        before: str,
+        feeds: Sequence[str],
+        source: OldDatabase,
+        counted: ChannelImport,
+        report: ImportReport,
+        now: float,
+    ) -> None:
+        """All posts of one channel, then its subscriptions."""
+        arrivals = _Arrivals()
+        own = [feed.url for feed in channel.feeds]
+        undated = 0
+        async for batch in _batches(source, before):
+            found = await _converted(self._parser, batch, before, own, feeds, counted, report)
+            undated = _place_undated(found, now, undated)
+            if report.dry_run:
+                continue
+            by_feed: dict[str | None, list[_Read]] = {}
+            for one in found:
+                by_feed.setdefault(one.feed, []).append(one)
+            for url, posts in by_feed.items():
+                if url is None:
+                    await self._own(user, channel.uid, posts, counted, now)
+                else:
+                    await self._of_feed(url, posts, arrivals, counted, now)
+        if not report.dry_run:
+            await self._arrive(user, channel, arrivals, now)
+
+    async def _of_feed(
+        self, url: str, posts: Sequence[_Read], arrivals: _Arrivals, counted: ChannelImport, now: float
+    ) -> None:
+        """Store what the feed doesn't know yet; nothing of it goes to the feed's other followers as news."""
+        record = await self._feeds.ensure(url, now)
+        candidates = _to_store(posts, url, now)
+        wanted = {to_store.guid: to_store for to_store in candidates}
+        read = {to_store.guid for post, to_store in zip(posts, candidates, strict=True) if post.is_read}
+        known = await self._imported.claims(record.id, list(wanted))
+        counted.known += len(known)
+        new = [to_store for guid, to_store in wanted.items() if guid not in known]
+        if new:
+            stored = await self._items.store(record, new, now)
+            await self._items.done(record.id, [item.id for item in stored.new])
+            known = await self._imported.claims(record.id, list(wanted))
+        arrivals.by_feed.setdefault(url, []).extend(known.values())
+        arrivals.read += [item_id for guid, item_id in known.items() if guid in read]
+
+    async def _own(self, user: str, uid: str, posts: Sequence[_Read], counted: ChannelImport, now: float) -> None:
+        """Posts of no feed go straight to their channel."""
+        missing = set(await self._imported.missing(user, uid, [post.old for post in posts]))
+        counted.known += len(posts) - len(missing)
+        due = [post for post in posts if post.old in missing]
+        ids = await self._imported.ids(user, [post.old for post in due])
+        candidates = dict(zip((ids[post.old] for post in due), _to_store(due, "", now), strict=True))
+        await self._imported.write(candidates, now)
+        limit = (await self._limits(user, uid)).items
+        items = {item.id: item for item in await self._items.timeline_items(list(candidates))}
+        for item_id in candidates:
+            await self._timelines.put(user, uid, items[item_id], now, limit, unfiltered=True)
+        read = [ids[post.old] for post in due if post.is_read]
+        if read:
+            await self._timelines.mark_read(user, uid, read, now)
+        await self._imported.arrived(user, uid, [post.old for post in due])
+
+    async def _arrive(self, user: str, channel: ChannelConfig, arrivals: _Arrivals, now: float) -> None:
+        """Follow the channel's feeds, the posts first, and have them polled."""
+        limit = (await self._limits(user, channel.uid)).items
+        names = {feed.url: feed.name for feed in channel.feeds}
+        for url in dict.fromkeys([*names, *arrivals.by_feed]):
+            record = await self._feeds.ensure(url, now)
+            ids = arrivals.by_feed.get(url, [])
+            items = sorted(await self._items.timeline_items(ids), key=lambda item: float(item.score), reverse=True)
+            if url not in names:
+                # Another channel's filter had put it here.
+                for item in items:
+                    await self._timelines.put(user, channel.uid, item, now, limit, unfiltered=True)
+                continue
+            await self._channels.follow(user, channel.uid, record.id, url, now, names[url])
+            for start in range(0, len(items), _FILL):
+                batch = items[start : start + _FILL]
+                await self._timelines.add(
+                    user, channel.uid, record.id, batch, now=now, limit=limit, fresh=_FILL, unfiltered=True
+                )
+            await self._begin(user, channel.uid, record, now)
+        for start in range(0, len(arrivals.read), _FILL):
+            await self._timelines.mark_read(user, channel.uid, arrivals.read[start : start + _FILL], now)
+        for url in names:
+            record = await self._feeds.ensure(url, now)
+            if not record.gone:
+                await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
+
+    async def _begin(self, user: str, uid: str, record: FeedRecord, now: float) -> None:
+        """Count the channel among the feed's followers; what the store has beside the import comes in as well."""
+        await self._feeds.subscribe(record.id, user, uid)
+        if record.last_success is None:
+            return
+        limits = await self._limits(user, uid)
+        items = await self._items.timeline_items(await self._items.newest(record.id, 5 * _FILL))
+        if items:
+            await self._timelines.add(user, uid, record.id, items, now=now, limit=limits.items, fresh=limits.fresh)
+
+
+def _with_notifications(old: UserConfig, uids: Mapping[str, str]) -> list[ChannelConfig]:
+    """The channels to take over; everybody has notifications, declared or not."""
+    channels = list(old.channels)
+    if NOTIFICATIONS not in old.by_uid():
+        channels.insert(0, ChannelConfig(NOTIFICATIONS, "Notifications"))
+    return channels
+
+
+async def _in_order(
+    channels: Sequence[ChannelConfig], source: OldDatabase, uids: Mapping[str, str]
+) -> list[ChannelConfig]:
+    """The channels as the old server listed them; those that its database doesn't know come last, as in the file."""
+    places = {uids.get(uid, uid): place for place, uid in enumerate(await source.channels())}
+    return sorted(channels, key=lambda channel: places.get(channel.uid, len(places)))
+
+
+async def _batches(source: OldDatabase, before: str) -> AsyncIterator[list[tuple[OldItem, bool, float | None]]]:
+    """The channel's items with their state, each once: what was read, then what is unread, then what a stream holds.
+
+    By their ids, since Redis tells of members in an order of its own: so undated ones come in the same order each time.
+    """
+    seen: set[str] = set()
+    for walk, is_read in ((source.read(before), True), (source.unread(before), False)):
+        fresh: dict[str, float | None] = {}
+        async for members in walk:
+            fresh |= {item: at for item, at in members if item not in seen}
+        seen |= fresh.keys()
+        ids = sorted(fresh)
+        for start in range(0, len(ids), BATCH):
+            rows = await source.items(ids[start : start + BATCH])
+            yield [(row, is_read, fresh[row.id]) for row in rows]
+    async for items in source.streamed(before):
+        new = [item for item in items if item.id not in seen]
+        seen |= {item.id for item in new}
+        if new:
+            yield [(item, False, None) for item in new]
+
+
+async def _converted(
+    parser: ParsePool,
+    batch: Sequence[tuple[OldItem, bool, float | None]],
+    before: str,
+    own: Sequence[str],
+    feeds: Sequence[str],
+    counted: ChannelImport,
+    report: ImportReport,
+) -> list[_Read]:
+    """The items that can be used; the others are noted."""
+    found = []
+    for item, is_read, at in batch:
+        if item.data is None:
+            why = "marked as read, but there is no such item" if is_read else "listed, but there is no such item"
+            report.skipped.append(Skipped(before, item.id, why))
+            continue
+        try:
+            post = await parser.old_post(item.id, item.data, item.published)
+        except ParseError as error:
+            report.skipped.append(Skipped(before, item.id, error.detail))
+            continue
+        if post.entry.published is None and at is not None and at > 0:
+            post = replace(post, entry=replace(post.entry, published=_moment(at)))
+        feed = source_among(post, feeds, own)
+        counted.undated += post.entry.published is None
+        counted.of_no_feed += feed is None
+        counted.read += is_read
+        counted.unread += not is_read
+        found.append(_Read(item.id, post, is_read, feed))
+    # As in a feed's document: the newest first, so that ids and ties come out as after a poll.
+    return sorted(found, key=lambda one: _time(one.post), reverse=True)
+
+
+def _place_undated(posts: Sequence[_Read], now: float, before: int) -> int:
+    """Give undated posts the time of the import, each a millisecond before the one in front of it.
+
+    So their order holds however they are dealt to feeds and batches. `before` counts those that have come already;
+    returns the new count.
+    """
+    for one in posts:
+        if one.post.entry.published is None:
+            at = settled(None, now) - timedelta(milliseconds=before)
+            one.post = replace(one.post, entry=replace(one.post.entry, published=at))
+            before += 1
+    return before
+
+
+def _to_store(posts: Sequence[_Read], url: str, now: float) -> list[ItemToStore]:
+    """The posts as a poll of their feed would store them, one by one, with the order of ties kept in their scores.
+
+    `url` is empty for posts of no feed.
+    """
+    single = [
+        items_to_store(Feed(url=url, format="import", entries=(post.post.entry,)), now, url or None)[0]
+        for post in posts
+    ]
+    scores = scores_of([settled(post.post.entry.published, now) for post in posts])
+    return [replace(to_store, score=score) for to_store, score in zip(single, scores, strict=True)]
+
+
+def _moment(at: float) -> datetime | None:
+    return from_text(int(at))
+
+
+def _time(post: OldPost) -> float:
+    return post.entry.published.timestamp() if post.entry.published else float("inf")

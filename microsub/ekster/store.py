@@ -1,0 +1,230 @@
+"""Reading the Redis of the older Go server (https://github.com/pstuifzand/ekster). Nothing here writes.
+
+Its keys have no prefix and belong to one user: `channels` (set of uids), `channel_sortorder_<uid>` (number),
+`zchannel:<uid>:posts` (sorted set: key of an unread item by Unix time of publishing; what is read leaves it),
+`channel:<uid>:read` (set of keys of read items; a sorted set in derived servers), `stream:<uid>` (stream of whole
+items, for notifications), and the items, hashes of `ID`, `Published`, `Read` and `Data`. Later versions keep timelines
+in Postgres, which is of no concern here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import re
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from microsub.errors import InvalidRequest, StoreError
+from microsub.redis import keys
+from microsub.redis.connect import connect
+from microsub.redis.protocol import Command, Redis
+
+BATCH = 500
+MOST_BYTES = 64 << 20
+"""Bytes of the replies to one call: of a batch of items, mostly."""
+MOST_MEMBERS = 500_000
+"""Members of a set or stream."""
+_FEWEST = 50
+"""What a batch counts for that has fewer: few of a Redis do, and all of a server that doesn't come to an end."""
+MOST_TEXT = 128 << 20
+"""Bytes of all that is called by a name of its own: channels and items."""
+LONGEST_NAME = 4096
+PATIENCE = 600.0
+"""Seconds that all replies may take together; a Redis answers within milliseconds."""
+PATIENCE_OF_CALL = 30.0
+"""Seconds that the replies to one call may take, so that what drips is noticed soon."""
+_FIELDS = ("ID", "Published", "Data")
+
+
+@dataclass(frozen=True, slots=True)
+class OldItem:
+    """An item as it stands there. `id` is its own, `data` its JSON or None where there is none."""
+
+    id: str
+    published: str
+    data: bytes | None
+
+
+class OldDatabase:
+    """The database of one user. Memberships are read in batches, so nothing blocks it.
+
+    What answers there may be anything: it is given so much time and memory, and what no Redis says is an error. All
+    methods raise InvalidRequest then, and StoreError where it can't be reached or the bounds of the connection are met.
+    """
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._patience = PATIENCE
+        self._text = 0
+
+    async def channels(self) -> list[str]:
+        """The uids of its channels, in their order."""
+        uids = [uid async for batch in self._members("channels", {"set": "SSCAN"}) for uid, _ in batch]
+        orders = await self._ask([("GET", f"channel_sortorder_{uid}") for uid in uids])
+        with _sound():
+            by_place = {uid: _number(order) for uid, order in zip(uids, orders, strict=True)}
+        return sorted(by_place, key=lambda uid: (by_place[uid], uid))
+
+    def unread(self, uid: str) -> AsyncIterator[list[tuple[str, float | None]]]:
+        """Item ids with Unix time of publishing, in batches; an id may come repeatedly."""
+        return self._members(f"zchannel:{uid}:posts", {"zset": "ZSCAN", "set": "SSCAN"})
+
+    def read(self, uid: str) -> AsyncIterator[list[tuple[str, float | None]]]:
+        """Ids of the items that were read."""
+        return self._members(f"channel:{uid}:read", {"set": "SSCAN", "zset": "ZSCAN"})
+
+    async def streamed(self, uid: str) -> AsyncIterator[list[OldItem]]:
+        """The items of a channel that is a stream, under ids that are theirs alone."""
+        key = f"stream:{uid}"
+        start, count = "-", 0
+        while await self._type(key) == "stream":
+            (rows,) = await self._ask([("XRANGE", key, start, "+", "COUNT", BATCH)])
+            if not rows:
+                return
+            with _sound():
+                found = [_streamed(uid, row) for row in rows]
+                start = "(" + rows[-1][0].decode()
+            count += max(len(found), _FEWEST)
+            self._bounded(key, count, [item.id for item in found])
+            yield found
+
+    async def items(self, ids: Sequence[str]) -> list[OldItem]:
+        """The items of these ids, in their order; without data where there are none."""
+        names = [keys.item(item_id) for item_id in ids]
+        types = await self._ask([("TYPE", name) for name in names])
+        with _sound():
+            there = [name for name, found in zip(names, types, strict=True) if _decoded(found) == "hash"]
+        rows = await self._ask([("HMGET", name, *_FIELDS) for name in there])
+        with _sound():
+            found = dict(zip(there, rows, strict=True))
+            return [_item(item_id, found.get(name)) for item_id, name in zip(ids, names, strict=True)]
+
+    async def _members(self, key: str, verbs: dict[str, str]) -> AsyncIterator[list[tuple[str, float | None]]]:
+        kind = await self._type(key)
+        if kind not in verbs:
+            return
+        cursor: Any = b"0"
+        count = 0
+        while True:
+            (reply,) = await self._ask([(verbs[kind], key, cursor, "COUNT", BATCH)])
+            with _sound():
+                cursor, batch = _scanned(reply, scored=kind == "zset")
+            count += max(len(batch), _FEWEST)
+            self._bounded(key, count, [name for name, _ in batch])
+            if batch:
+                yield batch
+            if cursor == b"0":
+                return
+
+    async def _type(self, key: str) -> str:
+        (reply,) = await self._ask([("TYPE", key)])
+        return _decoded(reply)
+
+    async def _ask(self, commands: Sequence[Command]) -> list[Any]:
+        began = time.monotonic()
+        try:
+            async with asyncio.timeout(min(self._patience, PATIENCE_OF_CALL)):
+                return await self._redis.pipeline(commands)
+        except TimeoutError:
+            raise InvalidRequest(
+                f"the old Redis takes too long: more than {PATIENCE_OF_CALL:g} s for a reply, or {PATIENCE:g} s for all"
+            ) from None
+        except RedisError as error:
+            raise InvalidRequest(f"the old Redis refuses: {str(error)[:200]}") from error
+        finally:
+            self._patience -= time.monotonic() - began
+
+    def _bounded(self, key: str, count: int, names: Sequence[str]) -> None:
+        self._text += sum(map(len, names))
+        if count > MOST_MEMBERS or self._text > MOST_TEXT or any(len(name) > LONGEST_NAME for name in names):
+            raise InvalidRequest(
+                f"the old Redis holds too much: '{key[:80]}' has more than {MOST_MEMBERS} members, names of more than "
+                f"{LONGEST_NAME} characters, or brings all names to more than {MOST_TEXT >> 20} MiB"
+            )
+
+
+@contextlib.contextmanager
+def _sound() -> Iterator[None]:
+    """Raise InvalidRequest where a reply isn't what Redis answers to that command."""
+    try:
+        yield
+    except (TypeError, ValueError, AttributeError, LookupError) as error:
+        raise InvalidRequest(f"the old Redis answers what no Redis does: {str(error)[:200]}") from error
+
+
+@contextlib.asynccontextmanager
+async def open_old(url: str, own: Redis) -> AsyncIterator[OldDatabase]:
+    """The database at `url`. `own` is that of this server, which must be another one: both call their items `item:…`.
+
+    Raises what `connect` raises, and InvalidRequest where both are one (as far as Redis tells).
+    """
+    redis = await connect(url, most_bytes=MOST_BYTES)
+    try:
+        place = await _place(redis)
+        if place is not None and place == await _place(own):
+            raise InvalidRequest("both servers in one database: items would overwrite each other; use another for this")
+        yield OldDatabase(redis)
+    finally:
+        await redis.aclose()
+
+
+async def _place(redis: Redis) -> tuple[str, str] | None:
+    try:
+        server, client = await redis.pipeline([("INFO", "server"), ("CLIENT", "INFO")])
+        run, number = re.search(r"run_id:(\w+)", _decoded(server)), re.search(r"\bdb=(\d+)", _decoded(client))
+    except (StoreError, RedisError):  # a rented one may forbid it
+        return None
+    return (run[1], number[1]) if run and number else None
+
+
+def _scanned(reply: Any, *, scored: bool) -> tuple[bytes, list[tuple[str, float | None]]]:
+    """Cursor and members of a reply to SSCAN or ZSCAN, with their scores; None for one that is no moment."""
+    cursor, flat = reply
+    if not isinstance(cursor, bytes) or not isinstance(flat, list):
+        raise TypeError("a scan without cursor or members")
+    members = flat[0::2] if scored else flat
+    scores = [float(score) for score in flat[1::2]] if scored else [None] * len(members)
+    return cursor, [
+        (_decoded(member).removeprefix(keys.ITEM_PREFIX), at if at is not None and math.isfinite(at) else None)
+        for member, at in zip(members, scores, strict=True)
+    ]
+
+
+def _item(item_id: str, row: Sequence[bytes | None] | None) -> OldItem:
+    if row is None:
+        return OldItem(item_id, "", None)
+    _, published, data = row
+    return OldItem(item_id, _decoded(published or b""), _bytes(data))
+
+
+def _streamed(uid: str, row: Any) -> OldItem:
+    stream_id, flat = row
+    fields = dict(zip(flat[0::2], flat[1::2], strict=True))
+    own = _decoded(fields.get(b"ID", b""))
+    return OldItem(
+        own or f"{uid} {_decoded(stream_id)}", _decoded(fields.get(b"Published", b"")), _bytes(fields.get(b"Data"))
+    )
+
+
+def _bytes(value: Any) -> bytes | None:
+    if value is not None and not isinstance(value, bytes):
+        raise TypeError("a field that is no text")
+    return value
+
+
+def _decoded(value: Any) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _number(value: bytes | None) -> float:
+    try:
+        found = float(value) if value is not None else math.inf
+    except ValueError:
+        return math.inf
+    return math.inf if math.isnan(found) else found

@@ -1,0 +1,321 @@
+"""Feed records: one per distinct feed URL, whoever follows it.
+
+A feed that nobody follows keeps a time to live of 30 days, which the first follower takes away and the last one gives
+back, for everything under the feed's slot at once.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from microsub.feeds.store import metadata, url_index
+from microsub.feeds.store.metadata import Described, reading_text, set_or_deleted
+from microsub.feeds.store.subscribers import Audience, Places, as_places
+from microsub.formats.entry_id import canonical_feed_url
+from microsub.redis import counters, keys
+from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import fields as read_fields
+from microsub.redis.replies import reading
+from microsub.redis.scripts import load
+
+KEEP_UNFOLLOWED = 30 * 86400
+"""Seconds that a feed and its guid map outlive the last follower."""
+
+_TRIES = 10
+"""Batches of ids that `page` looks at."""
+
+KEEP_MARKS = 86400
+"""Seconds after which everything that a feed lists is read once more, whatever is remembered of it."""
+
+_CREATE = load("feed_create")
+_READ = load("feed_read")
+_UPDATE = load("feed_update")
+_SETTLE = load("feed_settle")
+_FOLLOWERS = load("feed_followers")
+_KEEP = load("feed_keep")
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRecord:
+    """What is known of a feed. Times are Unix seconds, `interval` seconds, validators as they were received (latin-1).
+
+    `gone` says that the publisher answered 410; `moved_to` is a permanent redirect under observation, seen
+    `moved_seen` times since `moved_since`. `reading` is the number of the last reading that has begun: about its time,
+    and larger than that of any before. `kept` says that the feed stays without followers, because programs save
+    posts into it. `extra` holds every other field that was saved.
+    """
+
+    id: str
+    url: str
+    title: str | None = None
+    photo: str | None = None
+    home: str | None = None
+    description: str | None = None
+    format: str | None = None
+    etag: str | None = None
+    last_modified: str | None = None
+    body_hash: str | None = None
+    interval: float | None = None
+    next_poll: float | None = None
+    last_poll: float | None = None
+    last_success: float | None = None
+    failures: int = 0
+    last_error: str | None = None
+    last_error_at: float | None = None
+    gone: bool = False
+    hub: str | None = None
+    self_url: str | None = None
+    moved_to: str | None = None
+    moved_seen: int = 0
+    moved_since: float | None = None
+    created: float | None = None
+    reading: float | None = None
+    kept: bool = False
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+
+_TIMES = frozenset(
+    {"interval", "next_poll", "last_poll", "last_success", "last_error_at", "moved_since", "created", "reading"}
+)
+_COUNTS = frozenset({"failures", "moved_seen"})
+"""Fields of a record that are numbers with and without a fraction."""
+
+_NAMED = frozenset(field.name for field in fields(FeedRecord)) - {"id", "extra"}
+
+
+class Feeds:
+    """The feed records and who follows them."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._audience = Audience(redis)
+
+    async def ensure(self, url: str, now: float) -> FeedRecord:
+        """The feed of that URL (compared in canonical form), created where there is none. Safe to run twice at once."""
+        canonical = canonical_feed_url(url)
+        address = await url_index.find(self._redis, canonical)
+        if address is not None:
+            if not await url_index.spare(self._redis, address):
+                return await self.ensure(url, now)
+            known = address.feed
+            record = await self.get(known)
+            if record is not None:
+                return record
+            # The record has expired, its URL hasn't: it comes back under the id that the URL stands for.
+            await self._create(known, canonical, now)
+            return await self.get(known) or FeedRecord(known, canonical)
+        feed_id = str(await counters.take(self._redis, keys.feed_ids()))
+        # First the record, then the claim: a crash in between leaves a record that expires, never a URL without one.
+        await self._create(feed_id, canonical, now)
+        if not await self._redis.command("HSETNX", keys.feeds_by_url(), canonical, feed_id):
+            await self._redis.command("DEL", keys.feed(feed_id))
+            return await self.ensure(url, now)
+        return await self.get(feed_id) or FeedRecord(feed_id, canonical)
+
+    async def find(self, url: str) -> str | None:
+        """The id of the feed of that URL, if there is one."""
+        found = await url_index.find(self._redis, canonical_feed_url(url))
+        return found.feed if found is not None else None
+
+    async def find_many(self, urls: Iterable[str]) -> dict[str, str]:
+        """The ids of the feeds of those URLs, by URL; unknown ones are left out. One round trip."""
+        wanted = list(dict.fromkeys(urls))
+        if not wanted:
+            return {}
+        found = await url_index.find_many(self._redis, [canonical_feed_url(url) for url in wanted])
+        return {url: address.feed for url, address in zip(wanted, found, strict=True) if address is not None}
+
+    async def get(self, feed_id: str) -> FeedRecord | None:
+        """The record of that id, if there is one."""
+        return (await self.get_many([feed_id])).get(feed_id)
+
+    async def get_many(self, feed_ids: Iterable[str]) -> dict[str, FeedRecord]:
+        """The records of those ids, by id; missing ones are left out. One round trip."""
+        ids = list(dict.fromkeys(feed_ids))
+        replies = await self._redis.pipeline([("HGETALL", keys.feed(feed_id)) for feed_id in ids])
+        return {feed_id: _record(feed_id, reply) for feed_id, reply in zip(ids, replies, strict=True) if reply}
+
+    async def begin_reading(self, feed_id: str) -> tuple[FeedRecord | None, frozenset[str]]:
+        """The record, with the number of a reading that begins now, and which users follow the feed.
+
+        From now on whatever earlier readings write is refused. One round trip, another one for a list that changed.
+        """
+        reply = await self._redis.script(_READ, [keys.feed(feed_id), keys.feed_edition(feed_id)])
+        if not reply:
+            return None, frozenset()
+        _, record, *edition = reply
+        places = await self._audience.at(feed_id, edition[0] if edition else None)
+        return _record(feed_id, record), frozenset(user for user, _ in places)
+
+    async def update(self, feed_id: str, fields: Mapping[str, str | None], reading: float | None = None) -> bool:
+        """Set fields, or delete those whose value is None.
+
+        False, and nothing is written, where the feed doesn't exist (any more), or a later reading than `reading` has
+        begun.
+        """
+        args: list[Arg] = [reading_text(reading), *set_or_deleted(fields)]
+        return bool(await self._redis.script(_UPDATE, [keys.feed(feed_id)], args))
+
+    async def describe(
+        self,
+        feed_id: str,
+        said: Mapping[str, str | None],
+        if_changed: Mapping[str, str | None] | None = None,
+        reading: float | None = None,
+    ) -> Described:
+        """Set what is said of a feed, or delete what is None, and note what of it is to be told (`told`). `if_changed`
+        is written too where anything is not as it was. Nothing happens where the feed doesn't exist (any more), or a
+        later reading than `reading` has begun.
+        """
+        return await metadata.describe(self._redis, feed_id, said, if_changed or {}, reading)
+
+    async def told(self, feed_id: str, note: str) -> None:
+        """Everybody who must know has been told of what this note says; of later changes not."""
+        await metadata.told(self._redis, feed_id, note)
+
+    async def untold_of(self, feed_ids: Sequence[str]) -> dict[str, str]:
+        """The notes of these feeds, by feed; those of which nothing is to be told, or that were never told of as
+        created, are left out. One round trip.
+        """
+        return await metadata.untold_of(self._redis, feed_ids)
+
+    async def settle(
+        self, feed_id: str, fields: Mapping[str, str | None], marks: bytes | None = None, reading: float | None = None
+    ) -> bool:
+        """Update fields at the end of a reading; `marks` are those of the document whose hash is among them.
+
+        False as in `update`.
+        """
+        digest = fields.get("body_hash")
+        remembered = b"" if marks is None or digest is None else bytes.fromhex(digest) + marks
+        args: list[Arg] = [reading_text(reading), remembered, KEEP_MARKS, *set_or_deleted(fields)]
+        return bool(await self._redis.script(_SETTLE, [keys.feed(feed_id), keys.feed_marks(feed_id)], args))
+
+    async def marks(self, feed: FeedRecord) -> bytes | None:
+        """The marks of the document that `feed` names as its last one; None where there are none."""
+        if feed.body_hash is None:
+            return None
+        found = await self._redis.command("GET", keys.feed_marks(feed.id))
+        digest = bytes.fromhex(feed.body_hash)
+        return found[len(digest) :] if found is not None and found.startswith(digest) else None
+
+    async def rename(self, feed_id: str, url: str) -> str | None:
+        """Let the feed live at `url` from now on; its former URLs lead to it as before.
+
+        Where `url` is another feed's already, nothing changes and that feed's id is returned.
+        """
+        canonical = canonical_feed_url(url)
+        if not await self._redis.command("HSETNX", keys.feeds_by_url(), canonical, feed_id):
+            owner = await self.find(url)
+            if owner != feed_id:
+                return owner
+        await self.update(feed_id, {"url": canonical})
+        return None
+
+    async def lead(self, url: str, feed_id: str) -> None:
+        """Let `url` lead to that feed from now on, whatever it led to before."""
+        await self._redis.command("HSET", keys.feeds_by_url(), canonical_feed_url(url), feed_id)
+
+    async def subscribe(self, feed_id: str, user: str, uid: str) -> None:
+        """Note that this channel follows the feed. Running it twice changes nothing."""
+        await self._follower(feed_id, user, uid, "follow")
+
+    async def unsubscribe(self, feed_id: str, user: str, uid: str) -> None:
+        """Note that this channel doesn't follow the feed any more; without followers the feed gets a time to live."""
+        await self._follower(feed_id, user, uid, "unfollow")
+
+    async def _follower(self, feed_id: str, user: str, uid: str, action: str) -> None:
+        args: list[Arg] = [f"{user}/{uid}", action, KEEP_UNFOLLOWED, secrets.token_hex(8)]
+        await self._redis.script(_FOLLOWERS, _slot(feed_id), args)
+
+    async def keep(self, feed_id: str) -> bool:
+        """Let the feed stay though nobody follows it; whether that is new."""
+        return bool(await self._redis.script(_KEEP, _slot(feed_id), ["keep", KEEP_UNFOLLOWED]))
+
+    async def release(self, feed_id: str) -> bool:
+        """Undo `keep`: without followers the feed gets a time to live; whether it was kept."""
+        return bool(await self._redis.script(_KEEP, _slot(feed_id), ["release", KEEP_UNFOLLOWED]))
+
+    async def page(self, limit: int, after: int = 0) -> tuple[list[FeedRecord], int | None]:
+        """Up to `limit` feeds with ids greater than `after`, by id, and the id to go on from; None at the end.
+
+        A page may be short though more follow. Records that their own URL doesn't lead to are left out: they gave their
+        followers to another feed.
+        """
+        last = await counters.last(self._redis, keys.feed_ids())
+        found: list[FeedRecord] = []
+        for _ in range(_TRIES):
+            ids = range(after + 1, min(after + limit, last) + 1)
+            records = list((await self.get_many(map(str, ids))).values())
+            led = await self.find_many(record.url for record in records)
+            for record in records:
+                if led.get(record.url) == record.id:
+                    found.append(record)
+                    if len(found) == limit:
+                        return found, int(record.id) if int(record.id) < last else None
+            after = min(after + limit, last)
+            if after == last:
+                return found, None
+        return found, after
+
+    async def subscribers(self, feed_id: str) -> list[tuple[str, str]]:
+        """User and channel uid of everyone who follows the feed, in a fixed order."""
+        return list(as_places(await self._redis.command("SMEMBERS", keys.feed_subscribers(feed_id))))
+
+    async def audience(self, feed_id: str) -> Places:
+        """`subscribers`, from memory where nothing has changed since this process read them; see
+        `feeds.store.subscribers`.
+        """
+        return await self._audience.of(feed_id)
+
+    async def subscriber_count(self, feed_id: str) -> int:
+        """How many distinct users follow the feed."""
+        return len({user for user, _ in await self.subscribers(feed_id)})
+
+    async def item_ids(self, feed_id: str, beyond: int = 0) -> list[str]:
+        """Ids of the feed's posts but for the `beyond` newest, the latest first."""
+        return [
+            item.decode("utf-8", "replace")
+            for item in await self._redis.command("ZRANGE", keys.feed_items(feed_id), beyond, -1, "REV")
+        ]
+
+    async def all_ids(self) -> list[str]:
+        """The ids of all feeds that a URL leads to, read in batches."""
+        found = {address.feed async for batch in url_index.walk(self._redis) for address in batch}
+        return sorted(found, key=int)
+
+    async def _create(self, feed_id: str, url: str, now: float) -> None:
+        await self._redis.script(_CREATE, [keys.feed(feed_id)], [url, f"{now:.6f}", KEEP_UNFOLLOWED])
+
+
+def _slot(feed_id: str) -> list[str]:
+    """All keys of a feed; the subscribers first, and then their edition."""
+    key_functions = (
+        keys.feed_subscribers,
+        keys.feed_edition,
+        keys.feed,
+        keys.feed_items,
+        keys.feed_guids,
+        keys.feed_pending,
+        keys.feed_tombstones,
+    )
+    return [key(feed_id) for key in key_functions]
+
+
+def _record(feed_id: str, reply: Sequence[bytes]) -> FeedRecord:
+    values: dict[str, Any] = {}
+    extra: dict[str, str] = {}
+    for name, text in read_fields(reply).items():
+        if name not in _NAMED:
+            extra[name] = text
+        elif name in _TIMES | _COUNTS:
+            with reading(f"{keys.feed(feed_id)} {name}"):
+                values[name] = float(text) if name in _TIMES else int(text)
+        elif name in {"gone", "kept"}:
+            values[name] = text == "1"
+        else:
+            values[name] = text
+    return FeedRecord(id=feed_id, **{"url": "", **values}, extra=extra)

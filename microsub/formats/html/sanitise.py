@@ -1,0 +1,286 @@
+"""The one place where foreign HTML becomes harmless: https://owasp.org/www-community/xss-filter-evasion-cheatsheet.
+
+`nh3` (the ammonia sanitiser, a real HTML5 parser with an allow-list) does the work, once, for every format. A filter
+that it calls for each attribute makes links absolute and refuses what a scheme list can't express. What is then decided
+by whole tags (pictures and frames without a source, formulas) works on the tokens of the result, never on its
+text; and what that changed is cleaned again, so that the last word is always the parser's.
+"""
+
+from __future__ import annotations
+
+import html as entities
+import re
+from collections.abc import Collection
+from functools import lru_cache
+
+import nh3
+
+from microsub.formats.html.allowed import ATTRIBUTES, BEACON, DROPPED, MATH, PLAYER, TAGS
+from microsub.formats.html.depth import too_deep
+from microsub.kit.urls import LINK, safe_url, without_tracking
+
+SANDBOX = "allow-scripts allow-same-origin allow-popups allow-presentation"
+"""What players in frames may do."""
+
+URL_ATTRIBUTES = frozenset({"href", "src", "cite", "poster", "data-src", "data-lazy-src", "data-original"})
+_SIZED = frozenset({"img", "video", "iframe"})
+_PIXELS = re.compile(r"(?ai)\s*(\d{1,6})(?:\.\d*)?\s*(?:px)?\s*")
+_PER_CENT = re.compile(r"(?a)\s*(?:100|[1-9]\d?)%\s*")
+_LAZY = ("data-src", "data-lazy-src", "data-original")
+_HIDDEN = re.compile(r"(?i)display:\s*none|visibility:\s*hidden|(?:^|[;\s])(?:width|height):\s*[01](?:px)?\s*(?:;|$)")
+_ANY_TAG = re.compile(r"<[^<>]*>")
+_NOSCRIPT = re.compile(r"(?is)<noscript\b[^<>]*>((?:(?!</?noscript\b).)*)</noscript\s*>")
+_ATTRIBUTE = re.compile(r'\s([a-z-]+)(?:="([^"]*)")?')
+# Where there is no frame: in values `nh3` writes `>` as a reference, so that a tag ends at the first one.
+_IMAGE = re.compile(r"<img\b([^>]*)>")
+# All that `nh3` writes is one of these: a frame with the raw text in it, a tag, or text, in which `<` is a reference.
+_TOKEN = re.compile(
+    r"""
+    <iframe(?P<frame>(?:\s[^\s<>="]+="[^"]*")*)>.*?</iframe>
+  | <(?P<closing>/?)(?P<name>(?!iframe\b)[a-z][a-z0-9-]*)(?P<attributes>(?:\s[^\s<>="]+="[^"]*")*)>
+  | (?P<text>[^<]+)
+""",
+    re.S | re.X,
+)
+_LANGUAGE = re.compile(r"(?:\A|\s)(?:lang(?:uage)?-|brush:\s*|sourceCode\s+)([\w+#.-]{1,30})(?![^\s;])")
+# No other attribute can hold this: in its value the quote would be a reference, and behind its end stands no letter.
+_SOURCE = ' src="http'
+# All images but these stay as they are: lazy, hidden or tiny ones, and those without a source.
+_DOUBTFUL = re.compile(r' (?:style|data-[a-z-]+)=| (?:width|height)="[^"\d]*[01](?:\D|\Z)|^(?!.* src="http)', re.S)
+# Possessive, as all here has to be: publishers choose how long a run of anything is.
+_CANDIDATE = re.compile(r"[\s,]*+(\S++)")
+_DESCRIPTORS = re.compile(r"(?:\s++[\d.]++[wxh])*+\s*+")
+
+
+MAX_SIZE = 10_000
+"""Pixels: what claims more would push everything else away."""
+
+_PASSES = 3
+"""How often what was decided by tags is cleaned again. Twice is enough for all that is known; more gets no markup."""
+
+
+def clean_html(html: str, base: str) -> str:
+    """`html` without anything that runs, tracks, or styles; links absolute, resolved against `base`.
+
+    Never raises for content; the result is well-formed and may be empty.
+    """
+    if "<" not in html and "&" not in html:
+        return entities.escape(html, quote=False).strip()
+    if too_deep(html):
+        html = _as_text(html)
+    if "noscript" in html or "NOSCRIPT" in html:
+        html = _without_scripts(html)
+    cleaner = _cleaner(base)
+    cleaned = cleaner.clean(html)
+    for _ in range(_PASSES):
+        decided = _decided(cleaned) if _has_doubts(cleaned) else cleaned
+        if decided == cleaned:
+            return cleaned.strip()
+        cleaned = cleaner.clean(decided)
+    return _as_text(cleaned)
+
+
+def _as_text(html: str) -> str:
+    """The words of `html`, without any tag."""
+    return entities.escape(entities.unescape(_ANY_TAG.sub(" ", html)), quote=False).strip()
+
+
+def _without_scripts(html: str) -> str:
+    """Scripts never run here, so what stands in `noscript` is what people are to see.
+
+    Unless it repeats a picture that a script would have loaded late: that one is taken from `data-src` (see `_image`).
+    """
+    lazy = any(name in html for name in _LAZY)
+    return _NOSCRIPT.sub(lambda found: "" if lazy and "<img" in found[1] else found[1], html)
+
+
+def text_to_html(text: str) -> str:
+    """Plain text as the HTML that shows it: paragraphs and line breaks kept."""
+    paragraphs = [part.strip() for part in re.split(r"\n[ \t\r]*\n", text) if part.strip()]
+    lines = [entities.escape(part, quote=False).replace("\r", "").replace("\n", "<br>") for part in paragraphs]
+    return lines[0] if len(lines) == 1 else "".join(f"<p>{line}</p>" for line in lines)
+
+
+@lru_cache(maxsize=256)
+def _cleaner(base: str) -> nh3.Cleaner:
+    def attribute(tag: str, name: str, value: str) -> str | None:
+        if name in URL_ATTRIBUTES:
+            return _link(tag, name, value, base)
+        if name == "srcset":
+            return clean_srcset(value, base)
+        if name in {"width", "height"} and tag in _SIZED:
+            return _size(tag, value)
+        if name == "loading":
+            return "lazy"
+        if name == "style":
+            return "hidden" if _HIDDEN.search(value) else None
+        if name == "class":
+            language = _LANGUAGE.search(value)
+            return f"language-{language[1]}" if language else None
+        return value
+
+    return nh3.Cleaner(
+        tags=TAGS,
+        clean_content_tags=DROPPED,
+        attributes=ATTRIBUTES,
+        attribute_filter=attribute,
+        url_schemes=LINK,
+        set_tag_attribute_values={
+            # One each: nh3 adds several in an order that changes with every process, and so would every item's hash.
+            "video": {"controls": ""},
+            "audio": {"controls": ""},
+            "iframe": {"sandbox": SANDBOX},
+        },
+    )
+
+
+def _link(tag: str, name: str, value: str, base: str) -> str | None:
+    if name == "href":
+        url = safe_url(value, base, LINK)
+        return url and without_tracking(url)
+    url = safe_url(value, base)
+    if url is None or (tag == "img" and BEACON.search(url)):
+        return None
+    if tag == "iframe":
+        url = f"https:{url.partition(':')[2]}"
+        return url if PLAYER.match(url) else None
+    return url
+
+
+def _size(tag: str, value: str) -> str | None:
+    """A width or height in whole pixels, or for players in per cent; None for what tells nothing or leads astray."""
+    found = _PIXELS.fullmatch(value)
+    if found:
+        return str(int(found[1])) if int(found[1]) <= MAX_SIZE else None
+    return value.strip() if tag != "img" and _PER_CENT.fullmatch(value) else None
+
+
+def clean_srcset(value: str, base: str) -> str | None:
+    """A `srcset` with absolute URLs; candidates that aren't web addresses leave it."""
+    kept = []
+    for url, descriptors in candidates(value):
+        if (safe := safe_url(url, base)) and not BEACON.search(safe):
+            kept.append(f"{safe.replace(',', '%2C')} {descriptors}".strip())
+    return ", ".join(kept) or None
+
+
+def candidates(srcset: str) -> list[tuple[str, str]]:
+    """The addresses in a `srcset`, each with what is said of it (`2x`, `640w`)."""
+    found: list[tuple[str, str]] = []
+    at = 0
+    while candidate := _CANDIDATE.match(srcset, at):
+        url, at = candidate[1], candidate.end()
+        descriptors = ""
+        # As HTML has it: a comma at the end of the address ends the candidate, one within belongs to the address.
+        if not url.endswith(","):
+            end = srcset.find(",", at)
+            start, at = at, end if end >= 0 else len(srcset)
+            descriptors = srcset[start:at]
+        if _DESCRIPTORS.fullmatch(descriptors):
+            found.append((url.rstrip(","), descriptors.strip()))
+    return found
+
+
+def _has_doubts(cleaned: str) -> bool:
+    """Whether anything in the sanitiser's result is still to be decided by whole tags: a cheap look, which may be wrong
+    by saying yes.
+    """
+    if any(part in cleaned for part in ("<iframe", "<math", "</audio>", "</video>")):
+        return True
+    return "<img" in cleaned and any(_DOUBTFUL.search(image[1]) for image in _IMAGE.finditer(cleaned))
+
+
+def _decided(cleaned: str) -> str:
+    """The sanitiser's result without pictures, frames and players that have no source, and with formulas of MathML
+    alone.
+    """
+    tokens = _tokens(cleaned)
+    if tokens is None:
+        return _as_text(cleaned)
+    kept: list[str] = []
+    formula = False
+    dropped: set[int] = set()
+    for place, token in enumerate(tokens):
+        name, closing = token["name"], token["closing"]
+        if place in dropped:
+            continue
+        if name == "math":
+            # No formula in a formula.
+            if formula == bool(closing):
+                kept.append(token[0])
+            formula = not closing
+        elif token["text"] is not None:
+            kept.append(token[0])
+        elif formula != (name in MATH):
+            # HTML may stand in a formula, but where depends on the parser's state: markup that one parser takes for
+            # harmless text there is a picture with a handler to another.
+            continue
+        elif name is None:
+            kept.append(_frame(token["frame"]))
+        elif name == "img":
+            kept.append(_image(token[0], token["attributes"]))
+        else:
+            if name in {"audio", "video"} and not closing:
+                dropped |= _silent(tokens, place)
+            if place not in dropped:
+                kept.append(token[0])
+    return "".join(kept)
+
+
+def _tokens(cleaned: str) -> list[re.Match[str]] | None:
+    """All of the sanitiser's result in pieces; None where it has a form that is not its own."""
+    tokens = list(_TOKEN.finditer(cleaned))
+    return tokens if sum(len(token[0]) for token in tokens) == len(cleaned) else None
+
+
+def _image(tag: str, attributes: str) -> str:
+    """An image tag as it may stay, or nothing where it has no source, is hidden, or is a tracking pixel."""
+    if not _DOUBTFUL.search(attributes):
+        return tag
+    found: dict[str, str] = dict(_ATTRIBUTE.findall(attributes))
+    lazy = next((found.pop(name) for name in _LAZY if found.get(name)), None)
+    if lazy:
+        # Scripts would have put it there; the placeholder in `src` shows nothing.
+        found["src"] = lazy
+    if not (found.get("src") or found.get("srcset")) or "style" in found:
+        return ""
+    sizes = {found[name].strip().removesuffix("px") for name in ("width", "height") if name in found}
+    if sizes and sizes <= {"0", "1"}:
+        return ""
+    if lazy or any(name in found for name in _LAZY):
+        return "<img " + " ".join(f'{name}="{value}"' for name, value in found.items() if name not in _LAZY) + ">"
+    return tag
+
+
+def _frame(attributes: str) -> str:
+    """A frame keeps its place only with a source; what stood between its tags never does."""
+    lazy = "" if ' loading="' in attributes else ' loading="lazy"'
+    return f"<iframe{attributes}{lazy}></iframe>" if _SOURCE in attributes else ""
+
+
+def _silent(tokens: list[re.Match[str]], start: int) -> set[int]:
+    """The tags of the player that begins at `start`, where it has nothing to play; none where it has.
+
+    What was meant for browsers without players takes its place.
+    """
+    name = tokens[start]["name"]
+    tags: set[int] = set()
+    for place in range(start, len(tokens)):
+        token = tokens[place]
+        if token["name"] in {name, "source", "track"}:
+            if _SOURCE in token["attributes"]:
+                return set()
+            tags.add(place)
+        if token["name"] == name and token["closing"]:
+            break
+    return tags
+
+
+def without_images(cleaned: str, urls: Collection[str]) -> str:
+    """A body from `clean_html` without its images of `urls`, which are shown beside it."""
+
+    def keeps(token: re.Match[str]) -> bool:
+        source = dict(_ATTRIBUTE.findall(token["attributes"])).get("src") if token["name"] == "img" else None
+        return source is None or entities.unescape(source) not in urls
+
+    return "".join(token[0] for token in _tokens(cleaned) or [] if keeps(token)).strip()

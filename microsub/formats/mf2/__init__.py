@@ -1,0 +1,1 @@
+"""Microformats: h-feed, h-entry and h-card."""

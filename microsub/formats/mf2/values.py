@@ -1,0 +1,173 @@
+"""Reading values out of parsed microformats (https://microformats.org/wiki/microformats2-parsing).
+
+A property is a list whose members are strings, `{value, alt}` for images, `{html, value}` for `e-*`, or whole nested
+items. These helpers answer with what is there and with nothing where it isn't.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from microsub.kit.urls import host_of, safe_url
+from microsub.model.jf2 import Card
+
+Node = dict[str, Any]
+_PLACES = frozenset({"h-card", "h-adr", "h-geo"})
+MAX_DEPTH = 12
+MAX_ANGLE = 32
+
+
+def values(item: Node, name: str) -> list[Any]:
+    """All members of property `name`."""
+    found = item.get("properties", {}).get(name, [])
+    return found if isinstance(found, list) else []
+
+
+def plain(value: Any) -> str:
+    """The text or URL of one member, whatever its form."""
+    if isinstance(value, dict):
+        value = value.get("value", "")
+        if isinstance(value, dict):
+            value = value.get("value", "")
+    return value.strip() if isinstance(value, str) else ""
+
+
+def text(item: Node, name: str) -> str | None:
+    """The first non-empty member of property `name` as text."""
+    return next((found for value in values(item, name) if (found := plain(value))), None)
+
+
+def urls(item: Node, name: str, base: str) -> list[str]:
+    """The members of property `name` that are web addresses, absolute; nested items by their `url`."""
+    found = (safe_url(_address(value, base), base) for value in values(item, name))
+    return list(dict.fromkeys(url for url in found if url))
+
+
+def files(item: Node, name: str, base: str) -> list[str]:
+    """The members of property `name` that lead to files: as `urls`, without texts, such as the caption of a `p-photo`.
+
+    The parser makes absolute what is marked up as an address (`u-*`), and nothing else.
+    """
+    members = [v for v in values(item, name) if is_item(v) or "://" in plain(v) or plain(v).startswith("/")]
+    return urls({"properties": {name: members}}, name, base)
+
+
+def url(item: Node, name: str, base: str) -> str | None:
+    """The first web address in property `name`."""
+    return next(iter(urls(item, name, base)), None)
+
+
+def _address(value: Any, base: str) -> str:
+    if not is_item(value):
+        return plain(value)
+    own = next((plain(v) for v in values(value, "url") if plain(v)), "")
+    # The parser makes the page's own address of an item without any.
+    return own or (plain(value) if plain(value) != base.partition("#")[0] else "")
+
+
+def is_item(value: Any) -> bool:
+    """Whether a member is a nested item, not a plain value."""
+    return isinstance(value, dict) and isinstance(value.get("type"), list) and "properties" in value
+
+
+def has_type(item: Node, *names: str) -> bool:
+    """Whether the item has one of these root classes."""
+    return any(name in names for name in item.get("type", []))
+
+
+def walk(items: list[Any], depth: int = 0) -> Iterator[Node]:
+    """All items with what is nested in their children and properties, in document order."""
+    if depth > MAX_DEPTH:
+        return
+    for item in items:
+        if not is_item(item):
+            continue
+        yield item
+        for members in item.get("properties", {}).values():
+            if isinstance(members, list):
+                yield from walk(members, depth + 1)
+        yield from walk(item.get("children", []), depth + 1)
+
+
+def card(value: Any, base: str) -> Card | None:
+    """A person or place from a nested item, a URL, or a name; None when it says nothing."""
+    if not is_item(value):
+        word = plain(value)
+        if not word:
+            return None
+        if word.startswith("geo:"):
+            return _point(word)
+        address = safe_url(word, base) if "://" in word or word.startswith("/") else None
+        return Card(url=address) if address else Card(name=word)
+    latitude, longitude = _coordinate(value, "latitude", 90), _coordinate(value, "longitude", 180)
+    found = Card(
+        type=next((t[2:] for t in value["type"] if t in _PLACES), "card"),
+        name=text(value, "name"),
+        url=card_url(value, base),
+        photo=url(value, "photo", base) or url(value, "logo", base),
+        note=text(value, "note"),
+        latitude=latitude if longitude else None,
+        longitude=longitude if latitude else None,
+        street_address=_address_part(value, "street-address"),
+        locality=_address_part(value, "locality"),
+        region=_address_part(value, "region"),
+        country_name=_address_part(value, "country-name"),
+    )
+    return found if found != Card(type=found.type) else None
+
+
+def card_url(item: Node, base: str) -> str | None:
+    """The profile among an h-card's addresses: that of its `uid`, else one on the page's host, else the first."""
+    found = urls(item, "url", base)
+    if not found and (address := safe_url(item.get("value") if isinstance(item.get("value"), str) else None, base)):
+        # `u-author h-card` on a link: mf2 implies no url beside a `u-photo`, but the property's value is one.
+        found = [address] if "://" in str(item["value"]) else []
+    uid = url(item, "uid", base)
+    if uid and (uid in found or not found):
+        return uid
+    return next((address for address in found if host_of(address) == host_of(base)), found[0] if found else None)
+
+
+def point(item: Node) -> Card | None:
+    """Where `item` is by its own coordinates, or by its `geo`: an item, a `geo:` URI, or the two numbers as text."""
+    latitude, longitude = _coordinate(item, "latitude", 90), _coordinate(item, "longitude", 180)
+    if latitude and longitude:
+        return Card(type="geo", latitude=latitude, longitude=longitude)
+    words = (plain(value) for value in values(item, "geo"))
+    return next((found for word in words if (found := _point(word))), None)
+
+
+def _point(text: str) -> Card | None:
+    """A place from a `geo:` URI (RFC 5870), or from latitude and longitude as the classic `geo` has them."""
+    numbers = text[4:].partition(";")[0].split(",") if text.startswith("geo:") else re.split(r"[;,]", text)
+    if len(numbers) < 2:
+        return None
+    latitude, longitude = numbers[0].strip(), numbers[1].strip()
+    if _is_angle(latitude, 90) and _is_angle(longitude, 180):
+        return Card(type="geo", latitude=latitude, longitude=longitude)
+    return None
+
+
+def _is_angle(word: str, limit: int) -> bool:
+    try:
+        return len(word) <= MAX_ANGLE and abs(float(word)) <= limit
+    except ValueError:
+        return False
+
+
+def _coordinate(item: Node, name: str, limit: int) -> str | None:
+    """A decimal string, from the item itself or its `geo`."""
+    for holder in (item, *(geo for geo in values(item, "geo") if is_item(geo))):
+        word = text(holder, name)
+        if word and _is_angle(word, limit):
+            return word
+    return None
+
+
+def _address_part(item: Node, name: str) -> str | None:
+    for holder in (item, *(adr for adr in values(item, "adr") if is_item(adr))):
+        if word := text(holder, name):
+            return word
+    return None

@@ -1,0 +1,281 @@
+"""Elements of feeds that feedparser leaves out or has otherwise than readers need them.
+
+A mixin for both of its parsers. feedparser calls `_start_<prefix>_<name>` and `_end_<prefix>_<name>`; what these leave
+in an entry or in the feed is read by `syndication` and `media`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urljoin
+
+from feedparser.mixin import _FeedParserMixin
+
+from microsub.formats.html.sanitise import URL_ATTRIBUTES, candidates
+
+Attributes = dict[str, str]
+
+TRIPS = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""What feedparser's handlers raise where elements stand in an order, or hold values, that they don't expect."""
+
+_NAMESPACES = {
+    # RFC 4685; feedparser knows the module of RSS 1.0 that has the same prefix.
+    "http://purl.org/syndication/thread/1.0": "thr",
+    "http://rssnamespace.org/feedburner/ext/1.0": "feedburner",
+    "http://www.google.com/schemas/play-podcasts/1.0": "googleplay",
+    "http://news.yandex.ru": "yandex",
+    "http://turbo.yandex.ru": "turbo",
+}
+_UNDECLARED = {"atom": "", "atom10": "", "a10": ""}
+"""What prefixes stand for in documents that don't declare them; other usual ones stand for what feedparser calls so."""
+
+
+_NO_WEB_ADDRESS = re.compile(r"(?i)\s*(?!https?:)[a-z][a-z0-9+.-]*:")
+_MAX_GROWTH = 1_000_000
+"""Characters by which the addresses of a document may grow: a long base makes much of many short ones."""
+
+
+class Elements(_FeedParserMixin):  # type: ignore[misc]
+    """Handlers by the names that feedparser gives them; its own ones stand behind."""
+
+    _matchnamespaces: dict[str, str] = {  # noqa: RUF012 - feedparser's name for it
+        **{uri.lower(): prefix for uri, prefix in _FeedParserMixin.namespaces.items()},
+        **_NAMESPACES,
+    }
+    _beside = False
+    _group = 0
+    _groups = 0
+    _grown = 0
+    _file: Attributes | None = None
+    infeed: int
+    inentry: int
+    baseuri: str
+    version: str
+    namespacemap: dict[str | None, str]
+    contentparams: dict[str, str]
+
+    # An id is what stands there: RFC 4287, 4.2.6. `_keep` and `pop` of feedparser would resolve it.
+    can_be_relative_uri = _FeedParserMixin.can_be_relative_uri - {"id"}
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.namespacemap.update(_UNDECLARED)
+
+    # -- bases: markup in a text has the base of the text, but for what stands inside of another `xml:base`
+
+    def strattrs(self, attrs: Iterable[tuple[str, str]]) -> str:
+        """The attributes of an element of XHTML content, as markup."""
+        if self.baseuri != self.contentparams.get("base"):
+            attrs = [(name, self._rebased(name, value)) for name, value in attrs]
+        return str(super().strattrs(attrs))
+
+    def _rebased(self, name: str, value: str) -> str:
+        if name == "srcset":
+            found = ", ".join(f"{self._absolute(url)} {said}".strip() for url, said in candidates(value))
+        elif name in URL_ATTRIBUTES:
+            found = self._absolute(value)
+        else:
+            return value
+        self._grown += len(found) - len(value)
+        return found if self._grown < _MAX_GROWTH else value
+
+    def _absolute(self, url: str) -> str:
+        try:
+            return urljoin(self.baseuri, url.strip())
+        except ValueError:
+            return url
+
+    def unknown_endtag(self, tag: str) -> None:
+        """The end of an element, and of its base: feedparser goes on with that where there was none before."""
+        super().unknown_endtag(tag)
+        if self.basestack:
+            self.baseuri = self.basestack[-1]
+
+    # -- dates: `dates` reads them, once
+
+    def _end_published(self) -> None:
+        self.pop("published")
+
+    def _end_updated(self) -> None:
+        self.pop("updated")
+
+    def _end_created(self) -> None:
+        self.pop("created")
+
+    def _end_expirationdate(self) -> None:
+        self.pop("expired")
+
+    _end_issued = _end_pubdate = _end_published
+    _end_modified = _end_lastbuilddate = _end_updated
+
+    # -- people: all of them, each with what was said of it and by whom
+
+    def _start_author(self, attrs_d: Attributes, by: str = "") -> None:
+        self.inauthor = 1
+        self.push("author", 1)
+        self._get_context().setdefault("authors", []).append({"by": by})
+
+    def _end_author(self) -> None:
+        text = self.pop("author")
+        self.inauthor = 0
+        if text:
+            self._get_context()["authors"][-1]["text"] = text
+
+    _start_managingeditor = _start_author
+    _end_managingeditor = _end_author
+
+    def _start_dc_creator(self, attrs_d: Attributes) -> None:
+        self._start_author(attrs_d, "dc")
+
+    _start_dc_author = _start_dc_creator
+
+    def _start_itunes_author(self, attrs_d: Attributes) -> None:
+        self._start_author(attrs_d, "itunes")
+
+    _start_googleplay_author = _start_itunes_author
+    _end_googleplay_author = _end_author
+
+    def _save_author(self, key: str, value: str, prefix: str = "author") -> None:
+        # The owner of a podcast isn't who speaks in it.
+        if prefix == "author":
+            self._get_context().setdefault("authors", [{}])[-1][key] = value
+
+    def _sync_author_detail(self, key: str = "author") -> None:
+        """feedparser takes names and addresses apart here; `syndication` does."""
+
+    # -- links
+
+    def _start_link(self, attrs_d: Attributes) -> None:
+        # RFC 4287, 4.2.7.2: relations are short for addresses below this one.
+        attrs_d["rel"] = attrs_d.get("rel", "alternate").removeprefix("http://www.iana.org/assignments/relation/")
+        if "type" not in attrs_d:
+            attrs_d["untyped"] = "yes"
+        # feedparser reads the text of a link only where no attribute has an address, of whatever scheme.
+        for name in ("href", "url", "uri"):
+            # An empty address in Atom is that of the base.
+            if _NO_WEB_ADDRESS.match(attrs_d.get(name, "/")) or (attrs_d.get(name) == "" and not self._is_atom()):
+                del attrs_d[name]
+        super()._start_link(attrs_d)
+
+    def _is_atom(self) -> bool:
+        return str(self.version).startswith("atom")
+
+    # -- texts
+
+    def _start_itunes_subtitle(self, attrs_d: Attributes) -> None:
+        # Under its own name: for feedparser it is what `description` is, and the last one counts.
+        self.push("itunes_subtitle", 1)
+
+    def _end_itunes_subtitle(self) -> None:
+        self.pop("itunes_subtitle")
+
+    def _start_googleplay_description(self, attrs_d: Attributes) -> None:
+        self._start_itunes_summary(attrs_d)
+
+    def _end_googleplay_description(self) -> None:
+        self._end_itunes_summary()
+
+    def _start_full_text(self, attrs_d: Attributes) -> None:
+        self._start_content_encoded(attrs_d)
+
+    def _end_full_text(self) -> None:
+        self._end_content()
+
+    _start_turbo_content = _start_full_text
+    _end_turbo_content = _end_full_text
+
+    def _start_content(self, attrs_d: Attributes) -> None:
+        super()._start_content(attrs_d)
+        if "src" in attrs_d and "type" not in attrs_d:
+            self.contentparams["untyped"] = "yes"
+
+    # -- pictures
+
+    def _start_image(self, attrs_d: Attributes) -> None:
+        # In RDF the picture of the channel stands beside it.
+        if not self.infeed and not self.inentry:
+            self.infeed, self._beside = 1, True
+        super()._start_image(attrs_d)
+
+    def _end_image(self) -> None:
+        text = self.pop("image")
+        self.inimage = 0
+        if text and self.inentry:
+            self.entries[-1]["item_image"] = text
+        if self._beside:
+            self.infeed, self._beside = 0, False
+
+    def _end_url(self) -> None:
+        value = self.pop("href")
+        if self.inauthor:
+            self._save_author("href", value)
+        elif self.inentry and self.inimage:
+            self.entries[-1]["item_image"] = value
+
+    _end_uri = _end_homepage = _end_url
+
+    def _start_itunes_image(self, attrs_d: Attributes) -> None:
+        if address := attrs_d.get("href") or attrs_d.get("url"):
+            self._get_context()["itunes_image"] = address
+        self.push("itunes_image", 0)
+
+    def _end_itunes_image(self) -> None:
+        if text := self.pop("itunes_image"):
+            self._get_context().setdefault("itunes_image", text)
+
+    _start_itunes_link = _start_googleplay_image = _start_itunes_image
+    _end_itunes_link = _end_googleplay_image = _end_itunes_image
+
+    # -- Media RSS
+
+    def _start_media_group(self, attrs_d: Attributes) -> None:
+        self._groups += 1
+        self._group = self._groups
+
+    def _end_media_group(self) -> None:
+        self._group = 0
+
+    def _start_media_content(self, attrs_d: Attributes) -> None:
+        if self._group:
+            attrs_d["group"] = str(self._group)
+        self._file = attrs_d
+        super()._start_media_content(attrs_d)
+
+    def _end_media_content(self) -> None:
+        self._file = None
+
+    def _start_media_description(self, attrs_d: Attributes) -> None:
+        self._get_context()["media_description_type"] = attrs_d.get("type", "plain")
+        self.push("media_description", 1)
+
+    def _end_media_description(self) -> None:
+        text = self.pop("media_description")
+        if text and self._file is not None:
+            # Mastodon describes pictures so for people who don't see them.
+            self._file["description"] = text
+
+    # -- threads
+
+    def _start_reply(self, attrs_d: Attributes) -> None:
+        self._get_context().setdefault("replies", []).append(attrs_d)
+
+
+def _ignore(self: Elements, attrs_d: Attributes) -> None:
+    self.push("ignored", 0)
+
+
+def _end_ignored(self: Elements) -> None:
+    self.pop("ignored")
+
+
+# An unknown element is kept under its own name, where it would displace what goes by that name here.
+for _name in ("authors", "contributors", "links", "tags", "replies", "item_image", "itunes_image"):
+    if not hasattr(Elements, f"_start_{_name}"):
+        setattr(Elements, f"_start_{_name}", _ignore)
+        setattr(Elements, f"_end_{_name}", _end_ignored)
+# Names that Python can't spell.
+setattr(Elements, "_start_thr_in-reply-to", Elements._start_reply)
+setattr(Elements, "_start_yandex_full-text", Elements._start_full_text)
+setattr(Elements, "_end_yandex_full-text", Elements._end_full_text)

@@ -1,0 +1,136 @@
+"""Attached files: enclosures, Media RSS and iTunes elements, and which of them are pictures, films or sound."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import urlsplit
+
+from microsub.kit.urls import host_of, safe_url
+from microsub.model.jf2 import Enclosure
+
+MAX_ENCLOSURES = 50
+
+_EXTENSIONS = {
+    "photo": "jpg jpeg png gif webp avif heic svg bmp tif tiff",
+    "video": "mp4 m4v webm mov mkv ogv avi m3u8 mpg mpeg 3gp",
+    "audio": "mp3 m4a m4b aac ogg oga opus flac wav wma",
+}
+_KIND_OF_EXTENSION = {extension: kind for kind, names in _EXTENSIONS.items() for extension in names.split()}
+_KIND_OF_TYPE = {"image": "photo", "video": "video", "audio": "audio"}
+_PERIOD = re.compile(r"PT(?:(\d{1,3})H)?(?:(\d{1,4})M)?(?:(\d{1,6})(?:\.\d+)?S)?\Z")
+_CLOCK = re.compile(r"(?:(\d{1,3}):)?(\d{1,3}):(\d{1,2})(?:\.\d+)?\Z")
+# Portraits of the author that WordPress and GitHub declare as if they belonged to the post.
+_PORTRAITS = re.compile(r"(?:.*\.)?gravatar\.com\Z|avatars\d*\.githubusercontent\.com\Z")
+
+Node = dict[str, Any]
+
+
+def kind_of(enclosure: Enclosure) -> str | None:
+    """`photo`, `video`, `audio` or None: by media type, else by the ending of the name of the file. `url` is safe."""
+    if enclosure.type:
+        main = enclosure.type.partition("/")[0].strip().lower()
+        if main in _KIND_OF_TYPE:
+            return _KIND_OF_TYPE[main]
+        if enclosure.type.strip().lower() not in {"application/octet-stream", "binary/octet-stream", "text/html"}:
+            return None
+    ending = urlsplit(enclosure.url).path.rpartition(".")[2].lower()
+    return _KIND_OF_EXTENSION.get(ending)
+
+
+def number(value: object) -> int | None:
+    """A non-negative integer, however it is written; None for anything else."""
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, int | float):
+        return int(value) if 0 <= value < 2**53 else None
+    text = str(value).strip().replace(",", "")
+    try:
+        found = int(text) if text.isdecimal() else int(float(text))
+    except (ValueError, OverflowError):
+        return None
+    return found if 0 <= found < 2**53 else None
+
+
+def seconds(value: object) -> int | None:
+    """A duration as `3600`, `60:00`, `1:00:00` or `PT1H`, in seconds."""
+    if isinstance(value, str) and (match := _CLOCK.match(value.strip()) or _PERIOD.match(value.strip())):
+        return int(match[1] or 0) * 3600 + int(match[2] or 0) * 60 + int(match[3] or 0)
+    return number(value)
+
+
+def enclosures(node: Node, links: list[Node], base: str) -> tuple[Enclosure, ...]:
+    """All files of a feedparser entry, each once: `enclosure`, then `media:content`."""
+    found: dict[str, Enclosure] = {}
+    duration = seconds(node.get("itunes_duration"))
+    if len([link for link in links if link.get("rel") == "enclosure"]) == 1:
+        # The link itself counts who fetches the file, as long as the one who counts is there.
+        original = safe_url(node.get("feedburner_origenclosurelink"))
+        links = [
+            {**link, "href": original or link.get("href")} if link.get("rel") == "enclosure" else link for link in links
+        ]
+    for link in links:
+        if link.get("rel") == "enclosure" and (url := safe_url(link.get("href"), base)) and url not in found:
+            # feedparser takes a link without a type for a page.
+            kind = None if "untyped" in link else str(link.get("type") or "").strip().lower() or None
+            enclosure = Enclosure(url, kind, number(link.get("length")) or None, title=link.get("title") or None)
+            if duration and kind_of(enclosure) in {"audio", "video"}:
+                enclosure = Enclosure(url, kind, enclosure.length, duration, enclosure.title)
+            found[url] = enclosure
+    for item in _one_of_each(node.get("media_content") or []):
+        url = safe_url(item.get("url"), base)
+        if url and url not in found and not _PORTRAITS.match(host_of(url)):
+            found[url] = Enclosure(
+                url,
+                _media_type(item),
+                number(item.get("filesize")) or None,
+                seconds(item.get("duration")) or None,
+                item.get("description") or None,
+            )
+    for content in node.get("content") or []:
+        # RFC 4287, 4.1.3.2: content that isn't in the feed.
+        if (url := safe_url(content.get("src"), base)) and url not in found:
+            enclosure = Enclosure(url, None if "untyped" in content else str(content.get("type") or "").lower() or None)
+            if kind_of(enclosure):
+                found[url] = enclosure
+    return tuple(found.values())[:MAX_ENCLOSURES]
+
+
+def _one_of_each(items: list[Node]) -> list[Node]:
+    """Without Flash, which nothing plays any more, and with one of each kind from a group.
+
+    The members of a `media:group` are one thing in several forms; the default is the one to show, else the first.
+    """
+    items = [item for item in items if item.get("type") != "application/x-shockwave-flash"]
+    chosen: dict[tuple[str, str], Node] = {}
+    for item in items:
+        if (group := item.get("group")) is not None:
+            kind = (_media_type(item) or "").partition("/")[0]
+            best = chosen.setdefault((group, kind), item)
+            if item.get("isdefault") == "true" and best.get("isdefault") != "true":
+                chosen[group, kind] = item
+    return [item for item in items if "group" not in item or any(item is best for best in chosen.values())]
+
+
+def _media_type(item: Node) -> str | None:
+    """`type`, else what `medium` says as far as the name of the file doesn't."""
+    if kind := str(item.get("type") or "").strip().lower():
+        return kind
+    medium = str(item.get("medium") or "").strip().lower()
+    return f"{medium}/*" if medium in _KIND_OF_TYPE else None
+
+
+def featured(node: Node, base: str) -> str | None:
+    """The picture that stands for the entry: its thumbnail, else its iTunes image, else its image element."""
+    for item in node.get("media_thumbnail") or []:
+        if (url := safe_url(item.get("url"), base)) and not _PORTRAITS.match(host_of(url)):
+            return url
+    return safe_url(node.get("itunes_image"), base) or safe_url(node.get("item_image"), base)
+
+
+def portrait(node: Node, base: str) -> str | None:
+    """The author's picture, where Media RSS has it among those of the entry."""
+    for item in (*(node.get("media_thumbnail") or ()), *(node.get("media_content") or ())):
+        if (url := safe_url(item.get("url"), base)) and _PORTRAITS.match(host_of(url)):
+            return url
+    return None

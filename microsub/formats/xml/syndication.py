@@ -1,0 +1,296 @@
+"""RSS 0.9x to 2.0, RDF and Atom to jf2.
+
+Specs: https://www.rssboard.org/rss-specification, https://web.resource.org/rss/1.0/spec, RFC 4287 (Atom), RFC 4685
+(threading), https://www.rssboard.org/media-rss, https://help.apple.com/itc/podcasts_connect/ (iTunes), Dublin Core.
+
+`xmlfeed` reads the XML; this module says what its values mean.
+"""
+
+from __future__ import annotations
+
+import html as entities
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+from microsub.errors import ParseError
+from microsub.formats.dates import from_text
+from microsub.formats.html.text import title_text
+from microsub.formats.raw import RawEntry, RawFeed
+from microsub.formats.xml import media, xmlfeed
+from microsub.kit.urls import host_of, safe_url
+from microsub.model.jf2 import Card, Entry, Feed
+
+_HTML = frozenset({"text/html", "application/xhtml+xml"})
+_READABLE = _HTML | {"text/plain"}
+_ADDRESS = re.compile(r"[<(\[]?(?:mailto:)?[^\s<>()@]+@[^\s<>()@]+\.[^\s<>()@]+[>)\]]?")
+_ADDRESS_ON_THE_WEB = re.compile(r"(?i)\s*https?://\S+\s*\Z")
+_NO_SCHEME = re.compile(r"(?i)www\.[\w-]+\.\w")
+_MARKUP = re.compile(r"(?i)</[a-z]|<[a-z][a-z0-9]*\s[^>]*=|<(?:br|hr|img|wbr)\b|&#?\w+;|<!--")
+_PERIODS = {"hourly": 3600, "daily": 86400, "weekly": 604800, "monthly": 2592000, "yearly": 31536000}
+
+_DESCRIPTIONS = ("subtitle", "summary", "itunes_subtitle")
+"""Of a feed, best first: what its format has, `itunes:summary`, `itunes:subtitle`."""
+
+Node = dict[str, Any]
+
+
+def to_jf2(pieces: Callable[[], Iterable[str]], url: str) -> RawFeed:
+    """Read a feed document, whose text `pieces` gives. `url` is its address, the base of relative links.
+
+    Raises ParseError when there is neither a feed nor an entry in it.
+    """
+    try:
+        entries, channel, version = xmlfeed.read(pieces, _published)
+    except xmlfeed.TooMuch as error:
+        raise ParseError(url, str(error)) from None
+    if not version and not entries and not channel:
+        raise ParseError(url, "this looks like XML, but not like RSS, RDF or Atom")
+    feed = _feed(channel, version, url)
+    base = _site(channel, url, atom=feed.format == "atom")
+    return RawFeed(feed, [_entry(entry, version, base) for entry in entries])
+
+
+def _feed(channel: Node, version: str, url: str) -> Feed:
+    atom = version.startswith("atom")
+    links = channel.get("links") or []
+    home = _page(channel, url)
+    base = _site(channel, url, atom=atom)
+    image: Node = channel.get("image") or {}
+    pictures = (channel.get("itunes_image"), image.get("href"), channel.get("logo"), channel.get("icon"))
+    photo = next((u for picture in pictures if (u := safe_url(picture, base))), None)
+    return Feed(
+        url=url,
+        format="atom" if atom else "rdf" if version in {"rss090", "rss10"} else "rss",
+        name=_title(channel, atom) or None,
+        home=home if home != url else None,
+        photo=photo,
+        description=next((text for name in _DESCRIPTIONS if (text := title_text(channel.get(name) or ""))), None),
+        author=_author(channel, base, of_feed=True),
+        ttl=_ttl(channel),
+        hub=_rel(links, "hub", base),
+        self_url=_rel(links, "self", base),
+    )
+
+
+def _site(channel: Node, url: str, *, atom: bool) -> str:
+    """What relative links are relative to where no `xml:base` says it.
+
+    In RSS they are rare and mean the site: many feeds are served from elsewhere. In Atom they mean the document, and a
+    copy of it that another host serves still names the original.
+    """
+    home = _page(channel, url)
+    if not atom:
+        return home or url
+    original = _rel(channel.get("links") or [], "self", url)
+    moved = home and original and host_of(home) == host_of(original) != host_of(url)
+    return original if moved and original else url
+
+
+def _rel(links: list[Node], rel: str, base: str) -> str | None:
+    return next((u for link in links if link.get("rel") == rel and (u := safe_url(link.get("href"), base))), None)
+
+
+def _ttl(channel: Node) -> int | None:
+    """The longer of RSS `ttl` (minutes) and the syndication module's period divided by its frequency, in seconds."""
+    wishes = []
+    if (minutes := media.number(channel.get("ttl"))) is not None:
+        wishes.append(minutes * 60)
+    if period := _PERIODS.get(str(channel.get("sy_updateperiod") or "").strip().lower()):
+        wishes.append(period // max(1, media.number(channel.get("sy_updatefrequency")) or 1))
+    return max(wishes, default=0) or None
+
+
+def _title(node: Node, atom: bool) -> str:
+    """The title as text. Atom says whether it is markup; RSS means text and often has markup all the same."""
+    detail: Node = node.get("title_detail") or {}
+    value = str(node.get("title") or "")
+    if detail.get("type", "text/html") in _HTML or (not atom and _MARKUP.search(value)):
+        return title_text(value)
+    return " ".join(value.split())
+
+
+def _author(node: Node, base: str, *, of_feed: bool = False) -> Card | None:
+    """Who is named first by Dublin Core, by the format itself, by iTunes; several are one line of names.
+
+    E-mail addresses aren't shown to readers. Where one is all there is, a post's author is called by its local part; a
+    feed has a better name.
+    """
+    people: list[Node] = node.get("authors") or []
+    for by in ("dc", "", "itunes"):
+        cards = [card for person in people if person.get("by", "") == by and (card := _card(person, base))]
+        if names := list(dict.fromkeys(card.name for card in cards if card.name)):
+            return Card(name=", ".join(names), url=next((card.url for card in cards if card.url), None))
+        if cards:
+            return cards[0]
+    if of_feed:
+        return None
+    addresses = (str(person.get("email") or person.get("text") or "") for person in people)
+    return next((Card(name=name) for text in addresses if (name := text.strip().partition("@")[0])), None)
+
+
+def _card(person: Node, base: str) -> Card | None:
+    text = str(person.get("name") or person.get("text") or "")
+    profile = safe_url(str(person.get("href") or ""), base)
+    if not profile and _ADDRESS_ON_THE_WEB.match(text):
+        text, profile = "", safe_url(text)
+    name = _person(text)
+    return Card(name=name or None, url=profile) if name or profile else None
+
+
+def _byline(node: Node, base: str) -> Card | None:
+    """The author of an entry, with a picture where the entry has one of people."""
+    author = _author(node, base)
+    return author and replace(author, photo=media.portrait(node, base))
+
+
+def _source(node: Node, base: str) -> Card | None:
+    """The feed that a planet took the entry from: Atom 4.2.11 names its author, RSS only its title."""
+    source = node.get("source")
+    if not source:
+        return None
+    name = title_text(str(source.get("title") or ""))
+    page = safe_url(source.get("link"), base)
+    return _author(source, base) or (Card(name=name or None, url=page) if name or page else None)
+
+
+def _person(text: str) -> str:
+    """A name without the e-mail address that RSS asks for: `a@b.example (Ann)`, `Ann <a@b.example>`."""
+    return _ADDRESS.sub(" ", title_text(text)).strip(" ()<>[],;") if "@" in text else title_text(text)
+
+
+def _entry(node: Node, version: str, feed_base: str) -> RawEntry:
+    base = _base(node, feed_base)
+    atom = version.startswith("atom")
+    kind, body, teaser = _body(node, atom)
+    links = node.get("links") or []
+    guid = str(node.get("id") or "").strip() or None
+    published, updated = _dates(node)
+    replies = (safe_url(reply.get("href"), base) or safe_url(reply.get("ref")) for reply in node.get("replies") or ())
+    byline = _byline(node, base)
+    entry = Entry(
+        guid=guid,
+        url=_link(node, links, guid, base),
+        fallback_url=_rel(links, "self", base),
+        name=_title(node, atom) or None,
+        published=published or updated,
+        updated=updated if published and updated != published else None,
+        author=byline or _source(node, base),
+        category=tuple(
+            entities.unescape(str(tag.get("label") or tag.get("term") or "")) for tag in node.get("tags") or []
+        ),
+        featured=media.featured(node, base),
+        enclosure=media.enclosures(node, links, base),
+        in_reply_to=tuple(target for target in replies if target),
+        location=_location(node),
+    )
+    # Short messages have no titles, and their lines are lines.
+    plain = kind == "text/plain" or not (atom or entry.name or "<" in body or _MARKUP.search(body))
+    return RawEntry(
+        entry,
+        base,
+        html=None if plain else body,
+        text=body if plain else None,
+        summary_html=teaser,
+        collected=byline is None and bool(node.get("source")),
+    )
+
+
+def _dates(node: Node) -> tuple[datetime | None, datetime | None]:
+    """When the entry was published, and when it was changed."""
+    # As a plain dictionary: feedparser's own answers with the other date where one is missing, and warns of it.
+    published, created, updated = (from_text(dict.get(node, name)) for name in ("published", "created", "updated"))
+    return published or created, updated
+
+
+def _published(node: Node) -> datetime | None:
+    published, updated = _dates(node)
+    return published or updated
+
+
+def _base(node: Node, feed_base: str) -> str:
+    """The `xml:base` of the entry, as feedparser noted it beside its texts."""
+    for detail in (*(node.get("content") or ()), node.get("summary_detail"), node.get("title_detail")):
+        if detail and (base := detail.get("base")):
+            return safe_url(base, feed_base) or feed_base
+    return feed_base
+
+
+def _page(node: Node, base: str) -> str | None:
+    """The first web page among the alternates (the others are translations), else the link that feedparser made out."""
+    pages = (link for link in node.get("links") or [] if link.get("type") in _HTML)
+    return _rel(list(pages), "alternate", base) or safe_url(node.get("link"), base)
+
+
+def _link(node: Node, links: list[Node], guid: str | None, base: str) -> str | None:
+    """The page of the entry: its link, an alternate of another type, a page that is its content, or its guid.
+
+    An address that is said to be no permalink is better than none.
+    """
+    if original := safe_url(node.get("feedburner_origlink")):
+        return original  # the link itself only counts who follows it
+    link = node.get("link")
+    if link and _NO_SCHEME.match(link):
+        return safe_url(f"https://{link}")
+    # feedparser takes a guid for the link unless told otherwise; "17" isn't one.
+    if link and (link != guid or ":" in link or link.startswith("/")) and (url := _page(node, base)):
+        return url
+    pages = [other for other in links if other.get("type") != "application/json"]
+    elsewhere = (content.get("src") for content in node.get("content") or () if content.get("type") in _HTML)
+    return _rel(pages, "alternate", base) or safe_url(next(elsewhere, None), base) or safe_url(guid)
+
+
+def _body(node: Node, atom: bool) -> tuple[str, str, str | None]:
+    """Type and text of the body, and the summary where it is something else.
+
+    Atom says which is which. In RSS `description` may be teaser or body, and podcasts add a third text, so the longest
+    one is the body.
+    """
+    bodies = [content for content in node.get("content") or () if _readable(content)]
+    summary = node.get("summary_detail")
+    if not _readable(summary):
+        summary = None
+    if atom:
+        chosen = next((c for c in bodies if c["type"] in _HTML), bodies[0] if bodies else summary)
+    else:
+        chosen = max([*bodies, *([summary] if summary else [])], key=lambda c: len(c["value"]), default=None)
+    if not chosen:
+        # What only Media RSS or iTunes has to say.
+        kind = "text/html" if node.get("media_description_type") == "html" else "text/plain"
+        return (
+            kind,
+            str(node.get("media_description") or node.get("itunes_subtitle") or node.get("subtitle") or ""),
+            None,
+        )
+    kind, value = str(chosen["type"]), str(chosen["value"])
+    if kind == "application/xhtml+xml":
+        # XML's <br/> arrives as <br></br>, and HTML parsers read </br> as a second break.
+        value = value.replace("</br>", "")
+    if kind == "text/plain" and not atom and "<" in value:
+        kind = "text/html"
+    teaser = None
+    if summary and chosen is not summary:
+        plain = atom and summary["type"] == "text/plain"
+        teaser = entities.escape(summary["value"], quote=False) if plain else str(summary["value"])
+    return kind, value, teaser
+
+
+def _readable(content: Node | None) -> bool:
+    return bool(content and content.get("type") in _READABLE and str(content.get("value") or "").strip())
+
+
+def _location(node: Node) -> Card | None:
+    """A point of GeoRSS or of W3C geo, and its name. Nothing is published at 0° 0°, a place in the sea."""
+    where: Node = node.get("where") or {}
+    point = where.get("coordinates") if where.get("type") == "Point" else None
+    longitude, latitude = point[:2] if point and len(point) > 1 else (node.get("geo_long"), node.get("geo_lat"))
+    name = title_text(str(node.get("georss_featurename") or "")) or None
+    try:
+        east, north = float(longitude or 0), float(latitude or 0)
+    except ValueError:
+        east = north = 0
+    if not (east and north and abs(east) <= 180 and abs(north) <= 90):
+        return Card(name=name) if name else None
+    return Card(type="card" if name else "geo", name=name, latitude=f"{north:.7g}", longitude=f"{east:.7g}")

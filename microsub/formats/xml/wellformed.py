@@ -1,0 +1,371 @@
+"""Well-formed feed documents: expat's events straight to feedparser's element handlers.
+
+feedparser knows what each element means, in methods named after it (`_start_pubdate`, `_end_media_title`). What stands
+between those and expat (SAX, names that are taken apart anew for each element, dictionaries with aliases, repairs that
+try every text) costs more than all of them, and is done here instead, once per name, and only where there is something
+to do. Results are the same, but for the languages of texts, which nobody asks for, and texts beyond their limits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any, NamedTuple
+from xml.parsers import expat
+from xml.sax.saxutils import escape as escaped
+
+from feedparser.api import StrictFeedParser
+from feedparser.urls import make_safe_absolute_uri
+
+from microsub.formats.newest import Newest
+from microsub.formats.xml.elements import TRIPS, Elements
+from microsub.formats.xml.feedtexts import from_base64, may_be_html, mended, unwrapped
+
+MAX_SHORT = 5000  # more than an address may have: none is cut to another one
+MAX_LONG = 500_000
+"""Characters of one text: bodies may be long; in anything else a megabyte is an attack on the patterns that look for
+dates and addresses."""
+
+LONG = frozenset(
+    {"content", "description", "summary", "subtitle", "info", "rights", "fullitem", "body", "media_description"}
+)
+MAX_ELEMENTS = 200_000
+"""A feed of ten thousand entries has half as many. Each costs some ten microseconds."""
+
+MAX_DEPTH = 1000
+"""Elements inside each other. expat and feedparser remember three hundred bytes for each."""
+
+MAX_ATTRIBUTES = 200
+"""The time for one element grows with the square of this."""
+
+_CHUNK = 1 << 16
+_NAMES = 1000  # remembered; feeds have some thirty
+_XHTML = "application/xhtml+xml"
+_OWN_NAMESPACES = frozenset(
+    {("math", "http://www.w3.org/1998/Math/MathML"), ("svg", "http://www.w3.org/2000/svg")}
+)  # fmt: skip
+_USERLAND = "http://backend.userland.com/rss"
+_BROKEN_REFERENCE = re.compile(r"&(\w+);", re.A)
+
+
+class TooMuch(Exception):
+    """The document has more of something than any feed; the text says of what."""
+
+
+class _Name(NamedTuple):
+    """An element's name as feedparser has it (`dc:date`), what its handlers are called by (`dc_date`), and those."""
+
+    tag: str
+    plain: str
+    namespaced: bool
+    markup: str | None
+    start: Callable[[dict[str, str]], object] | None
+    end: Callable[[], object] | None
+
+
+class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
+    """Reads one document with `read`; `entries`, `feeddata` and `version` are as feedparser leaves them.
+
+    Of many entries those that `newest` keeps are left. `published` says when a finished one was.
+    """
+
+    contentparams: dict[str, Any]
+    decls: dict[str, str]
+    elementstack: list[list[Any]]
+
+    def __init__(self, published: Callable[[dict[str, Any]], datetime | None]) -> None:
+        super().__init__("", None, "utf-8")
+        # A plain dictionary has no aliases: feedparser's takes `published` for a missing `updated`, with a warning.
+        self._newest: Newest[dict[str, Any]] = Newest(lambda node: published(dict(node)))
+        self._nesting = 0
+        self.contentparams = {}
+        self._names: dict[str, _Name] = {}
+        self._declared: dict[str | None, str | None] = {}
+        self._attribute_names: dict[str, tuple[str, str]] = {}
+        self._elements = 0
+        self._room = 0
+        self._depths: dict[str, int] = {}
+
+    def read(self, pieces: Iterable[str]) -> bool:
+        """Whether a text, which has no declarations any more, is well-formed; all of it has been read then.
+
+        Raises TooMuch.
+        """
+        parser = expat.ParserCreate("utf-8", " ", {})
+        parser.namespace_prefixes = True
+        parser.buffer_text = True
+        parser.buffer_size = _CHUNK
+        parser.StartElementHandler = self._open
+        parser.EndElementHandler = self._close
+        parser.CharacterDataHandler = self.handle_data
+        parser.StartNamespaceDeclHandler = self._declare
+        parser.EntityDeclHandler = _refuse
+        try:
+            for piece in pieces:
+                for start in range(0, len(piece), _CHUNK):
+                    parser.Parse(piece[start : start + _CHUNK].encode("utf-8", "replace"), False)
+            parser.Parse(b"", True)
+        except (expat.ExpatError, _Refused):
+            return False
+        self._lay_by()
+        self.entries = self._newest.kept()
+        return True
+
+    # -- what expat reports
+
+    def _declare(self, prefix: str | None, uri: str | None) -> None:
+        self.startPrefixMapping(prefix, uri)
+        if self._declared.get(prefix) != uri:
+            self._declared[prefix] = uri
+            self._names.clear()  # what has been an unknown namespace may have a name from here on
+
+    def _open(self, raw: str, attributes: dict[str, str]) -> None:
+        self._elements += 1
+        if self._elements > MAX_ELEMENTS:
+            raise TooMuch(f"the document has more than {MAX_ELEMENTS} elements")
+        self._nesting += 1
+        if self._nesting > MAX_DEPTH:
+            raise TooMuch(f"the document has more than {MAX_DEPTH} elements inside each other")
+        name = self._names.get(raw) or self._name(raw)
+        self.depth += 1
+        attrs: dict[str, str] = {}
+        if attributes or name.markup or self.decls:
+            attrs = self._attributes(name, attributes)
+            if base := attrs.get("xml:base", attrs.get("base")):
+                self.baseuri = self._joined(base)
+        self.basestack.append(self.baseuri)
+        if self.incontent:
+            kind = self.contentparams.get("type", "xml")
+            if not kind.endswith("xml"):
+                if name.tag in {"xhtml:div", "div"}:
+                    return  # Typepad, 2007
+                # It was declared as escaped markup, and isn't.
+                self.contentparams["type"] = kind = _XHTML
+            if kind == _XHTML:
+                self._open_inside(name.tag, attrs)
+                return
+        if not name.namespaced:
+            if name.tag not in {"title", "link", "description", "name"}:
+                self.intextinput = 0
+            if name.tag not in {"title", "link", "description", "url", "href", "width", "height"}:
+                self.inimage = 0
+        if name.start is not None:
+            try:
+                name.start(attrs)
+            except TRIPS:  # an element that its handler trips over is taken for an unknown one
+                pass
+            else:
+                return
+        if attrs:
+            self._get_context()[name.plain] = attrs
+        else:
+            self.push(name.plain, 1)
+
+    def _open_inside(self, tag: str, attrs: dict[str, str]) -> None:
+        """An element of XHTML content: markup again, without the prefix."""
+        prefix, colon, local = tag.rpartition(":")
+        if colon:
+            prefix, _, local = tag.partition(":")
+            namespace = self.namespaces_in_use.get(prefix, "")
+            if (local, namespace) in _OWN_NAMESPACES:
+                attrs["xmlns"] = namespace
+        if local == "svg":
+            self.svgOK += 1
+        self.handle_data(f"<{local}{self.strattrs(attrs.items())}>", escape=0)
+
+    def _close(self, raw: str) -> None:
+        self._nesting -= 1
+        name = self._names.get(raw) or self._name(raw)
+        if self.svgOK and name.tag.rpartition(":")[2] == "svg":
+            self.svgOK -= 1
+        if name.end is None or self.svgOK:
+            self.pop(name.plain)
+        else:
+            try:
+                name.end()
+            except TRIPS:
+                self.pop(name.plain)
+        if not self._close_inside(name.tag):
+            return
+        self.basestack.pop()
+        if self.basestack:
+            self.baseuri = self.basestack[-1]
+        self.depth -= 1
+
+    def _close_inside(self, tag: str) -> bool:
+        """The end of an element of XHTML content; False where feedparser goes no further."""
+        if self.incontent:
+            kind = self.contentparams.get("type", "xml")
+            if not kind.endswith("xml"):
+                if tag in {"xhtml:div", "div"}:
+                    return False
+                self.contentparams["type"] = kind = _XHTML
+            if kind == _XHTML:
+                self.handle_data(f"</{tag.rpartition(':')[2]}>", escape=0)
+        return True
+
+    def handle_data(self, text: str, escape: int = 1) -> None:
+        """Text, or markup that is part of one (`escape=0`); what is beyond the limit of its element is left out."""
+        if not self.elementstack or self._room <= 0:
+            return
+        if escape and self.contentparams.get("type") == _XHTML:
+            text = escaped(text)
+        if len(text) > self._room and escape:
+            text = text[: self._room]
+        self._room -= len(text)
+        self.elementstack[-1][2].append(text)
+
+    # -- names
+
+    def _name(self, raw: str) -> _Name:
+        """Take apart `namespace local prefix`, as expat writes names. The namespace matters, the prefix doesn't."""
+        parts = raw.split()
+        namespace, local = (parts[0], parts[1]) if len(parts) > 1 else (None, raw)
+        lower = (namespace or "").lower()
+        if "backend.userland.com/rss" in lower:
+            namespace = lower = _USERLAND
+        tag = local.lower()
+        markup = namespace if (tag, namespace) in _OWN_NAMESPACES else None
+        if prefix := self._matchnamespaces.get(lower):
+            tag = f"{prefix.lower()}:{tag}"
+        elif namespace:
+            used = next((name for name, uri in self.namespaces_in_use.items() if name and uri == namespace), None)
+            tag = f"{used}:{tag}".lower() if used else tag
+        prefix, _, suffix = tag.partition(":") if ":" in tag else ("", "", tag)
+        prefix = self.namespacemap.get(prefix, prefix)
+        plain = f"{prefix}_{suffix}" if prefix else suffix
+        start, end = getattr(self, f"_start_{plain}", None), getattr(self, f"_end_{plain}", None)
+        if len(self._names) > _NAMES:
+            self._names.clear()
+        found = self._names[raw] = _Name(tag, plain, bool(prefix), markup, start, end)
+        return found
+
+    def _attributes(self, name: _Name, found: dict[str, str]) -> dict[str, str]:
+        """Attributes by their known prefix or none, and by the prefix that the document uses."""
+        if len(found) > MAX_ATTRIBUTES:
+            raise TooMuch(f"an element has more than {MAX_ATTRIBUTES} attributes")
+        attrs, self.decls = self.decls, {}
+        if name.markup:
+            attrs["xmlns"] = name.markup
+        prefixed = []
+        for raw, value in found.items():
+            known, written = self._attribute_names.get(raw) or self._attribute_name(raw)
+            attrs[known] = value.lower() or value if known in {"rel", "type"} else value
+            if written != known:
+                prefixed.append((written, value))
+        attrs.update(prefixed)
+        return attrs
+
+    def _attribute_name(self, raw: str) -> tuple[str, str]:
+        parts = raw.split()
+        namespace, local = (parts[0], parts[1]) if len(parts) > 1 else ("", raw)
+        prefix = self._matchnamespaces.get(namespace.lower(), "")
+        known = f"{prefix}:{local}".lower() if prefix else local.lower()
+        written = f"{parts[2]}:{local}".lower() if len(parts) == 3 else local.lower()
+        if len(self._attribute_names) > _NAMES:
+            self._attribute_names.clear()
+        names = self._attribute_names[raw] = (known, written)
+        return names
+
+    def _joined(self, base: str) -> str:
+        """The base address that `base` makes of the one around it."""
+        if not self.baseuri:
+            return str(self.resolve_uri(base))
+        return str(make_safe_absolute_uri(self.baseuri, base) or self.baseuri)
+
+    # -- texts
+
+    def push(self, element: str, expecting_text: int) -> None:
+        """Text belongs to `element` from here on."""
+        self._room = MAX_LONG if element in LONG else MAX_SHORT
+        self.elementstack.append([element, expecting_text, []])
+
+    def push_content(self, tag: str, attrs_d: dict[str, str], default_content_type: str, expecting_text: int) -> None:
+        """The same for a text that may hold markup."""
+        self.incontent += 1
+        kind = self.map_content_type(attrs_d.get("type", default_content_type))
+        self.contentparams = {"type": kind, "base": self.baseuri}
+        self.contentparams["base64"] = self._is_base64(attrs_d, self.contentparams)
+        self.push(tag, expecting_text)
+
+    def pop(self, element: str, strip_whitespace: int = 1) -> str | None:
+        """The text of `element`, which has ended, kept where it belongs; None if another one is open."""
+        if not self.elementstack or self.elementstack[-1][0] != element:
+            return None
+        _, expecting_text, pieces = self.elementstack.pop()
+        self._room = MAX_SHORT
+        params = self.contentparams
+        if params and self.version == "atom10" and params.get("type", "text") == _XHTML:
+            pieces = unwrapped(pieces)
+        output = "".join(pieces)
+        if strip_whitespace:
+            output = output.strip()
+        if not expecting_text:
+            return output
+        if params.get("base64"):
+            output = from_base64(output)
+        if output and element in self.can_be_relative_uri and (element != "id" or self.guidislink):
+            output = self.resolve_uri(output)
+        if params:
+            if params.get("type") == "text/plain" and not self.version.startswith("atom") and may_be_html(output):
+                # RSS has no types, so feedparser looks.
+                params["type"] = "text/html" if self.looks_like_html(output) else "text/plain"
+            params.pop("mode", None)
+            params.pop("base64", None)
+        if not output.isascii():
+            output = mended(output)
+        if element not in {"category", "tags", "itunes_keywords"} and not (
+            element == "title" and -1 < self.title_depth <= self.depth
+        ):
+            self._keep(element, output)
+        return output
+
+    def _keep(self, element: str, output: str) -> None:
+        """Put a text into the entry or feed, and beside it what is known of its type."""
+        if self.inentry and not self.insource:
+            entry = self.entries[-1]
+            if element == "content":
+                entry.setdefault(element, []).append({**self.contentparams, "value": output})
+            elif element == "link":
+                if not self.inimage:
+                    output = entry[element] = _BROKEN_REFERENCE.sub(r"&\1", output.replace("&amp;", "&"))
+                    if output:
+                        entry["links"][-1]["href"] = output
+            else:
+                element = "summary" if element == "description" else element
+                # Of two texts of one name the outer one counts.
+                if self.depth <= self._depths.get(element, self.depth):
+                    self._depths[element] = self.depth
+                    entry[element] = output
+                if self.incontent:
+                    entry[f"{element}_detail"] = {**self.contentparams, "value": output}
+        elif self.infeed or self.insource:
+            context = self._get_context()
+            element = "subtitle" if element == "description" else element
+            context[element] = output
+            if element == "link":
+                output = context[element] = _BROKEN_REFERENCE.sub(r"&\1", output)
+                context["links"][-1]["href"] = output
+            elif self.incontent:
+                context[f"{element}_detail"] = {**self.contentparams, "value": output}
+
+    def _start_item(self, attrs_d: dict[str, str]) -> None:
+        self._depths = {}
+        self._lay_by()
+        super()._start_item(attrs_d)
+
+    _start_entry = _start_item
+
+    def _lay_by(self) -> None:
+        """feedparser looks at the last entry alone: what came before is finished."""
+        while self.entries:
+            self._newest.add(self.entries.pop())
+
+
+class _Refused(Exception):
+    """The document declares entities."""
+
+
+def _refuse(*_: object) -> None:
+    raise _Refused

@@ -1,0 +1,1 @@
+"""Who somebody is: sign-in, sessions, tokens, and the IndieAuth provider."""

@@ -1,0 +1,1 @@
+"""The endpoints of the IndieAuth provider, and the credentials of a request."""

@@ -1,0 +1,30 @@
+"""What has to do with people's identity, in one value that `wiring.identity` builds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from microsub.identity.local.bundle import Local
+from microsub.identity.page_check.doctor import Doctor
+from microsub.identity.provider.consent_limits import Asking
+from microsub.identity.provider.provider import Granting
+from microsub.identity.sign_in.profiles import Profiles
+from microsub.identity.sign_in.sessions import Sessions
+from microsub.identity.sign_in.signing_in import SigningIn
+from microsub.identity.tokens.foreign import Verification
+from microsub.identity.tokens.quotas import UserQuotas
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """All use cases of identity of one process."""
+
+    profiles: Profiles
+    granting: Granting
+    sessions: Sessions
+    signing_in: SigningIn
+    local: Local
+    quotas: UserQuotas
+    asking: Asking
+    verification: Verification
+    doctor: Doctor

@@ -1,0 +1,1 @@
+"""The check of a profile page: what it lacks for signing in and reading."""

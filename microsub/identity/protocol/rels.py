@@ -1,0 +1,117 @@
+"""What a page links to, by relation: HTTP `Link` first, then `<link>` in its head, in the order of the document.
+
+https://indieauth.spec.indieweb.org/#discovery-by-clients, https://www.rfc-editor.org/rfc/rfc8288
+
+Links in the body don't count: on many sites others may write there, and a `<link>` in a comment would name their server
+as the owner's. What is head and what is body is decided by the tree that browsers make of the page: a `<div>` among the
+metadata ends the head, whatever stands behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urljoin
+
+from selectolax.lexbor import LexborHTMLParser
+
+from microsub.discovery.feedlinks import from_header
+from microsub.discovery.links import discover
+from microsub.formats.encoding import decode
+from microsub.formats.html.trees import base_of, tree_of
+from microsub.formats.parse import sniff
+
+Link = tuple[str, str, str]
+"""A relation in lower case, the target as written, and the base that it is relative to."""
+
+_HTML = frozenset({"text/html", "application/xhtml+xml"})
+_MOST_LINKS = 500
+_MOST_RELS = 50
+_LARGEST_FOR_FEEDS = 256 * 1024
+_MOST_FEEDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A link as it stands there: `rel` and `target` as written, `base` what the target is relative to."""
+
+    place: Literal["header", "page"]
+    rel: str
+    target: str
+    base: str
+
+    @property
+    def rels(self) -> tuple[str, ...]:
+        """The relations in `rel`, in lower case, each once: they are a set, whatever their number."""
+        return tuple(dict.fromkeys(self.rel.lower().split(None, _MOST_RELS)[:_MOST_RELS]))
+
+
+def links_of(body: bytes, url: str, content_type: str | None, link_header: str | None) -> Iterator[Link]:
+    """Every relation of every link, best first.
+
+    Only what is served as HTML has links in it; a text that anybody could upload somewhere hasn't.
+    """
+    for link in written_links(body, url, content_type, link_header):
+        for rel in link.rels:
+            yield rel, link.target, link.base
+
+
+def written_links(body: bytes, url: str, content_type: str | None, link_header: str | None) -> Iterator[Written]:
+    """The same links whole, with how they are written."""
+    for link in from_header(_text(link_header)):
+        if link.anchor is not None and urljoin(url, link.anchor).partition("#")[0] != url.partition("#")[0]:
+            continue  # another document's link
+        yield Written("header", link.rel, link.target, url)
+    tree = page_of(body, content_type)
+    if tree is None:
+        return
+    base = base_of(tree, url)
+    for node in tree.css("html > head > link[rel][href]")[:_MOST_LINKS]:
+        yield Written("page", node.attributes.get("rel") or "", node.attributes.get("href") or "", base)
+
+
+def rels_in_body(body: bytes, content_type: str | None) -> frozenset[str]:
+    """The relations of `<link>`s in the page's body, in lower case, which don't count."""
+    tree = page_of(body, content_type)
+    nodes = tree.css("body link[rel][href]")[:_MOST_LINKS] if tree is not None else []
+    return frozenset(rel for node in nodes for rel in (node.attributes.get("rel") or "").lower().split()[:_MOST_RELS])
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What there is to check on a page: its links as they are written, the relations of those in its body, whether it
+    is served as HTML, and the first of the feeds that it is or names; None for a page too long to look for them.
+    """
+
+    links: tuple[Written, ...]
+    in_body: frozenset[str]
+    is_html: bool
+    feeds: tuple[str, ...] | None
+
+
+def examined(body: bytes, url: str, content_type: str | None, link_header: str | None) -> Examined:
+    """A page as it is examined for its owner."""
+    links = tuple(written_links(body, url, content_type, link_header))
+    feeds = None
+    if len(body) <= _LARGEST_FOR_FEEDS:
+        feeds = tuple(feed.url for feed in discover(body, url, content_type, link_header)[:_MOST_FEEDS])
+    return Examined(links, rels_in_body(body, content_type), page_of(body, content_type) is not None, feeds)
+
+
+def page_of(body: bytes, content_type: str | None) -> LexborHTMLParser | None:
+    """The elements of what is HTML by its type, or, where none is declared, by what stands there; else None."""
+    kind = (content_type or "").partition(";")[0].strip().lower()
+    if not body or (kind and kind not in _HTML):
+        return None
+    text = decode(body, content_type)
+    return tree_of(text) if kind or sniff(text, None) == "html" else None
+
+
+def _text(header: str | None) -> str | None:
+    """Header values are latin-1 by the letter and UTF-8 by what servers send."""
+    if header is not None:
+        with suppress(UnicodeError):
+            return header.encode("latin-1").decode("utf-8")
+    return header

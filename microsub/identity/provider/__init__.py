@@ -1,0 +1,1 @@
+"""The IndieAuth provider: what people let apps do, and what apps get."""

@@ -1,0 +1,180 @@
+"""What apps say of themselves, for the people who are asked to let them in.
+
+An app's identifier is the URL of a page or document about it. It is fetched through the guarded door, and so is the
+logo, which the page shows from our own copy: the reader's browser asks nobody but us. Whatever fails, the identifier is
+left to be shown. How many are asked for whom is bounded (`crowd`); logos are fetched only for people who are signed
+in.
+
+Specs: https://indieauth.spec.indieweb.org/#client-information-discovery,
+draft-ietf-oauth-client-id-metadata-document.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+import structlog
+
+from microsub.errors import FetchError, ParseError, ParserUnavailable, TooManyRequests
+from microsub.fetch import Answered, FetchFailed, Sending, SendLimits
+from microsub.identity.protocol.clients import ClientInfo, may_be_asked
+from microsub.identity.protocol.identifiers import identifier, same_origin
+from microsub.identity.provider.client_limits import OF_PEOPLE, OF_STRANGERS, Asker, Crowd
+from microsub.kit.remembering import Remembering
+from microsub.parsing.pool import ParsePool
+
+LIFETIME = 900.0
+FAILURES = 30.0
+MOST = 200
+"""Apps that one process remembers, with a logo of at most 48 KiB each."""
+
+PATIENCE = 3.0
+"""Seconds for which a page waits for an app, its logo included. What comes later is there for the next page."""
+
+MAX_LOGO = 48 * 1024
+_AT_ONCE = OF_PEOPLE.at_once + OF_STRANGERS.at_once  # so that nobody waits for a turn
+_DOCUMENT = SendLimits(total=4.0, body=256 * 1024)
+_PICTURE = SendLimits(total=3.0, body=MAX_LOGO)
+_ACCEPT = "application/json, text/html;q=0.9, application/xhtml+xml;q=0.8, */*;q=0.1"
+# Pictures that can't hold a script or refer to anything; no SVG.
+_KINDS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """An app as it is shown. `logo` is a `data:` URL of our own copy; `answered` says whether it told of itself;
+    `is_claimed`: a program on the person's machine says that it is this app, and nothing proves it.
+    """
+
+    info: ClientInfo
+    logo: str | None = None
+    answered: bool = False
+    is_claimed: bool = False
+
+    @property
+    def is_near(self) -> bool:
+        """Whether its own address is on the person's machine."""
+        return identifier(self.info.id).is_loopback
+
+    @property
+    def title(self) -> str:
+        """A short name: what the app calls itself, else where it is at home."""
+        if self.info.name:
+            return self.info.name
+        return self.info.id.partition("://")[2].removesuffix("/")
+
+
+class Sender(Protocol):
+    """What is needed of `fetch.Fetcher`."""
+
+    async def send(self, sending: Sending) -> Answered | FetchFailed:
+        """Send a request; failures are values."""
+        ...
+
+
+T = TypeVar("T")
+
+
+class Clients:
+    """Apps by identifier, remembered for a quarter of an hour. `clock` gives seconds. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        parser: ParsePool,
+        *,
+        patience: float = PATIENCE,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._sender = sender
+        self._parser = parser
+        self._patience = patience
+        self._people, self._strangers = Crowd(OF_PEOPLE, clock), Crowd(OF_STRANGERS, clock)
+        self._known: Remembering[App] = Remembering(
+            lifetime=LIFETIME, failures=FAILURES, most=MOST, at_once=_AT_ONCE, clock=clock
+        )
+        self._logos: Remembering[str] = Remembering(
+            lifetime=LIFETIME, failures=FAILURES, most=MOST, at_once=_AT_ONCE, clock=clock
+        )
+
+    def would_ask(self, client: str) -> bool:
+        """Whether `find` would send a request for the app of this canonical identifier."""
+        return may_be_asked(client) and not self._known.has(client)
+
+    async def find(self, client: str, asker: Asker) -> App:
+        """What the app of this canonical identifier says of itself; nothing but the identifier where it can't be asked,
+        or takes longer than `patience`. Without its logo for strangers.
+
+        Raises TooManyRequests where it would have to be asked, and isn't because of too many others.
+        """
+        app = App(ClientInfo(client))
+        if not may_be_asked(client):
+            return app
+        try:
+            async with asyncio.timeout(self._patience):
+                app = await self._asked(self._known, client, asker, lambda: self._ask(client))
+                if asker.user and app.info.logo:
+                    return replace(app, logo=await self._logo(app.info.logo, asker))
+        except (FetchError, ParseError, ParserUnavailable) as error:
+            log.info("an app says nothing of itself", client=client, why=type(error).__name__)
+        except TimeoutError:
+            log.info("an app is slow to say anything of itself", client=client)
+        return app
+
+    async def _asked(self, kept: Remembering[T], url: str, asker: Asker, find: Callable[[], Awaitable[T]]) -> T:
+        """What is known of `url`, or what `find` finds, with a place in the crowd for as long as it takes."""
+        if kept.has(url) or kept.is_sought(url):
+            return await kept.get(url, find)
+        leave = (self._people if asker.user else self._strangers).enter(asker, identifier(url).host)
+
+        async def placed() -> T:
+            try:
+                return await find()
+            finally:
+                leave()
+
+        return await kept.get(url, placed)
+
+    async def _logo(self, url: str, asker: Asker) -> str | None:
+        try:
+            return await self._asked(self._logos, url, asker, lambda: self._picture(url)) or None
+        except (FetchError, TooManyRequests):
+            return None
+
+    async def _ask(self, client: str) -> App:
+        self._parser.warm()
+        answer = await self._sender.send(Sending(client, accept=_ACCEPT, limits=_DOCUMENT))
+        if isinstance(answer, FetchFailed):
+            raise FetchError(client, answer.reason, answer.detail)
+        if answer.status != 200:
+            raise FetchError(client, "status", f"answered {answer.status}")
+        # Where a redirect leads away, somebody else speaks: an open redirect must not lend them the app's name.
+        places = [*(hop.url for hop in answer.hops), answer.final_url]
+        if not all(same_origin(place, client) for place in places):
+            raise ParseError(client, "its page is on another host")
+        return App(await self._parser.client(client, answer), answered=True)
+
+    async def _picture(self, url: str) -> str:
+        """Our copy of a logo; empty for what is no picture that can do no harm. Raises FetchError."""
+        answer = await self._sender.send(Sending(url, accept="image/png, image/*;q=0.5", limits=_PICTURE))
+        if isinstance(answer, FetchFailed):
+            raise FetchError(url, answer.reason, answer.detail)
+        if answer.status != 200:
+            raise FetchError(url, "status", f"answered {answer.status}")
+        body = answer.body
+        kind = next((kind for mark, kind in _KINDS if body.startswith(mark)), None)
+        if body[:4] == b"RIFF" and body[8:12] == b"WEBP":
+            kind = "image/webp"
+        return f"data:{kind};base64,{base64.b64encode(body).decode()}" if kind else ""

@@ -1,0 +1,352 @@
+"""Our own IndieAuth server: what people let apps do, and what apps get for it.
+
+Specs: https://indieauth.spec.indieweb.org/, RFC 6749, RFC 7636, RFC 7009, RFC 7662.
+Requests arrive here as values, and refusals leave as OAuthRefused with the codes of RFC 6749, section 5.2.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+import structlog
+
+from microsub import metrics
+from microsub.errors import (
+    Forbidden,
+    InsufficientScope,
+    InvalidRequest,
+    NotFound,
+    OAuthRefused,
+    QuotaReached,
+    Unauthorized,
+)
+from microsub.identity.protocol import pkce
+from microsub.identity.protocol.clients import canonical_client_id
+from microsub.identity.protocol.me import canonical_me
+from microsub.identity.protocol.requests import Asked, read_scope
+from microsub.identity.provider.clients import App, Clients
+from microsub.identity.store.accounts import Accounts, Token
+from microsub.identity.store.codes import Codes, Consent, Spent
+from microsub.identity.store.grants import AppGrant, Grants, Issued, Renewed
+from microsub.identity.store.own_tokens import OwnToken, OwnTokens
+from microsub.identity.store.service_tokens import ServiceTokens
+from microsub.model.scopes import ALL_SCOPES, understood
+
+PROFILE = "profile"
+"""The scope that lets an app see name and address of the person (https://indieauth.spec.indieweb.org/#profile-information)."""
+
+LONGEST_NAME = 100
+"""Characters of a token's name."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Redemption:
+    """An app shows a code. `client` and `redirect` must be those of the request; `verifier` is PKCE's, or empty."""
+
+    code: str
+    client: str
+    redirect: str
+    verifier: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Whom an app deals with: the canonical profile URL, and `profile` where the app may see it."""
+
+    me: str
+    profile: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What an app got for a code or a refresh token."""
+
+    person: Person
+    issued: Issued
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedApp:
+    """An app that a user has let in, once or repeatedly. Times are Unix seconds: `since` and `last` are when it was let
+    in first and last, `used` when it last used a token, to within minutes; None: not yet.
+    """
+
+    client: str
+    title: str
+    scopes: frozenset[str]
+    since: float
+    last: float
+    used: float | None
+    times: int
+
+
+class Granting:
+    """Consent, codes, tokens, and their end."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        codes: Codes,
+        grants: Grants,
+        tokens: OwnTokens,
+        service_tokens: ServiceTokens,
+        clients: Clients,
+        most: Callable[[str], Awaitable[int]] | None = None,
+        lent: Callable[[str], str] = lambda _: "",
+    ) -> None:
+        """`most` tells how many tokens a user may have, 0 for any number; `lent` the profile URL of a user who has none
+        of their own.
+        """
+        self.clients = clients
+        self._lent = lent
+        self._most = most
+        self._accounts = accounts
+        self._codes = codes
+        self._grants = grants
+        self._tokens = tokens
+        self._service_tokens = service_tokens
+
+    # --- people ----------------------------------------------------------------------------------------------------
+
+    async def agree(self, user: str, asked: Asked, app: App, chosen: Iterable[str], now: float) -> str:
+        """The code for what the user has agreed to: `chosen`, as far as it was asked for, and what that means here.
+
+        Raises Forbidden where the account is disabled or gone, and QuotaReached.
+        """
+        if await self._me(user) is None:
+            raise Forbidden("Your account is disabled.")
+        scopes = understood(frozenset(asked.scopes).intersection(chosen))
+        most = await self._most_of(user)
+        if scopes and most and (held := await self._grants.held(user)) >= most:
+            raise QuotaReached("tokens and apps that were let in", held, most)
+        consent = Consent(user, asked.client, app.title, asked.redirect, scopes, asked.challenge)
+        try:
+            code = await self._codes.create(consent, now)
+        except NotFound:
+            raise Forbidden("Your account is disabled.") from None
+        metrics.GRANTS.labels("consent").inc()
+        log.info("an app was let in", user=user, client=asked.client, scope=" ".join(sorted(scopes)))
+        return code
+
+    def deny(self, user: str, asked: Asked) -> None:
+        """Take note that the user has refused."""
+        metrics.GRANTS.labels("denial").inc()
+        log.info("an app was not let in", user=user, client=asked.client)
+
+    async def apps(self, user: str) -> list[GrantedApp]:
+        """The apps that the user has let in, the one that was let in last first."""
+        grants = await self._grants.all(user)
+        by_client = groupby(sorted(grants, key=lambda grant: grant.client), key=lambda grant: grant.client)
+        found = [_app(client, list(of)) for client, of in by_client]
+        return sorted(found, key=lambda app: (-app.last, app.client))
+
+    async def revoke_app(self, user: str, client: str) -> int:
+        """End all that the user has granted to an app, from the next request on; how many grants there were."""
+        ended = 0
+        for grant in await self._grants.all(user):
+            if grant.client == client and await self._grants.end(user, grant.id):
+                ended += 1
+        if ended:
+            metrics.GRANTS.labels("revoked").inc(ended)
+            log.info("an app was shut out", user=user, client=client, grants=ended)
+        return ended
+
+    async def make_token(self, user: str, name: str, scopes: Iterable[str], days: int | None, now: float) -> str:
+        """A token that the user makes for an app which asks for none, good for so many days (None: without an end). It
+        is seen this once. Raises InvalidRequest for a name that can't be used or without a scope of ours, QuotaReached.
+        """
+        chosen = frozenset(scopes).intersection(ALL_SCOPES)
+        if not name or len(name) > LONGEST_NAME:
+            raise InvalidRequest(f"a token needs a name of 1 to {LONGEST_NAME} characters, such as that of the app")
+        if not chosen:
+            raise InvalidRequest("a token needs at least one permission")
+        most = await self._most_of(user)
+        if most and (held := await self._grants.held(user)) >= most:
+            raise QuotaReached("tokens and apps that were let in", held, most)
+        expires = None if days is None else now + days * 86_400
+        token = await self._accounts.create_token(user, chosen, name, now, expires)
+        log.info("a user made a token", user=user, client=name, scope=" ".join(sorted(chosen)))
+        return token
+
+    async def given_tokens(self, user: str) -> list[Token]:
+        """The tokens that the user or the admin made, newest first."""
+        return [token for token in reversed(await self._accounts.tokens(user)) if token.is_given]
+
+    async def end_token(self, user: str, digest: str) -> bool:
+        """End one of them, from the next request on; whether there was one."""
+        held = {token.digest for token in await self.given_tokens(user)}
+        return digest in held and await self._accounts.revoke(user, digest)
+
+    async def revoke_all(self, user: str) -> int:
+        """End all that the user has granted to any app; how many grants there were."""
+        return sum([await self.revoke_app(user, app.client) for app in await self.apps(user)])
+
+    # --- apps ------------------------------------------------------------------------------------------------------
+
+    async def redeem(self, shown: Redemption, now: float) -> Given:
+        """Tokens for a code. Raises OAuthRefused, and QuotaReached; then the code stays good."""
+        consent = await self._codes.find(shown.code)
+        if consent is None:
+            raise _bad_code(Spent.UNKNOWN)
+        if not consent.scopes:
+            # An access token without scopes is none (RFC 6749, section 3.3). The code stays good for the profile.
+            text = "the code allows no more than to know who it is for: redeem it at the authorization endpoint"
+            raise OAuthRefused("invalid_grant", text)
+        person = await self._person(consent.user, consent.scopes)
+        client = canonical_client_id(shown.client)
+        most = await self._most_of(consent.user)
+        spent, issued = await self._codes.redeem(
+            shown.code, shown.verifier, lambda found: _fits(found, client, shown), now, most
+        )
+        self._note(spent, "tokens", consent)
+        if spent is Spent.FULL:
+            raise QuotaReached("tokens and apps that were let in", await self._grants.held(consent.user), most)
+        if issued is None:
+            raise _bad_code(spent)
+        return Given(person, issued)
+
+    async def redeem_profile(self, shown: Redemption, now: float) -> Person:
+        """Who a code stands for. Raises OAuthRefused."""
+        consent = await self._codes.find(shown.code)
+        if consent is None:
+            raise _bad_code(Spent.UNKNOWN)
+        person = await self._person(consent.user, consent.scopes)
+        client = canonical_client_id(shown.client)
+        spent = await self._codes.redeem_profile(shown.code, lambda found: _fits(found, client, shown), now)
+        self._note(spent, "profile", consent)
+        if not spent.good:
+            raise _bad_code(spent)
+        return person
+
+    async def renew(self, refresh: str, client: str, scope: str, now: float) -> Given:
+        """New tokens for a refresh token; `scope` may ask for fewer, and is empty for all. Raises OAuthRefused."""
+        grant = await self._grants.find(refresh)
+        if grant is None:
+            raise _bad_refresh()
+        if canonical_client_id(client) != grant.client:
+            raise OAuthRefused("invalid_grant", "the refresh token is another app's")
+        wanted = understood(read_scope(scope)) or None
+        if wanted and not wanted <= grant.scopes:
+            raise OAuthRefused("invalid_scope", "'scope' asks for more than was granted")
+        person = await self._person(grant.user, wanted or grant.scopes)
+        renewed, issued = await self._grants.renew(refresh, wanted, now)
+        self._note(renewed, "renewal", grant)
+        if issued is None:
+            raise _bad_refresh()
+        return Given(person, issued)
+
+    async def introspect(self, token: str, bearer: str | None, now: float) -> OwnToken | None:
+        """What a token of ours allows; None for any other.
+
+        Raises Unauthorized unless `bearer` is the token itself, or that of a program which the admin has let in.
+        """
+        if bearer is None:
+            raise Unauthorized(
+                "the token is missing: found none, expected in the header 'Authorization: Bearer …' the token that is "
+                "asked about, or one that 'microsub token service create' has made"
+            )
+        if not hmac.compare_digest(bearer.encode("utf-8", "replace"), token.encode("utf-8", "replace")):
+            await self._service_tokens.verify(bearer, now)
+        return await self._found(token, now)
+
+    async def verify(self, token: str, now: float) -> OwnToken:
+        """The token of a request. Raises Unauthorized for one that isn't good, or isn't ours."""
+        found = await self._found(token, now)
+        if found is None:
+            raise Unauthorized("the token is unknown, expired or revoked")
+        return found
+
+    async def revoke(self, token: str) -> None:
+        """End an access or refresh token, with all else of its grant. Unknown ones are no error (RFC 7009, 2.2)."""
+        grant = await self._grants.find(token)
+        if grant is not None:
+            ended = await self._grants.end(grant.user, grant.id)
+        else:
+            ended = await self._tokens.revoke(token)
+        if ended:
+            metrics.GRANTS.labels("revoked").inc()
+            log.info("an app gave back what it was granted")
+
+    async def userinfo(self, token: str, now: float) -> Mapping[str, str]:
+        """What the app of this token may see of its person. Raises Unauthorized, and InsufficientScope."""
+        found = await self.verify(token, now)
+        if PROFILE not in found.scopes:
+            raise InsufficientScope(PROFILE)
+        return _profile(found.user, canonical(found.me))
+
+    # --- both ------------------------------------------------------------------------------------------------------
+
+    async def _most_of(self, user: str) -> int:
+        return await self._most(user) if self._most is not None else 0
+
+    async def _found(self, token: str, now: float) -> OwnToken | None:
+        found = await self._tokens.find(token, now)
+        me = found and (found.me or self._lent(found.user))
+        return replace(found, me=me) if found and me else None
+
+    async def _me(self, user: str) -> str | None:
+        found = await self._accounts.user(user)
+        me = found and (found.me or self._lent(user))
+        return canonical(me) if found and me and found.disabled is None else None
+
+    async def _person(self, user: str, scopes: frozenset[str]) -> Person:
+        me = await self._me(user)
+        if me is None:
+            raise OAuthRefused("invalid_grant", "the user is not here any more")
+        return Person(me, _profile(user, me) if PROFILE in scopes else None)
+
+    def _note(self, became: Spent | Renewed, what: str, of: Consent | AppGrant) -> None:
+        if became in {Spent.REUSED, Renewed.REUSED}:
+            metrics.GRANTS.labels("misused").inc()
+            log.warning("used twice, and what came of it was taken back", what=what, user=of.user, client=of.client)
+        elif became in {Spent.GIVEN, Renewed.GIVEN}:
+            metrics.GRANTS.labels(what).inc()
+        else:
+            metrics.GRANTS.labels("again" if became.good else "refused").inc()
+
+
+def canonical(me: str) -> str:
+    """The one way to write a user's profile URL; as it is where the admin's own isn't one."""
+    try:
+        return canonical_me(me, private=True)
+    except InvalidRequest:
+        return me
+
+
+def _fits(consent: Consent, client: str, shown: Redemption) -> bool:
+    if client != consent.client or shown.redirect != consent.redirect:
+        return False
+    if consent.challenge:
+        return pkce.matches(shown.verifier, consent.challenge, pkce.METHOD)
+    # A verifier for a request without challenge: somebody has taken the challenge out of it (RFC 9700, section 4.8.2).
+    return not shown.verifier
+
+
+def _profile(user: str, me: str) -> Mapping[str, str]:
+    return {"name": user, "url": me}
+
+
+def _app(client: str, grants: list[AppGrant]) -> GrantedApp:
+    newest = max(grants, key=lambda grant: grant.created)
+    scopes = frozenset().union(*(grant.scopes for grant in grants))
+    used = max((grant.used for grant in grants if grant.used is not None), default=None)
+    first = min(grant.created for grant in grants)
+    return GrantedApp(client, newest.title, scopes, first, newest.created, used, len(grants))
+
+
+def _bad_code(spent: Spent) -> OAuthRefused:
+    told = {
+        Spent.EXPIRED: "the code has expired",
+        Spent.REUSED: "the code was used before, and what was given for it has been taken back",
+        Spent.REFUSED: "the code was made for another 'client_id', 'redirect_uri' or 'code_verifier', and is used up",
+    }
+    return OAuthRefused("invalid_grant", told.get(spent, "the code is unknown, or was made too long ago"))
+
+
+def _bad_refresh() -> OAuthRefused:
+    return OAuthRefused("invalid_grant", "the refresh token is unknown, expired, revoked, or was used before")

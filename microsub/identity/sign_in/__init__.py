@@ -1,0 +1,1 @@
+"""Signing in with one's own domain: profiles, codes, accounts, sessions."""

@@ -1,0 +1,220 @@
+"""Which user somebody is who has signed in with their own site.
+
+An account is one identity, however its URL is written, redirected or moved. What a provider says of R proves R and
+nothing else: where R's page leads on to P, that is R's wish, and P was not asked. So it counts what the account's own
+page says: that it leads to R for good, or calls R the same person's (`rel=me`). Whoever writes that there could as well
+name a provider of their own and sign in by it, so they get nothing that they couldn't have. R is asked too, or somebody
+could have others end up in their account: R's page calls the account's the same person's, or R has begun with it. Of
+where R's own page leads, only other spellings of R count: by https, with or without `www.` and a slash at the end.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from microsub.errors import InvalidRequest, ProfileError
+from microsub.identity.protocol.me import canonical_me, site_of_me
+from microsub.identity.protocol.replies import ProfileClaims
+from microsub.identity.sign_in.profiles import Claims, Profile
+from microsub.identity.store.accounts import Accounts, User
+
+_REMEMBERED = 10.0
+_MOST_ASKED = 3
+"""Pages of users that one sign-in may ask, to find out whether they lead to the same person."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody whose provider has confirmed them. `me` is the canonical URL that it said, `names` its spellings and it;
+    nothing else is theirs. `entered` is what they began with. `profile` is where their page leads, which may be
+    somebody else's; `claims` are how the provider presents them, to be shown and never to be compared.
+    """
+
+    me: str
+    names: frozenset[str]
+    entered: str
+    profile: Profile
+    claims: ProfileClaims
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The user that somebody is. `me` is the profile URL as the account has it; `new`: it was made just now."""
+
+    user: str
+    me: str
+    new: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why somebody doesn't get in, as a title and sentences for a page; the status is that of the page. A `stranger` is
+    none of the users, nor likely to be one whose address was written or has led elsewhere.
+    """
+
+    title: str
+    text: str
+    status: int = 403
+    stranger: bool = False
+
+
+class Admission(Protocol):
+    """Decides who may come in."""
+
+    async def admit(self, person: Person) -> Admitted | Refusal:
+        """The user that `person` is, or is made by this, or why not."""
+        ...
+
+
+class Pages(Protocol):
+    """What is needed of `profiles.Profiles`."""
+
+    async def claims(self, me: str) -> Claims:
+        """See there."""
+        ...
+
+
+class UsersOnly:
+    """Lets in the users that there are, and nobody else."""
+
+    def __init__(self, accounts: Accounts, pages: Pages) -> None:
+        self._accounts = accounts
+        self._pages = pages
+
+    async def admit(self, person: Person) -> Admitted | Refusal:
+        """See `Admission`."""
+        return await self.among(await self._accounts.users(), person)
+
+    async def among(self, users: list[User], person: Person) -> Admitted | Refusal:
+        """The same, where the users are known."""
+        found = [user for user in users if is_named(user, person.names)] or await self._by_their_pages(users, person)
+        match [user for user in found if user.disabled is None]:
+            case [user]:
+                return Admitted(user.name, user.me)
+            case []:
+                return disabled(person.me) if found else _none_of(users, person)
+            case several:
+                names = " and ".join(f"“{user.name}”" for user in several)
+                return Refusal(
+                    "That is more than one account",
+                    f"The accounts {names} of this server have the same address, {person.me}. Ask its admin to give "
+                    "each user an address of their own.",
+                )
+
+    async def _by_their_pages(self, users: list[User], person: Person) -> list[User]:
+        """The users whose own page says that they are this person, as far as they may be."""
+        site = site_of_me(person.me)
+        called = {bare(link) for link in person.profile.me_links}
+        asked: list[tuple[str, bool, User]] = []
+        for user in users:
+            me = canonical(user.me)
+            agrees = me is not None and (me == person.entered or bare(me) in called)
+            if me is not None and (agrees or site_of_me(me) == site):
+                asked.append((me, agrees, user))
+        asked.sort(key=lambda one: (one[0] != person.entered, not one[1]))
+        found = []
+        for me, agrees, user in asked[:_MOST_ASKED]:
+            try:
+                theirs = await self._pages.claims(me)
+            except (InvalidRequest, ProfileError):
+                continue
+            leads = agrees and any(_is_among(other, person.names) for other in theirs.others)
+            if leads or not person.names.isdisjoint(theirs.trail.names):
+                found.append(user)
+        return found
+
+
+class KnownAddresses:
+    """Whether an address is a user's, as it is remembered for some seconds: asking is cheap, however often."""
+
+    def __init__(self, accounts: Accounts, clock: Callable[[], float] = time.monotonic) -> None:
+        self._accounts = accounts
+        self._clock = clock
+        self._known: frozenset[str] = frozenset()
+        self._until = float("-inf")
+
+    async def has(self, me: str) -> bool:
+        """Whether `me` (canonical) is written like that in some account."""
+        if self._clock() >= self._until:
+            self._until = self._clock() + _REMEMBERED
+            self._known = frozenset(found for user in await self._accounts.users() if (found := canonical(user.me)))
+        return me in self._known
+
+
+def proven(entered: str, returned: str, profile: Profile, claims: ProfileClaims) -> Person:
+    """The person that a provider means by `returned` (canonical), whose page leads to `profile`."""
+    others = {name for name in profile.names if bare(name) == bare(returned)}
+    if returned.startswith("https:"):
+        others = {name for name in others if name.startswith("https:")}
+    return Person(returned, frozenset({returned, *others}), entered, profile, claims)
+
+
+def is_named(user: User, names: frozenset[str]) -> bool:
+    """Whether the user's address is one of `names`, or such a one by http where the name is proven by https."""
+    me = canonical(user.me)
+    return me is not None and _is_among(me, names)
+
+
+def _is_among(me: str, names: frozenset[str]) -> bool:
+    """Whether `me` is one of the proven names, or would be by https, which proves more."""
+    return me in names or (me.startswith("http:") and f"https:{me[5:]}" in names)
+
+
+def canonical(me: str) -> str | None:
+    """The canonical form of an account's address; None for none."""
+    try:
+        return canonical_me(me, private=True) if me else None
+    except InvalidRequest:
+        return None
+
+
+def _none_of(users: list[User], person: Person) -> Refusal:
+    """Why somebody is none of the users: one of them may have moved, or be written in a way that isn't proven."""
+    known = {me: user for user in users if (me := canonical(user.me)) is not None}
+    if person.entered in known and site_of_me(person.entered) != site_of_me(person.me):
+        return another(person.entered, person.me)
+    alike = next((me for me in known if bare(me) == bare(person.me)), None)
+    return unproven(alike, person.me) if alike is not None else unknown(person.me)
+
+
+def another(account: str, me: str) -> Refusal:
+    """The refusal of somebody whose provider means another person than the account's page."""
+    return Refusal(
+        "Your provider says that you are somebody else",
+        f"There is an account for {account}, but your provider says that you are {me}, and the page of the account "
+        f"doesn't name that address. If both are yours, let {account} redirect there for good, or put a link with "
+        f"rel=me into its head. To sign in as {me}, begin with that address.",
+    )
+
+
+def unproven(account: str, me: str) -> Refusal:
+    """The refusal of somebody whose address is nearly that of an account."""
+    return Refusal(
+        "That is nearly the address of an account",
+        f"You have shown that you are {me}. There is an account for {account}, which is another address unless one of "
+        "them redirects to the other for good. Sign in with the address of the account, or ask the admin.",
+    )
+
+
+def unknown(me: str) -> Refusal:
+    """The refusal of somebody who isn't a user."""
+    return Refusal(
+        "You have no account here",
+        f"You have shown that you are {me}, but this server has no account for that address. If you should have one, "
+        "ask the admin to add it, written exactly like that.",
+        stranger=True,
+    )
+
+
+def disabled(me: str) -> Refusal:
+    """The refusal of a user who was disabled."""
+    return Refusal("Your account is disabled", f"The account of {me} was disabled. Ask the admin of this server.")
+
+
+def bare(me: str) -> str:
+    """A canonical address without what spellings of it differ in: scheme, `www.` and one slash at the end."""
+    return re.sub(r"\Ahttps?://(www\.)?", "", me).removesuffix("/")

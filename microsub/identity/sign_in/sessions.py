@@ -1,0 +1,146 @@
+"""Who is signed in to our own pages.
+
+The cookie is `<user>.<secret>`; only the SHA-256 of the whole text is stored. Each sign-in makes a new secret, and so
+does the first visit of a day: the new secret is an HMAC of the old one under a key that the record holds. So several
+requests that come at once get the same new cookie, a reply that gets lost does no harm, and neither the stored data nor
+an old cookie alone leads to a new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from microsub.errors import Unauthorized
+from microsub.identity.protocol.me import same_me
+from microsub.identity.sign_in.devices import device
+from microsub.identity.store.sessions import LIFETIME, SessionRecord, SessionStore
+from microsub.model.reader import NAME
+
+__all__ = ["LIFETIME", "Session", "Sessions", "SignedIn"]
+
+LONGEST_COOKIE = 256
+RENEWED_AFTER = 86_400.0
+"""Seconds after which a session gets a new secret."""
+
+MOST = 100
+"""Sessions of one user; the ones that weren't used for longest end."""
+
+NOTED_AFTER = 300.0
+"""Seconds after which another visit is noted: not every request shall write."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """Who sent a request: the user, their profile URL, the session's id, and the way they signed in.
+
+    `cookie` is the new value of the cookie where it has changed, else None. `since` is the Unix time of the sign-in.
+    """
+
+    user: str
+    me: str
+    id: str
+    how: str
+    since: float
+    cookie: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session as its owner sees it in a list. Times are Unix seconds."""
+
+    id: str
+    how: str
+    device: str
+    created: float
+    seen: float
+
+
+class Sessions:
+    """Begins, finds, renews and ends sessions."""
+
+    def __init__(self, store: SessionStore, lent: Callable[[str], str] = lambda _: "") -> None:
+        """`lent` tells the profile URL of a user who has none of their own."""
+        self._store = store
+        self._lent = lent
+
+    async def begin(self, user: str, me: str, how: str, user_agent: str, now: float, *, instead_of: str = "") -> str:
+        """Begin a session; returns the cookie's value, the only time that it is seen.
+
+        `how` is the way of the sign-in in words. The session of the cookie `instead_of`, which the browser had before,
+        is ended. Raises Unauthorized where there is no such user, or they are disabled.
+        """
+        cookie = f"{user}.{secrets.token_urlsafe(32)}"
+        id_, salt = secrets.token_hex(8), secrets.token_hex(32)
+        record = SessionRecord(id_, me, how, device(user_agent), now, now, now, salt)
+        if not await self._store.open(user, _digest(cookie), record):
+            raise Unauthorized(f"the user '{user}' doesn't exist, or is disabled")
+        before = await self.find(instead_of, now)
+        if before is not None:
+            await self.end(before.user, before.id)
+        for surplus in (await self.all(user))[MOST:]:
+            await self.end(user, surplus.id)
+        return cookie
+
+    async def find(self, cookie: str, now: float) -> SignedIn | None:
+        """Who the cookie stands for; None for one that isn't good (any more).
+
+        A session ends when its user is disabled, or is given another profile URL, not one that is only written in
+        another way.
+        """
+        user, dot, secret = cookie.partition(".")
+        if not dot or not secret or len(cookie) > LONGEST_COOKIE or not cookie.isascii() or not NAME.match(user):
+            return None
+        digest = _digest(cookie)
+        found = await self._store.find(user, digest)
+        if found is None or found.disabled or not _is_same(found.me, found.record.me):
+            return None
+        new = await self._kept(user, cookie, digest, found.record, now)
+        record = found.record
+        return SignedIn(user, record.me or self._lent(user), record.id, record.how, record.created, new)
+
+    async def all(self, user: str) -> list[Session]:
+        """The user's sessions, the one that was used last first."""
+        seen: dict[str, Session] = {}
+        for _, record in await self._store.all(user):
+            if record.id not in seen:
+                seen[record.id] = Session(record.id, record.how, record.device, record.created, record.seen)
+        return list(seen.values())
+
+    async def end(self, user: str, id_: str) -> bool:
+        """End one session; whether there was one."""
+        return await self._store.end(user, lambda record: record.id == id_) > 0
+
+    async def end_all(self, user: str, *, but: str = "") -> int:
+        """End all sessions of the user, except the one of the id `but`; how many there were."""
+        return await self._store.end(user, lambda record: record.id != but)
+
+    async def _kept(self, user: str, cookie: str, digest: str, record: SessionRecord, now: float) -> str | None:
+        """Note the visit and renew the secret where it is time; the new cookie, if any."""
+        if record.next or now - record.renewed >= RENEWED_AFTER:
+            new = _successor(user, cookie, record.salt)
+            if record.next:
+                return new if hmac.compare_digest(record.next, _digest(new)) else None
+            return new if await self._store.renew(user, digest, _digest(new), secrets.token_hex(32), now) else None
+        if record.previous:
+            await self._store.settle(user, digest, record.previous)
+        if now - record.seen >= NOTED_AFTER:
+            await self._store.touch(user, digest, now)
+        return None
+
+
+def _successor(user: str, cookie: str, salt: str) -> str:
+    mac = hmac.digest(bytes.fromhex(salt), cookie.encode(), hashlib.sha256)
+    return f"{user}.{urlsafe_b64encode(mac).rstrip(b'=').decode()}"
+
+
+def _is_same(one: str, other: str) -> bool:
+    return one == other or same_me(one, other)
+
+
+def _digest(cookie: str) -> str:
+    return hashlib.sha256(cookie.encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""What Redis keeps of accounts, sessions, credentials and grants."""

@@ -1,0 +1,301 @@
+"""Users and their tokens.
+
+A token is `<user>.<secret>`; only the SHA-256 of the whole text is stored, under the user's own slot, so that the check
+can be part of any script that works on that user's keys, and a revocation holds from the next request on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from microsub.errors import InvalidRequest, Unauthorized, UserDisabled
+from microsub.identity.store.absent import absent
+from microsub.identity.store.credentials import forget_credentials
+from microsub.identity.store.departure import delete_disabled, end_access
+from microsub.identity.store.grants import end_grant
+from microsub.model.moments import is_moment
+from microsub.model.plaintext import CONTROLS, escaped
+from microsub.model.reader import NAME, NOTIFICATIONS, Credential, Grant
+from microsub.redis import identitykeys, keys
+from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import reading
+from microsub.redis.scripts import load
+from microsub.timelines.store.follows import MOVE, FeedMove, read_moves
+
+LONGEST_TOKEN = 512
+NOTIFICATIONS_NAME = "Notifications"
+_LONGEST_CLIENT = 200
+_FEW = 10
+"""Users of an instance that may be all but one disabled ones; of more nobody is taken for the only one."""
+_ENDED_FOR = 86_400
+"""Seconds for which a token is known to have ended that another one took the place of."""
+_OWN_FIELDS = frozenset({"me", "token_endpoint", "created", "disabled", "registered", "shape", MOVE})
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """A user. `me` is the profile URL or empty; `token_endpoint` is where tokens are checked instead of where the
+    profile says; times are Unix seconds; `settings` is what else was saved, as text. Who `registered` made the account
+    by signing in. `moves` are feeds on their way from one of their channels to another.
+    """
+
+    name: str
+    me: str
+    created: float = 0.0
+    disabled: float | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    token_endpoint: str | None = None
+    registered: bool = False
+    moves: tuple[FeedMove, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token as its owner may see it: never the secret. Times are Unix seconds; `expires` None means never, `used`
+    that it wasn't used yet, or belongs to a grant. `is_given`: made for the user, not granted to an app or vouched for
+    elsewhere.
+    """
+
+    digest: str
+    scopes: frozenset[str]
+    client: str
+    created: float
+    expires: float | None = None
+    used: float | None = None
+    is_given: bool = True
+
+
+class Accounts:
+    """Users and tokens in Redis."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def add_user(self, name: str, me: str, now: float) -> User:
+        """Make the user with the channel `notifications`, or find the one of that name, which stays as it is.
+
+        Raises InvalidRequest when the name isn't `[A-Za-z0-9_-]{1,64}`.
+        """
+        if not NAME.match(name):
+            raise InvalidRequest(f"'{name[:80]}' can't be a user name: expected 1 to 64 of A-Z a-z 0-9 _ -")
+        await self._create(name, me, now)
+        return await self.user(name) or User(name, me)
+
+    async def register(self, name: str, me: str, now: float) -> User:
+        """As `add_user`, for somebody who makes their account by signing in: where there is a user of that name, that
+        one is returned, whoever it is.
+        """
+        await self._create(name, me, now, "registered")
+        return await self.user(name) or User(name, me)
+
+    async def is_registered(self, name: str) -> bool:
+        """Whether the user made the account by signing in; False for one that doesn't exist."""
+        return bool(await self._redis.command("HEXISTS", keys.user(name), "registered"))
+
+    async def _create(self, name: str, me: str, now: float, how: str = "") -> None:
+        await self._redis.script(
+            load("user_create"),
+            [keys.user(name), keys.channels(name), keys.channel(name, NOTIFICATIONS)],
+            [me, now, NOTIFICATIONS_NAME, how],
+        )
+        # Another slot, so not in the script; a user that a crash leaves unlisted is listed when made again.
+        await self._redis.command("SADD", keys.users(), name)
+
+    async def user(self, name: str) -> User | None:
+        """The user of that name, disabled or not."""
+        return _user(name, await self._redis.command("HGETALL", keys.user(name)))
+
+    async def users(self) -> list[User]:
+        """All users by name, disabled ones included."""
+        names = sorted(name.decode("utf-8", "replace") for name in await self._redis.command("SMEMBERS", keys.users()))
+        replies = await self._redis.pipeline([("HGETALL", keys.user(name)) for name in names])
+        found = (_user(name, reply) for name, reply in zip(names, replies, strict=True))
+        return [user for user in found if user is not None]
+
+    async def only_user(self) -> str | None:
+        """The one user of this instance that isn't disabled; None where there are none, or several."""
+        if await self._redis.command("SCARD", keys.users()) > _FEW:
+            return None
+        active = [user.name for user in await self.users() if user.disabled is None]
+        return active[0] if len(active) == 1 else None
+
+    async def set_me(self, name: str, me: str) -> None:
+        """Change the profile URL. Drops what was remembered of other providers' tokens. Raises NotFound."""
+        await self._change(name, "me", me, forgets=True)
+
+    async def set_token_endpoint(self, name: str, url: str | None) -> None:
+        """Change where tokens are checked; None: where the profile says. Drops what was remembered. Raises NotFound."""
+        await self._change(name, "token_endpoint", url or "", forgets=True)
+
+    async def set_settings(self, name: str, settings: Mapping[str, str | None]) -> None:
+        """Set the given settings of a user, and delete those that are None. Raises NotFound."""
+        foreign = _OWN_FIELDS.intersection(settings)
+        if foreign:
+            raise InvalidRequest(f"'{min(foreign)}' is no setting of a user")
+        await self._change(name, *(part for key, value in settings.items() for part in (key, value or "")))
+
+    async def disable_user(self, name: str, now: float) -> None:
+        """Refuse all tokens of the user until `restore_user`; the data stays. Raises NotFound.
+
+        Password, passkeys and invitation go at once: who comes back is invited anew.
+        """
+        await self._change(name, "disabled", now, forgets=True)
+        await forget_credentials(self._redis, name)
+
+    async def restore_user(self, name: str) -> None:
+        """Undo `disable_user`. Raises NotFound."""
+        await self._change(name, "disabled", "")
+
+    async def end_access(self, name: str) -> None:
+        """End all tokens, sessions and what apps were granted, for good. For a disabled user, who gets no new ones."""
+        await end_access(self._redis, name)
+
+    async def delete_disabled(self, user: User) -> bool:
+        """Delete a disabled user for good, with all that is theirs; False when they were restored or disabled anew.
+
+        For the sweep: may be interrupted, and is repeated until the user is gone.
+        """
+        return user.disabled is not None and await delete_disabled(self._redis, user.name, user.disabled)
+
+    async def create_token(
+        self, user: str, scopes: Iterable[str], client: str, now: float, expires: float | None = None, *, mark: str = ""
+    ) -> str:
+        """Make a token and return it: the only time that it is seen. One with a `mark`, which nobody can choose, ends
+        the user's earlier ones with the same. Raises NotFound for an unknown user, InvalidRequest for an end that is no
+        time before the year 10000 and for a client that isn't a line of at most 200 characters.
+        """
+        if len(client) > _LONGEST_CLIENT or CONTROLS.search(client):
+            raise InvalidRequest(f"'client' is '{escaped(client[:80])}': expected one line of at most 200 characters")
+        if expires is not None and not is_moment(expires):
+            raise InvalidRequest(f"'expires' is {expires:g}: expected a Unix time before the year 10000")
+        token = f"{user}.{secrets.token_urlsafe(32)}"
+        digest = _digest(token)
+        made = await self._redis.script(
+            load("token_create"),
+            [keys.user(user), keys.token(user, digest), keys.tokens(user)],
+            [
+                *(digest, " ".join(sorted(scopes)), client, now, "" if expires is None else expires),
+                *(mark, keys.token(user, "*"), identitykeys.foreign_refused(user, "*"), _ENDED_FOR),
+            ],
+        )
+        if not made:
+            raise await absent(self._redis, user)
+        return token
+
+    async def tokens(self, user: str) -> list[Token]:
+        """The user's tokens that haven't expired, oldest first. Forgets the digests of those that have."""
+        digests = sorted(
+            digest.decode("utf-8", "replace") for digest in await self._redis.command("SMEMBERS", keys.tokens(user))
+        )
+        replies = await self._redis.pipeline([("HGETALL", keys.token(user, digest)) for digest in digests])
+        found, expired = [], []
+        for digest, reply in zip(digests, replies, strict=True):
+            fields = _text(reply)
+            if not fields:
+                expired.append(digest)
+                continue
+            with reading(keys.token(user, digest)):
+                found.append(_token(digest, fields))
+        if expired:
+            await self._redis.command("SREM", keys.tokens(user), *expired)
+        return sorted(found, key=lambda token: (token.created, token.digest))
+
+    async def revoke(self, user: str, digest_prefix: str) -> bool:
+        """Revoke the one token whose digest begins so, with all else that its app was granted; whether there was one.
+
+        Raises InvalidRequest when several tokens match, or the prefix is empty.
+        """
+        digests = [
+            digest.decode("utf-8", "replace") for digest in await self._redis.command("SMEMBERS", keys.tokens(user))
+        ]
+        matching = [digest for digest in digests if digest.startswith(digest_prefix)]
+        if not digest_prefix or len(matching) > 1:
+            raise InvalidRequest(f"'{digest_prefix}' stands for {len(matching)} tokens; expected a longer beginning")
+        if not matching:
+            return False
+        # An app that was granted this token could renew it otherwise.
+        grant = await self._redis.command("HGET", keys.token(user, matching[0]), "grant")
+        if grant is not None and await end_grant(self._redis, user, grant.decode("utf-8", "replace")):
+            return True
+        # The token first: what a crash leaves in the list names nothing any more.
+        deleted = await self._redis.command("DEL", keys.token(user, matching[0]))
+        await self._redis.command("SREM", keys.tokens(user), matching[0])
+        return bool(deleted)
+
+    @staticmethod
+    def credential(token: str) -> Credential | None:
+        """Read a token as it came with a request; None when it can't be one of ours. Checks nothing else."""
+        user, dot, secret = token.partition(".")
+        if not dot or not secret or len(token) > LONGEST_TOKEN or not NAME.match(user):
+            return None
+        return Credential(user, _digest(token))
+
+    async def verify(self, credential: Credential, now: float) -> Grant:
+        """What the token allows. Raises Unauthorized when it is unknown, expired or revoked, or its user disabled."""
+        (scope, expires), disabled = await self._redis.pipeline(
+            [
+                ("HMGET", keys.token(credential.user, credential.digest), "scope", "expires"),
+                ("HEXISTS", keys.user(credential.user), "disabled"),
+            ]
+        )
+        if scope is None or (expires is not None and float(expires) <= now):
+            raise unauthorized("token")
+        if disabled:
+            raise unauthorized("disabled")
+        return grant(credential.user, scope)
+
+    async def _change(self, name: str, *pairs: Arg, forgets: bool = False) -> None:
+        forgotten = (identitykeys.foreign(name), identitykeys.foreign_networks(name)) if forgets else ()
+        script_keys = [keys.user(name), *forgotten]
+        if not await self._redis.script(load("user_change"), script_keys, [keys.token(name, "*"), *pairs]):
+            raise await absent(self._redis, name)
+
+
+def grant(user: str, scope: bytes, *, behind: bool = False) -> Grant:
+    """A Grant from the scopes as Redis keeps them."""
+    return Grant(user, frozenset(scope.decode("utf-8", "replace").split()), behind)
+
+
+def unauthorized(state: str) -> Unauthorized:
+    """The error for the state that a script found a credential in: `token` or `disabled`."""
+    if state == "disabled":
+        return UserDisabled("the user of this token is disabled")
+    return Unauthorized("the token is unknown, expired or revoked")
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _text(reply: list[bytes]) -> dict[str, str]:
+    return {
+        key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
+        for key, value in zip(reply[0::2], reply[1::2], strict=True)
+    }
+
+
+def _user(name: str, reply: list[bytes]) -> User | None:
+    fields = _text(reply)
+    if not fields:
+        return None
+    settings = {key: value for key, value in fields.items() if key.partition(" ")[0] not in _OWN_FIELDS}
+    endpoint, registered = fields.get("token_endpoint"), "registered" in fields
+    with reading(keys.user(name)):
+        disabled = float(fields["disabled"]) if "disabled" in fields else None
+        created, moves = float(fields["created"]), tuple(read_moves(fields))
+        return User(name, fields["me"], created, disabled, settings, endpoint, registered, moves)
+
+
+def _token(digest: str, fields: Mapping[str, str]) -> Token:
+    return Token(
+        digest,
+        frozenset(fields["scope"].split()),
+        fields["client"],
+        float(fields["created"]),
+        float(fields["expires"]) if "expires" in fields else None,
+        float(fields["used"]) if "used" in fields else None,
+        fields.keys().isdisjoint({"grant", "foreign"}),
+    )

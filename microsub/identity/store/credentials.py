@@ -1,0 +1,320 @@
+"""By what users sign in on our own pages: a password, passkeys, a one-time link to choose these by.
+
+No secret is stored: of a password its argon2 hash, of a passkey the public key, of links and cookies, which are random,
+the SHA-256. A disabled user has none of this, and gets none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from microsub.errors import InvalidRequest
+from microsub.identity.store.absent import absent
+from microsub.model.reader import NAME
+from microsub.redis import identitykeys, keys
+from microsub.redis.protocol import Arg, Command, Redis
+from microsub.redis.replies import reading, text
+from microsub.redis.scripts import load
+
+INVITATION_SECONDS = 86_400
+CEREMONY_SECONDS = 300
+DEVICE_SECONDS = 400 * 86_400
+MOST_DEVICES = 20
+MOST_PASSKEYS = 20
+LONGEST_SECRET = 512
+_OWN_KEYS = (identitykeys.credentials, identitykeys.passkeys, identitykeys.invitation, identitykeys.devices)
+
+
+@dataclass(frozen=True, slots=True)
+class Passkey:
+    """A passkey as it is kept: nothing of it is secret. Times are Unix seconds.
+
+    `id` is the credential's id in base64url without padding, `key` what the authenticator attested (id and public key),
+    `count` its counter at the last use, `transports` hints for the browser.
+    """
+
+    id: str
+    name: str
+    key: bytes
+    count: int
+    created: float
+    used: float | None = None
+    transports: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """By what a user can sign in: whether by password, since when (Unix time), and by which passkeys, oldest first."""
+
+    password_since: float | None
+    passkeys: tuple[Passkey, ...]
+
+
+NOBODY = "-" * 65
+"""Longer than a name can be."""
+
+
+class InvitationSpent(InvalidRequest):
+    """The one-time link was used, has expired, or another one took its place."""
+
+    def __init__(self) -> None:
+        super().__init__("this link was used already, has expired, or isn't whole; ask the admin for another one")
+
+
+class TooManyPasskeys(InvalidRequest):
+    """The user has as many as there may be."""
+
+    def __init__(self) -> None:
+        super().__init__(f"there are {MOST_PASSKEYS} passkeys, as many as there may be: remove one first")
+
+
+class PasskeyKnown(InvalidRequest):
+    """The user has this passkey already."""
+
+    def __init__(self) -> None:
+        super().__init__("this passkey is known already")
+
+
+class Credentials:
+    """Passwords, passkeys, invitations and known devices in Redis."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    # --- passwords
+
+    async def password(self, user: str) -> str | None:
+        """The hash of the user's password; None where there is none, or the user is unknown or disabled, or no name.
+
+        The store is asked in any case: that it wasn't would be noticed.
+        """
+        user = _name(user)
+        hashed, disabled = await self._redis.pipeline(
+            [("HGET", identitykeys.credentials(user), "password"), ("HEXISTS", keys.user(user), "disabled")]
+        )
+        return hashed.decode("utf-8", "replace") if hashed is not None and not disabled else None
+
+    async def set_password(self, user: str, hashed: str, now: float, *, invitation: str | None = None) -> None:
+        """Set the hash of the user's password; with `invitation`, a code that is used up by it.
+
+        Raises NotFound for an unknown or disabled user, InvitationSpent.
+        """
+        reply = await self._write_password(user, hashed, now, "", _digest(invitation) if invitation else "")
+        if reply == 0:
+            raise await absent(self._redis, user)
+        if reply == -1:
+            raise InvitationSpent
+
+    async def rehash(self, user: str, former: str, hashed: str) -> None:
+        """The same password in a newer form; nothing happens where it was changed meanwhile."""
+        await self._write_password(user, hashed, "", former, "")
+
+    async def _write_password(self, user: str, hashed: str, now: float | str, former: str, invitation: str) -> int:
+        names = [keys.user(user), identitykeys.credentials(user), identitykeys.invitation(user)]
+        return int(await self._redis.script(load("password_set"), names, [hashed, now, former, invitation]))
+
+    async def remove_password(self, user: str) -> bool:
+        """Remove the user's password; whether there was one."""
+        return bool(await self._redis.command("HDEL", identitykeys.credentials(user), "password", "changed"))
+
+    # --- passkeys
+
+    async def overview(self, user: str) -> Overview:
+        """By what the user can sign in."""
+        (password, changed), rows = await self._redis.pipeline(
+            [
+                ("HMGET", identitykeys.credentials(user), "password", "changed"),
+                ("HGETALL", identitykeys.passkeys(user)),
+            ]
+        )
+        found = [_passkey(user, text(one), row) for one, row in zip(rows[::2], rows[1::2], strict=True)]
+        since = float(changed or 0) if password is not None else None
+        return Overview(since, tuple(sorted(found, key=lambda passkey: (passkey.created, passkey.id))))
+
+    async def handle(self, user: str) -> str:
+        """The handle that the user's passkeys give instead of the name: random, the same for all. Raises NotFound."""
+        made = secrets.token_hex(32)
+        reply = await self._redis.script(load("handle_make"), [keys.user(user), identitykeys.credentials(user)], [made])
+        if reply is None:
+            raise await absent(self._redis, user)
+        handle: str = reply.decode()
+        # Another slot. Each time, so that what a crash left out is made good.
+        await self._redis.command("HSET", identitykeys.handles(), handle, user)
+        return handle
+
+    async def user_of(self, handle: str) -> str | None:
+        """Whose passkeys give this handle; None for nobody's."""
+        name = await self._redis.command("HGET", identitykeys.handles(), handle)
+        if name is None:
+            return None
+        user: str = name.decode("utf-8", "replace")
+        held = await self._redis.command("HGET", identitykeys.credentials(user), "handle")
+        return user if held is not None and secrets.compare_digest(held, handle.encode()) else None
+
+    async def passkey(self, user: str, credential_id: str) -> Passkey | None:
+        """That passkey of the user; None where there is none, or the user is disabled."""
+        row, disabled = await self._redis.pipeline(
+            [("HGET", identitykeys.passkeys(user), credential_id), ("HEXISTS", keys.user(user), "disabled")]
+        )
+        return _passkey(user, credential_id, row) if row is not None and not disabled else None
+
+    async def add_passkey(self, user: str, passkey: Passkey, *, invitation: str | None = None) -> None:
+        """Add a passkey; with `invitation`, a code that is used up by it.
+
+        Raises NotFound for an unknown or disabled user, InvitationSpent, TooManyPasskeys, PasskeyKnown.
+        """
+        names = [keys.user(user), identitykeys.passkeys(user), identitykeys.invitation(user)]
+        args: list[Arg] = [passkey.id, _row(passkey), MOST_PASSKEYS, _digest(invitation) if invitation else ""]
+        reply = await self._redis.script(load("passkey_add"), names, args)
+        if reply == 0:
+            raise await absent(self._redis, user)
+        if reply < 0:
+            raise (InvitationSpent, TooManyPasskeys, PasskeyKnown)[-1 - reply]()
+
+    async def change_passkey(self, user: str, former: Passkey, passkey: Passkey) -> bool:
+        """Replace what is kept of a passkey; False when it isn't `former` any more, or the user is disabled."""
+        args: list[Arg] = [former.id, _row(former), _row(passkey)]
+        names = [identitykeys.passkeys(user), keys.user(user)]
+        return bool(await self._redis.script(load("compare_and_set"), names, args))
+
+    async def remove_passkey(self, user: str, credential_id: str) -> bool:
+        """Remove a passkey; whether there was one."""
+        return bool(await self._redis.command("HDEL", identitykeys.passkeys(user), credential_id))
+
+    # --- challenges
+
+    async def begin_ceremony(self, about: Mapping[str, Any]) -> str:
+        """Keep what a passkey's answer is held against for five minutes; the secret by which it is found again."""
+        secret = secrets.token_urlsafe(32)
+        key = identitykeys.ceremony(_digest(secret))
+        await self._redis.command("SET", key, orjson.dumps(about), "EX", CEREMONY_SECONDS)
+        return secret
+
+    async def end_ceremony(self, secret: str) -> dict[str, Any] | None:
+        """What `begin_ceremony` kept, given out once; None where there is nothing."""
+        if not secret or len(secret) > LONGEST_SECRET:
+            return None
+        found = await self._redis.command("GETDEL", identitykeys.ceremony(_digest(secret)))
+        return None if found is None else dict(orjson.loads(found))
+
+    # --- confirmations
+
+    async def confirm(self, user: str, session: str, seconds: int) -> None:
+        """In the session of that id the user has shown again who they are, which holds for so many seconds."""
+        await self._redis.command("SET", identitykeys.confirmed(user, session), "", "EX", seconds)
+
+    async def is_confirmed(self, user: str, session: str) -> bool:
+        """Whether they have, as long as it holds."""
+        return bool(await self._redis.command("EXISTS", identitykeys.confirmed(user, session)))
+
+    # --- invitations
+
+    async def invite(self, user: str) -> str:
+        """Make the code of a one-time link, good for a day; it takes the place of an earlier one."""
+        code = f"{user}.{secrets.token_urlsafe(32)}"
+        await self._redis.command("SET", identitykeys.invitation(user), _digest(code), "EX", INVITATION_SECONDS)
+        return code
+
+    async def invited(self, code: str) -> str | None:
+        """The user whom the code invites; None where it isn't good."""
+        user = user_in(code)
+        if user is None:
+            return None
+        held, disabled, there = await self._redis.pipeline(
+            [
+                ("GET", identitykeys.invitation(user)),
+                ("HEXISTS", keys.user(user), "disabled"),
+                ("EXISTS", keys.user(user)),
+            ]
+        )
+        good = held is not None and secrets.compare_digest(held, _digest(code).encode())
+        return user if good and there and not disabled else None
+
+    # --- devices
+
+    async def remember_device(self, user: str, now: float, former: str = "") -> str:
+        """A cookie for a browser in which the user has signed in; the former one of the same browser ends."""
+        cookie = f"{user}.{secrets.token_urlsafe(32)}"
+        key = identitykeys.devices(user)
+        commands: list[Command] = [
+            ("ZADD", key, now, _digest(cookie)),
+            ("ZREMRANGEBYRANK", key, 0, -1 - MOST_DEVICES),
+            ("ZREMRANGEBYSCORE", key, "-inf", now - DEVICE_SECONDS),
+            ("EXPIRE", key, DEVICE_SECONDS),
+        ]
+        if former:
+            commands.insert(0, ("ZREM", key, _digest(former)))
+        await self._redis.pipeline(commands)
+        return cookie
+
+    async def knows_device(self, user: str, cookie: str, now: float) -> bool:
+        """Whether the user has signed in there within 400 days. Asks the store in any case, as `password` does."""
+        at = await self._redis.command("ZSCORE", identitykeys.devices(_name(user)), _digest(cookie))
+        return user_in(cookie) == user and at is not None and float(at) > now - DEVICE_SECONDS
+
+    async def forget_devices(self, user: str) -> None:
+        """No browser is known for that user any more."""
+        await self._redis.command("DEL", identitykeys.devices(user))
+
+    async def forget(self, user: str) -> None:
+        """Remove all by which the user could sign in here."""
+        await forget_credentials(self._redis, user)
+
+
+async def forget_credentials(redis: Redis, user: str) -> None:
+    """Remove all by which the user could sign in on our own pages. May be repeated."""
+    handle = await redis.command("HGET", identitykeys.credentials(user), "handle")
+    # The index first: what a crash leaves in the user's own keys is found again.
+    if handle is not None:
+        await redis.command("HDEL", identitykeys.handles(), handle)
+    await redis.pipeline([("DEL", key(user)) for key in _OWN_KEYS])
+
+
+def user_in(secret: str) -> str | None:
+    """The user whom a code or cookie `<user>.<secret>` names; None where it has another form. Checks nothing else."""
+    user, dot, rest = secret.partition(".")
+    return user if dot and rest and len(secret) <= LONGEST_SECRET and NAME.match(user) else None
+
+
+def _name(text: str) -> str:
+    """A name to look for, which is nobody's where `text` can't be one."""
+    return text if NAME.match(text) else NOBODY
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _row(passkey: Passkey) -> bytes:
+    return orjson.dumps(
+        {
+            "name": passkey.name,
+            "key": urlsafe_b64encode(passkey.key).decode(),
+            "count": passkey.count,
+            "created": passkey.created,
+            "used": passkey.used,
+            "transports": list(passkey.transports),
+        }
+    )
+
+
+def _passkey(user: str, credential_id: str, row: bytes) -> Passkey:
+    with reading(f"{identitykeys.passkeys(user)} {credential_id}"):
+        held = orjson.loads(row)
+        return Passkey(
+            credential_id,
+            held["name"],
+            urlsafe_b64decode(held["key"]),
+            # As they are: `change_passkey` compares the whole row with what was read.
+            held["count"],
+            held["created"],
+            held["used"],
+            tuple(held["transports"]),
+        )

@@ -1,0 +1,204 @@
+"""Tokens that users' own providers have issued: what these said of them, for as long as it holds.
+
+What a provider vouched for stands as a token record in the user's slot, where every script that checks a token finds
+it, so a request with such a token costs what one with a token of ours does. Of the token only the SHA-256 is kept.
+Whether a provider must be asked is decided in `identity.tokens.foreign`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+
+from microsub.model.reader import Credential
+from microsub.redis import identitykeys, keys
+from microsub.redis.lease import leased
+from microsub.redis.protocol import Redis
+from microsub.redis.scripts import load
+
+MOST_REMEMBERED = 100
+"""Tokens of one user's provider that are remembered; of more, those whose time is over first go."""
+
+PERIOD = 60
+"""Seconds over which questions about unknown tokens are counted."""
+
+
+KNOWN_FOR = 30 * 86_400
+"""Seconds for which a network is known, after a good token came from it."""
+
+MOST_NETWORKS = 50
+"""Networks of one user that are known; of more, those that were seen last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Questions a minute about unknown tokens of one user, all together 60: `known` from networks from which a good
+    token came lately, `first` ones from wherever, `rest` further ones; and how many of each may be one network's
+    (`of_first`: one /48's, of IPv6).
+    """
+
+    known: int = 20
+    of_known: int = 10
+    first: int = 24
+    of_first: int = 2
+    rest: int = 16
+    of_rest: int = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a token came from: the client's network, and the larger one that it lies in, if any, else the same."""
+
+    network: str
+    site: str
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The user as a provider is asked about: whoever vouches must vouch for this `me`."""
+
+    name: str
+    me: str
+    token_endpoint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """What a provider said of a token. Times are Unix seconds: of its answer, and of the end that it named."""
+
+    scopes: frozenset[str]
+    client: str
+    checked: float
+    ends: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of a token before anybody is asked.
+
+    `principal` is None for a user that isn't there or is disabled. `vouched` is the last good answer, `until` the Unix
+    time until which it serves; `refused` is why the provider was of no help a moment ago.
+    """
+
+    principal: Principal | None
+    vouched: Vouched | None = None
+    until: float = 0.0
+    refused: str | None = None
+
+
+class ForeignTokens:
+    """Other providers' tokens in Redis."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def standing(self, credential: Credential) -> Standing:
+        """What is known of the token and its user, in one round trip."""
+        user, digest = credential.user, credential.digest
+        (me, endpoint, disabled), record, refused = await self._redis.pipeline(
+            [
+                ("HMGET", keys.user(user), "me", "token_endpoint", "disabled"),
+                ("HMGET", keys.token(user, digest), "foreign", "scope", "client", "checked", "ends", "expires"),
+                ("GET", identitykeys.foreign_refused(user, digest)),
+            ]
+        )
+        principal = None
+        if me is not None and disabled is None:
+            principal = Principal(user, me.decode(), endpoint.decode() if endpoint else None)
+        foreign, scope, client, checked, ends, expires = record
+        vouched = None
+        if foreign is not None:
+            end = None if ends is None else float(ends)
+            vouched = Vouched(frozenset(scope.decode().split()), client.decode(), float(checked), end)
+        return Standing(principal, vouched, float(expires or 0), refused.decode() if refused else None)
+
+    async def remember(
+        self, principal: Principal, digest: str, vouched: Vouched, *, until: float, grace: float
+    ) -> bool:
+        """Let the token serve until that Unix time, and be known for `grace` seconds more.
+
+        False, and nothing is kept, when the user is disabled or another one by now: what was said concerned somebody
+        else.
+        """
+        user = principal.name
+        end = until + grace if vouched.ends is None else min(until + grace, vouched.ends)
+        life = max(1, math.ceil(end - vouched.checked))
+        kept = await self._redis.script(
+            load("foreign_remember"),
+            [
+                keys.user(user),
+                keys.token(user, digest),
+                identitykeys.foreign(user),
+                identitykeys.foreign_refused(user, digest),
+            ],
+            [
+                *(digest, principal.me, principal.token_endpoint or "", _text(vouched.scopes), vouched.client),
+                *(vouched.checked, until, end, life, "" if vouched.ends is None else vouched.ends),
+                *(MOST_REMEMBERED, keys.token(user, "*")),
+            ],
+        )
+        if kept:
+            await self._redis.command("SET", identitykeys.foreign_owner(digest), user, "EX", life)
+        return bool(kept)
+
+    async def prolong(self, credential: Credential, until: float) -> bool:
+        """Let a token that is known serve until that Unix time; False where it isn't known any more."""
+        key = keys.token(credential.user, credential.digest)
+        return bool(await self._redis.script(load("foreign_prolong"), [key], [until]))
+
+    async def refuse(self, credential: Credential, reason: str, seconds: int) -> None:
+        """Forget the token, and for so long not ask anybody about it again."""
+        user, digest = credential.user, credential.digest
+        await self._redis.script(
+            load("foreign_refuse"),
+            [keys.token(user, digest), identitykeys.foreign(user), identitykeys.foreign_refused(user, digest)],
+            [digest, reason, seconds],
+        )
+
+    async def note(self, credential: Credential, reason: str, seconds: int) -> None:
+        """For so long not ask anybody about the token, without having learnt anything of it."""
+        key = identitykeys.foreign_refused(credential.user, credential.digest)
+        await self._redis.command("SET", key, reason, "EX", seconds)
+
+    async def count(self, user: str, place: Place, shares: Shares, now: float) -> int:
+        """Count a question about an unknown token that came from there; 0, or the seconds until one may be asked
+        again, and then it isn't counted.
+        """
+        args = (
+            *(_hidden(place.network), _hidden(place.site), now - KNOWN_FOR),
+            *(shares.known, shares.of_known, shares.first, shares.of_first, shares.rest, shares.of_rest, PERIOD),
+        )
+        script_keys = [identitykeys.foreign_checks(user), identitykeys.foreign_networks(user)]
+        return int(await self._redis.script(load("foreign_count"), script_keys, args))
+
+    async def know(self, user: str, place: Place, now: float) -> None:
+        """A good token of the user's provider has come from there."""
+        key = identitykeys.foreign_networks(user)
+        await self._redis.pipeline(
+            [
+                ("ZADD", key, now, _hidden(place.network)),
+                ("ZREMRANGEBYRANK", key, 0, -MOST_NETWORKS - 1),
+                ("EXPIRE", key, KNOWN_FOR),
+            ]
+        )
+
+    def asking(self, credential: Credential, seconds: float) -> AbstractAsyncContextManager[bool]:
+        """Whether it is up to us to ask about the token, for the block. Others wait for what comes of it."""
+        return leased(self._redis, f"foreign:{credential.user}:{credential.digest}", seconds)
+
+    async def owner(self, digest: str) -> str | None:
+        """The user whose provider vouched for the token last; that it still does is not said."""
+        found = await self._redis.command("GET", identitykeys.foreign_owner(digest))
+        return None if found is None else str(found.decode())
+
+
+def _hidden(network: str) -> str:
+    """No address stands in Redis, as far as a hash of what can be guessed hides one."""
+    return hashlib.sha256(network.encode()).hexdigest()
+
+
+def _text(scopes: Iterable[str]) -> str:
+    return " ".join(sorted(scopes))

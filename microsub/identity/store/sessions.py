@@ -1,0 +1,162 @@
+"""Sessions of our own pages, in the slot of their user, by the SHA-256 of the cookie that stands for them.
+
+A session keeps its `id` for as long as it lasts, while its secret changes: the id is how people end one of several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from microsub.redis import identitykeys as keys
+from microsub.redis.keys import user as user_key
+from microsub.redis.protocol import Redis
+from microsub.redis.replies import fields, reading
+from microsub.redis.scripts import load
+
+LIFETIME = 30 * 86_400
+"""Seconds without a visit after which a session ends."""
+
+OVERLAP = 86_400
+"""Seconds for which an old secret is good at most after a new one was given out: the reply with it may get lost."""
+
+_SETTLED = 60
+"""Seconds for which the old secret is still good once the new one was seen: requests may be under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """A session as it is stored. Times are Unix seconds.
+
+    `me` is the user's profile URL at sign-in, `how` the way of it, `device` a few words. `next` is the digest of what
+    replaced this secret, `previous` the one that it replaced as long as it is good; either may be empty.
+    """
+
+    id: str
+    me: str
+    how: str
+    device: str
+    created: float
+    seen: float
+    renewed: float
+    salt: str
+    next: str = ""
+    previous: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A session's record, and what its user's record says now."""
+
+    record: SessionRecord
+    me: str
+    disabled: bool
+
+
+class SessionStore:
+    """The records; whoever calls makes the secrets."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def open(self, user: str, digest: str, record: SessionRecord) -> bool:
+        """Write a session. False where there is no such user, or they are disabled."""
+        parts = [part for pair in _fields(record).items() for part in pair]
+        made = await self._redis.script(
+            load("session_open"),
+            [user_key(user), keys.session(user, digest), keys.sessions(user)],
+            [digest, LIFETIME, *parts],
+        )
+        return bool(made)
+
+    async def find(self, user: str, digest: str) -> Found | None:
+        """The session of that digest with its user, in one round trip; None where either is missing."""
+        flat, (me, disabled) = await self._redis.pipeline(
+            [("HGETALL", keys.session(user, digest)), ("HMGET", user_key(user), "me", "disabled")]
+        )
+        record = _record(user, digest, flat)
+        if record is None or me is None:
+            return None
+        return Found(record, me.decode(), disabled is not None)
+
+    async def touch(self, user: str, digest: str, now: float) -> None:
+        """Note a visit, which extends the session."""
+        await self._redis.script(
+            load("session_touch"), [keys.session(user, digest), keys.sessions(user)], [f"{now:.3f}", LIFETIME]
+        )
+
+    async def renew(self, user: str, old: str, new: str, salt: str, now: float) -> bool:
+        """Let the digest `new` stand for the session too, and soon alone. False where the session has ended."""
+        done = await self._redis.script(
+            load("session_renew"),
+            [keys.session(user, old), keys.session(user, new), keys.sessions(user)],
+            [old, new, f"{now:.3f}", salt, LIFETIME, OVERLAP],
+        )
+        return bool(done)
+
+    async def settle(self, user: str, digest: str, previous: str) -> None:
+        """The secret of `digest` has reached its browser: the one before it ends within a minute."""
+        await self._redis.pipeline(
+            [
+                ("EXPIRE", keys.session(user, previous), _SETTLED),
+                ("HDEL", keys.session(user, digest), "previous"),
+            ]
+        )
+
+    async def all(self, user: str) -> list[tuple[str, SessionRecord]]:
+        """Digest and record of the user's sessions, also of replaced secrets. Forgets the digests of those that ended.
+
+        The order is that of their last visits, the newest first.
+        """
+        digests = sorted(
+            one.decode("utf-8", "replace") for one in await self._redis.command("SMEMBERS", keys.sessions(user))
+        )
+        replies = await self._redis.pipeline([("HGETALL", keys.session(user, digest)) for digest in digests])
+        found, ended = [], []
+        for digest, flat in zip(digests, replies, strict=True):
+            record = _record(user, digest, flat)
+            if record is None:
+                ended.append(digest)
+            else:
+                found.append((digest, record))
+        if ended:
+            await self._redis.command("SREM", keys.sessions(user), *ended)
+        return sorted(found, key=lambda pair: (-pair[1].seen, pair[0]))
+
+    async def end(self, user: str, which: Callable[[SessionRecord], bool]) -> int:
+        """End the sessions for which `which` says so, with all their secrets; how many sessions there were.
+
+        Looks again until there is none: one may be renewed while it is being ended.
+        """
+        ids: set[str] = set()
+        while doomed := [(digest, record.id) for digest, record in await self.all(user) if which(record)]:
+            await self._redis.pipeline([("DEL", keys.session(user, digest)) for digest, _ in doomed])
+            await self._redis.command("SREM", keys.sessions(user), *(digest for digest, _ in doomed))
+            ids.update(id_ for _, id_ in doomed)
+        return len(ids)
+
+
+def _fields(record: SessionRecord) -> dict[str, str]:
+    times = {name: f"{getattr(record, name):.3f}" for name in ("created", "seen", "renewed")}
+    texts = {name: getattr(record, name) for name in ("id", "me", "how", "device", "salt")}
+    return {**texts, **times}
+
+
+def _record(user: str, digest: str, flat: Sequence[bytes]) -> SessionRecord | None:
+    """A session's hash read back; None where there is none."""
+    if not flat:
+        return None
+    found = fields(flat)
+    with reading(keys.session(user, digest)):
+        return SessionRecord(
+            found["id"],
+            found["me"],
+            found["how"],
+            found["device"],
+            float(found["created"]),
+            float(found["seen"]),
+            float(found["renewed"]),
+            found["salt"],
+            found.get("next", ""),
+            found.get("previous", ""),
+        )

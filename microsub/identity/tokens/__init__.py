@@ -1,0 +1,1 @@
+"""Tokens of other providers, and what each user may have and ask."""

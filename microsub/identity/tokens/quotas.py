@@ -1,0 +1,122 @@
+"""How much each user may have and ask: what backend.json says, for those whom it declares and those who came by
+themselves.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Protocol
+
+from microsub.configuration.joining import OF_DECLARED, OF_REGISTERED, Quotas
+from microsub.configuration.store import InForce
+from microsub.identity.tokens.request_limits import Limiting, refused
+
+REMEMBERED = 60.0
+"""Seconds for which a process remembers that somebody registered themselves, or didn't: it never changes."""
+_MOST_USERS = 10_000
+
+
+class InForcePort(Protocol):
+    """What is needed of `services.in_force.SettingsInForce`."""
+
+    async def everything(self) -> InForce:
+        """See there."""
+        ...
+
+
+class AccountsPort(Protocol):
+    """What is needed of `identity.store.accounts.Accounts`."""
+
+    async def is_registered(self, name: str) -> bool:
+        """See there."""
+        ...
+
+
+class UserQuotas:
+    """The quotas in force, and the count of requests. Costs nothing but memory for users without limits, save for one
+    question a minute.
+    """
+
+    def __init__(
+        self,
+        in_force: InForcePort,
+        accounts: AccountsPort,
+        limiting: Limiting,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._in_force = in_force
+        self._accounts = accounts
+        self._limiting = limiting
+        self._clock = clock
+        self._registered: OrderedDict[str, tuple[float, bool]] = OrderedDict()
+        self._requests_of: tuple[InForce, dict[str, int]] = (InForce(), {})
+
+    async def of(self, user: str) -> Quotas:
+        """What holds for the user: none is None, and 0 is without limit."""
+        everywhere = await self._in_force.everything()
+        return resolved(everywhere, user, registered=await self._is_registered(user))
+
+    async def channels(self, user: str) -> int:
+        """How many channels the user may have; 0: any number."""
+        return (await self.of(user)).channels or 0
+
+    async def feeds(self, user: str) -> int:
+        """How many feeds the user may follow; 0: any number."""
+        return (await self.of(user)).feeds or 0
+
+    async def tokens(self, user: str) -> int:
+        """How many tokens the user may have; 0: any number."""
+        return (await self.of(user)).tokens or 0
+
+    async def rules(self, user: str) -> int:
+        """How many mutes and blocks the user may have; 0: any number."""
+        return (await self.of(user)).rules or 0
+
+    async def count(self, user: str, now: float) -> None:
+        """Let one more request of the user through. Raises TooManyRequests."""
+        limit = await self._requests(user)
+        if limit:
+            await self._limiting.count(user, limit, now)
+
+    async def refuse_exhausted(self, user: str, now: float) -> None:
+        """Raise TooManyRequests where it is known already that the user may ask nothing more in this minute."""
+        limit = await self._requests(user)
+        if limit and self._limiting.exhausted(user, limit, now):
+            raise refused(limit, now)
+
+    async def _requests(self, user: str) -> int:
+        """How many requests the user may make in a minute; 0: any number. Asked twice for every request, so it is
+        remembered while the same settings are in force, which are read anew every second.
+        """
+        everywhere = await self._in_force.everything()
+        settings, limits = self._requests_of
+        if settings is not everywhere:
+            limits = {}
+            self._requests_of = (everywhere, limits)
+        limit = limits.get(user)
+        if limit is None:
+            registered = await self._is_registered(user)
+            limit = limits[user] = resolved(everywhere, user, registered=registered).requests or 0
+        return limit
+
+    async def _is_registered(self, user: str) -> bool:
+        until, known = self._registered.get(user, (float("-inf"), False))
+        if until <= self._clock():
+            known = await self._accounts.is_registered(user)
+            self._registered[user] = (self._clock() + REMEMBERED, known)
+            while len(self._registered) > _MOST_USERS:
+                self._registered.popitem(last=False)
+        return known
+
+
+def resolved(everywhere: InForce, user: str, *, registered: bool) -> Quotas:
+    """A user's own quotas over those of their kind and the defaults. Pure."""
+    instance = everywhere.instance
+    of_kind = instance.registration.quotas if registered else instance.quotas
+    default = OF_REGISTERED if registered else OF_DECLARED
+    own = everywhere.quotas.get(user)
+    if own is None:
+        return of_kind.over(default)
+    return own.over(of_kind).over(default)

@@ -1,0 +1,1 @@
+"""What happens around every page: routes, forms, sessions, templates."""

@@ -1,0 +1,1 @@
+"""HTTP for all features: bodies, parameters, replies, headers."""

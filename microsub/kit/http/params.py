@@ -1,0 +1,194 @@
+"""Parameters of a request, however a client chooses to send them.
+
+Spec: https://indieweb.org/Microsub-spec, and what clients really do. An array arrives as `entry=a`, `entry=a&entry=b`,
+`entry[]=a&entry[]=b`, `entry[0]=a&entry[1]=b`, a JSON scalar or a JSON list; query and body may each hold a part of
+the parameters. An empty string counts as absent, because some clients send `after=&before=`.
+
+All errors of this module are InvalidRequest and say which parameter is meant, what was found and what was expected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote_to_bytes
+
+import orjson
+
+from microsub.errors import InvalidRequest
+from microsub.kit.urls import is_secret_name, mask_credentials
+
+MAX_PAIRS = 10_000
+SHOWN = 80
+
+Pairs = Iterable[tuple[str, str]]
+
+_INDEXED = re.compile(r"([^\[\]]+)\[([^\[\]]*)\]\Z")
+
+
+class Params:
+    """The union of all sources of parameters, by plain name; every value is a non-empty string."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, list[str]]) -> None:
+        self._values = values
+
+    def __repr__(self) -> str:
+        return f"Params({', '.join(sorted(self._values))})"
+
+    def text(self, name: str) -> str | None:
+        """The one value of `name`, or None. The same value twice is one value; two different ones are an error."""
+        values = self._values.get(name)
+        if values is None:
+            return None
+        if len(values) > 1:
+            for other in values:
+                if other != values[0]:
+                    found = f"found {_quoted(name, values[0])} and {_quoted(name, other)}"
+                    raise InvalidRequest(f"'{name}' has more than one value: {found}, expected one")
+        return values[0]
+
+    def need(self, name: str, expected: str) -> str:
+        """The one value of `name`; its absence is an error that says what was `expected`."""
+        value = self.text(name)
+        if value is None:
+            raise missing(name, expected)
+        return value
+
+    def many(self, name: str) -> list[str]:
+        """All values of `name`, in the client's order, each once."""
+        return list(dict.fromkeys(self._values.get(name, ())))
+
+
+def shown(text: str) -> str:
+    """`text` short and harmless enough to be quoted in an error message."""
+    short = text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
+    return "".join(letter if letter.isprintable() else "�" for letter in short)
+
+
+def missing(name: str, expected: str) -> InvalidRequest:
+    """The error for a parameter that isn't there."""
+    return InvalidRequest(f"'{name}' is missing: found nothing, expected {expected}")
+
+
+def wrong(name: str, found: str, expected: str) -> InvalidRequest:
+    """The error for a parameter whose value can't be used."""
+    return InvalidRequest(f"'{name}' can't be used: found {_quoted(name, found)}, expected {expected}")
+
+
+def _quoted(name: str, value: str) -> str:
+    """A parameter's value as errors quote it: no secrets, which would stand in logs and on screens."""
+    return "***" if is_secret_name(name) else f"'{shown(mask_credentials(value))}'"
+
+
+def collect(*sources: Pairs) -> Params:
+    """Join pairs of name and value; `name[]` and `name[3]` count as `name`, numbered ones in the order of numbers."""
+    values: dict[str, list[str]] = {}
+    numbered: dict[str, list[tuple[int, str]]] = {}
+    for source in sources:
+        for name, value in source:
+            if not value:
+                continue
+            if name[-1:] == "]" and (match := _INDEXED.match(name)):
+                plain, index = match.groups()
+                if index.isdecimal() and len(index) <= 9:
+                    numbered.setdefault(plain, []).append((int(index), value))
+                    continue
+                name = plain  # noqa: PLW2901 - from here on, `entry[]` is `entry`
+            known = values.get(name)
+            if known is None:
+                values[name] = [value]
+            else:
+                known.append(value)
+    for name, entries in numbered.items():
+        entries.sort(key=lambda entry: entry[0])
+        values.setdefault(name, []).extend(value for _, value in entries)
+    return Params(values)
+
+
+def urlencoded(raw: bytes) -> Iterator[tuple[str, str]]:
+    """Pairs of a query string or an urlencoded body. Bytes that are no UTF-8 become replacement characters."""
+    if raw.count(b"&") >= MAX_PAIRS:
+        raise _too_many()
+    if b"%" not in raw and b"+" not in raw:  # nearly always; decoded at once it costs half
+        for plain in raw.decode("utf-8", "replace").split("&"):
+            left, _, right = plain.partition("=")
+            if right:
+                yield left, right
+        return
+    for pair in raw.split(b"&"):
+        name, _, value = pair.partition(b"=")
+        if value:
+            yield _decode(name), _decode(value)
+
+
+def empty_names(raw: bytes) -> set[str]:
+    """The plain names that a query string gives no value, or an empty one."""
+    found = set()
+    for pair in raw.split(b"&") if raw else ():
+        name, _, value = pair.partition(b"=")
+        if not value:
+            text = _decode(name)
+            match = _INDEXED.match(text)
+            found.add(match[1] if match else text)
+    return found
+
+
+def json_object(raw: bytes) -> Iterator[tuple[str, str]]:
+    """Pairs of a JSON body, whose members are scalars or lists of scalars; null counts as absent.
+
+    There may be as many as in a form.
+    """
+    try:
+        document = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequest(f"the body is not JSON: {error}, expected an object with the parameters") from None
+    if not isinstance(document, dict):
+        raise InvalidRequest(f"the body can't be used: found a JSON {_kind(document)}, expected an object")
+    if sum(len(value) if isinstance(value, list) else 1 for value in document.values()) > MAX_PAIRS:
+        raise _too_many()
+    for name, value in document.items():
+        for member in value if isinstance(value, list) else (value,):
+            if member is not None:
+                yield name, _scalar(name, member)
+
+
+def _too_many() -> InvalidRequest:
+    return InvalidRequest(f"too many parameters: found more than {MAX_PAIRS}, expected fewer")
+
+
+def _decode(raw: bytes) -> str:
+    if b"+" in raw:
+        raw = raw.replace(b"+", b" ")
+    if b"%" in raw:
+        raw = unquote_to_bytes(raw)
+    return raw.decode("utf-8", "replace")
+
+
+def _scalar(name: str, value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return str(value)
+    raise InvalidRequest(
+        f"'{shown(name)}' can't be used: found a JSON {_kind(value)}, expected a string or a list of strings"
+    )
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case dict():
+            return "object"
+        case list():
+            return "list"
+        case str():
+            return "string"
+    return "number"

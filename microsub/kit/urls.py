@@ -1,0 +1,363 @@
+"""What may stand in a URL field, and when two URLs mean the same (https://url.spec.whatwg.org/, RFC 3986).
+
+`safe_url` guards every URL that leaves the formats; the other functions give comparison forms, which are keys and
+never shown.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit, urlunsplit
+
+from microsub.kit.hosts import ascii_host
+
+WEB = frozenset({"http", "https"})
+LINK = frozenset({"http", "https", "mailto", "tel", "xmpp", "irc", "ircs", "gemini", "magnet", "geo", "sms", "matrix"})
+MAX_URL = 4096
+_SPLIT = (r"\s*".join(scheme) for scheme in ("javascript", "vbscript", "data", "livescript", "mocha", "blob"))
+EXECUTABLE = re.compile(rf"(?i)[\W_]*(?:{'|'.join(_SPLIT)})\s*:")
+"""Text that must not get near a link, for the fields that may hold a URL and may hold anything else."""
+
+# Browsers drop tabs and newlines inside a URL, and controls and spaces around it, so "java\nscript:" runs there.
+_IGNORED = re.compile(r"[\t\n\r]")
+_EDGES = "".join(map(chr, range(0x21))) + "\x7f\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff"
+_EDGES += "".join(map(chr, range(0x2000, 0x200C)))
+_FORBIDDEN = re.compile(r"[\x00-\x1f\x7f\"<>`\\^{|}\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+_SPACE = re.compile(r"\s")
+# What differs from its comparison form by its scheme and a last slash at most.
+_SIMPLE = re.compile(
+    r"https?://([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::(?!80/|443/)(?:[1-9][0-9]{1,3}|[1-5][0-9]{4}))?)"
+    r"(/[!$&-.0-9@-Z_a-z~/]*)"
+)
+_SIMPLE_HOST = re.compile(r"https?://([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)(?::[0-9]{1,5})?(?=[/?#]|\Z)")
+_SHORT = 2048
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+# Nothing to repair and nothing to fear: nearly all URLs.
+_PLAIN = re.compile(r"https?://[A-Za-z0-9.-]*[A-Za-z0-9](?::(?:[0-9]{1,4}|[1-5][0-9]{4}))?[/?][!#-;=?-\[\]_a-z~]*")
+# The same for a path from the root of the site or beside the page. What `urljoin` would do more than append for isn't
+# plain: dots that mean another folder, parameters, empty queries.
+_PLAIN_PATH = re.compile(
+    r"(?:/(?!/)|[A-Za-z0-9_-])[!$-.0-9=@-\[\]_a-z~/]*(?:\?[!$-;=@-\[\]_a-z~]+)?(?:#[!$-;=@-\[\]_a-z~]+)?"
+)
+# What stands in no host's name, percent-encoded or not; browsers refuse most of it
+# (https://url.spec.whatwg.org/#host-miscellaneous).
+_NO_HOST = re.compile(r"[\x00-,/:-@\[-^`{-\x7f]")
+_BEFORE_QUERY = re.compile(r"\A[^?#]*")  # where browsers take a backslash for a slash
+_TOO_MANY_SLASHES = re.compile(r"(?i)(https?:)/{3,}")
+
+_TRACKING = re.compile(
+    r"(?i)(?:utm_\w*|pk_\w+|piwik_\w+|mtm_\w+|hsa_\w+|at_(?:medium|campaign|custom\d|link\w*)|fbclid|gclid|dclid|gbraid|wbraid"
+    r"|msclkid|yclid|igshid|mc_[ce]id|_hs(?:enc|mi)|wt_(?:mc|zmc)|wt\.mc_\w+|xtor|ns_(?:mchannel|source|campaign|linkname|fee)"
+    r"|vero_\w+|oly_\w+_id|wickedid|twclid|ttclid|li_fat_id|s_cid|cmpid|ftag|__twitter_impression)"
+)
+# Those that surely mean nothing to the page itself: for comparing more may be left out than for following.
+_CAMPAIGN = re.compile(
+    r"(?i)[?&#](?:amp;)?(?:utm_\w+|(?:pk|mtm|piwik)_(?:campaign|kwd|keyword|source|medium|content|cid|group|placement)"
+    r"|fbclid|gclid|dclid|gbraid|wbraid|msclkid|yclid|igshid|igsh|mc_[ce]id|_hs(?:enc|mi)|wt_(?:mc|zmc)|wt\.mc_\w+|xtor"
+    r"|vero_\w+|oly_\w+_id|wickedid|twclid|ttclid|li_fat_id|at_(?:medium|campaign)|__twitter_impression)(?==|&|#|\Z)"
+)
+_TRACKING_FRAGMENT = re.compile(
+    r"(?i)(?:utm_\w+|xtor|ref|src|rss|sc|at_\w+|mc_[ce]id|ns_\w+|ftag)(?:=.*)?\Z|.*[?&]?utm_\w+="
+)
+_SECRET = re.compile(
+    r"(?i)(?:(?:.*[_-])?(?:token|secret|password|passwd|pass|pwd|api_?key|apikey|auth|key|sig|signature|credentials?|session|"
+    r"verifier|assertion)|code|again|authorization)\Z"
+)
+"""Names of parameters whose values are nobody else's affair, in addresses and in requests."""
+
+_PUBLIC = re.compile(
+    r"(?i)(?:feed|format|output|alt|type|post_type|lang|locale|page|paged|p|limit|count|n|cat|category|tag|tags|label|topic|author|user"
+    r"|channel|channel_id|playlist_id|list|q|s|search|query|sort|order|section|v|version|rss|atom|xml|json|action)"
+)
+"""Names of parameters that choose what anybody may see; the values of all others may be somebody's key."""
+_PARTS = re.compile(r"(https?://[^/?#]*)([^?#]*)(\?[^#]*)?(#.*)?", re.IGNORECASE | re.DOTALL)
+_PARAMETER = re.compile(r"([?&;])([^=&;]*)(?:=([^&;]*))?")
+_ADDRESS = re.compile(r"(?i)https?://[^\s\"'<>\\]+")
+_UUID = re.compile(r"(?i)[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_WORDS = re.compile(r"[^0-9A-Za-z]+")
+_DIGIT_TURNS = re.compile(r"(?<=[A-Za-z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])")
+_CASE_TURNS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_TURNS = re.compile(  # of small letters, capitals and digits, but for the capital before small ones
+    r"(?<=[a-z])(?=[A-Z0-9])|(?<=[A-Z])(?=[0-9])|(?<=[0-9])(?=[A-Za-z])|(?<=[0-9A-Z][A-Z])(?=[a-z])"
+)
+_ENDING = re.compile(r"\.[a-z]{2,5}\Z")
+
+_BROKEN_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_UNRESERVED = re.compile(r"%([0-9A-Fa-f]{2})")
+
+
+def safe_url(value: str | None, base: str = "", schemes: frozenset[str] = WEB) -> str | None:
+    """`value` resolved against `base`, or None where the result isn't an absolute URL with one of `schemes`.
+
+    What a browser would repair (surrounding white space, line breaks inside, blanks) is repaired here first, so that
+    nothing becomes executable after the check.
+    """
+    if not value:
+        return None
+    if _PLAIN.fullmatch(value) and len(value) <= MAX_URL:
+        return value
+    if _PLAIN_PATH.fullmatch(value) and "/." not in value and "//" not in value and len(value) <= MAX_URL:
+        beside, root = _stems(base)
+        if beside:
+            return (root if value[0] == "/" else beside) + value
+    url = trimmed(value)
+    if not url or len(url) > MAX_URL:
+        return None
+    url = _TOO_MANY_SLASHES.sub(r"\1//", url)
+    try:
+        if "\\" in url:
+            url = _BEFORE_QUERY.sub(lambda found: found[0].replace("\\", "/"), url)
+        if not url.lower().startswith(("http://", "https://")):
+            url = urljoin(base, url)
+        scheme, colon, rest = url.partition(":")
+        scheme = scheme.lower()
+        if not colon or scheme not in schemes:
+            return None
+        if scheme in WEB and not (rest.startswith("//") and _leads_somewhere(url)):
+            return None
+        if scheme in WEB and "/" not in rest[2:] and "?" not in rest and "#" not in rest:
+            url += "/"  # `https://a.example` and `https://a.example/` are one address
+    except ValueError:
+        return None
+    if _FORBIDDEN.search(url) or _SPACE.search(url):
+        url = _FORBIDDEN.sub(_escape, _SPACE.sub("%20", url))
+    return url
+
+
+def trimmed(url: str) -> str:
+    """`url` as browsers read it: without white space and controls around it, and without line breaks and tabs inside.
+
+    Blanks inside are part of it.
+    """
+    return _IGNORED.sub("", url.strip(_EDGES))
+
+
+@lru_cache(maxsize=256)
+def _stems(base: str) -> tuple[str, str]:
+    """What paths beside `base` begin with, and what paths from its root do; empty where `base` isn't plain itself."""
+    if not _PLAIN.fullmatch(base) or len(base) > MAX_URL:
+        return "", ""
+    return urljoin(base, "x")[:-1], urljoin(base, "/x")[:-2]
+
+
+def _leads_somewhere(url: str) -> bool:
+    """Whether host and port are such that browsers accept them. ValueError says no as well."""
+    parts = urlsplit(url)
+    host = unquote(parts.hostname or "").strip(".")
+    _ = parts.port
+    return bool(host) and ("[" in parts.netloc or not _NO_HOST.search(host))
+
+
+def _escape(match: re.Match[str]) -> str:
+    return quote(match[0], safe="", errors="replace")
+
+
+def without_tracking(url: str) -> str:
+    """`url` without the parameters by which campaigns and social networks follow who came from where."""
+    if not _CAMPAIGN.search(url):
+        return url
+    rest, mark, fragment = url.partition("#")
+    path, _, query = rest.partition("?")
+    kept = "&".join(pair for pair in query.split("&") if not _CAMPAIGN.match(f"&{pair}"))
+    fragment = "" if _CAMPAIGN.match(f"#{fragment}") else mark + fragment
+    return f"{path}?{kept}{fragment}" if kept else path + fragment
+
+
+def normalise_url(url: str) -> str:
+    """The comparison form of a post's URL: http and https, tracking parameters and trailing junk make no difference.
+
+    Text that isn't an http(s) URL comes back stripped and otherwise as it was.
+    """
+    return _remembered(url) if len(url) <= _SHORT else _normalised(url)
+
+
+@lru_cache(maxsize=1024)
+def _remembered(url: str) -> str:
+    # A post's URL is its guid, link and permalink, and each is compared more than once.
+    if (simple := _SIMPLE.fullmatch(url)) is not None:
+        return f"https://{simple[1]}{simple[2].rstrip('/') or '/'}"
+    return _normalised(url)
+
+
+def _normalised(url: str) -> str:
+    parts = _split(url)
+    if parts is None:
+        return url.strip(_EDGES)
+    kept = [p for p in parts.query.split("&") if p.strip(_EDGES) and not _TRACKING.fullmatch(p.partition("=")[0])]
+    fragment = "" if _TRACKING_FRAGMENT.match(parts.fragment) else parts.fragment.rstrip(_EDGES)
+    path = parts.path
+    if "%" in path and not _BROKEN_ESCAPE.search(path):
+        path = _UNRESERVED.sub(_decode_unreserved, path)
+    path = path.rstrip("/" + _EDGES) or "/"
+    return urlunsplit(("https", _netloc(parts, "http", "https"), path, "&".join(kept).rstrip(_EDGES), fragment))
+
+
+def normalise_profile(url: str) -> str:
+    """The comparison form of a profile or feed URL in mutes and blocks; `www.`, query and fragment count."""
+    return _profile_remembered(url) if len(url) <= _SHORT else _profile(url)
+
+
+def _profile(url: str) -> str:
+    parts = _split(url)
+    if parts is None:
+        return url.strip(_EDGES)
+    netloc = _netloc(parts, "http", "https")
+    path = parts.path.rstrip("/" + _EDGES) or "/"
+    return urlunsplit(("https", netloc, path, parts.query.rstrip(_EDGES), parts.fragment.rstrip(_EDGES)))
+
+
+_profile_remembered = lru_cache(maxsize=1024)(_profile)
+"""All posts of most feeds have one author."""
+
+
+def canonical_feed_url(url: str) -> str:
+    """The key by which a feed is known: case of scheme and host, default port, IDN and fragment make no difference.
+
+    The scheme stays (http and https may serve different feeds); `feed:` becomes what it stands for.
+    """
+    text = trimmed(url)
+    if text[:5].lower() == "feed:":
+        text = text[5:] if text[5:12].lower().startswith(("http:", "https:")) else "http://" + text[5:].lstrip("/")
+    parts = _split(text)
+    if parts is None:
+        return text
+    path = parts.path.rstrip(_EDGES) or "/"
+    if not path.isascii() or " " in path:
+        path = quote(path, safe="/%:@!$&'()*+,;=~-._", errors="replace")
+    query = parts.query.rstrip(_EDGES)
+    if not query.isascii() or " " in query:
+        query = quote(query, safe="/?%:@!$&'()*+,;=~-._[]", errors="replace")
+    scheme = parts.scheme.lower()
+    return urlunsplit((scheme, _netloc(parts, scheme), path, query, ""))
+
+
+def mask_credentials(url: str) -> str:
+    """`url` fit to be shown or logged: user, password and secret-looking parameters become `***`."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return re.sub(r"//[^/@]*@", "//***@", url)
+    netloc = "***@" + parts.netloc.rpartition("@")[2] if "@" in parts.netloc else parts.netloc
+    query = "&".join(map(_mask_parameter, parts.query.split("&"))) if parts.query else ""
+    if netloc == parts.netloc and query == parts.query:
+        return url
+    return urlunsplit(parts._replace(netloc=netloc, query=query))
+
+
+def redacted(url: str) -> str:
+    """`url` fit for logs and for other programs: as `mask_credentials`, and whatever may be a secret without saying so.
+
+    A parameter's value is shown where its name says that it chooses what is public, such as a page or a channel. A part
+    of the path is hidden where it looks random. Scheme, host, names and words stay, by which people know an address.
+    """
+    url = mask_credentials(url)
+    match = _PARTS.fullmatch(url)
+    if match is None:
+        return url
+    place, path, query, fragment = match.groups()
+    path = "/".join(map(_redacted_segment, path.split("/")))
+    query = _PARAMETER.sub(_redacted_parameter, query or "")
+    return f"{place}{path}{query}{'#***' if fragment and '=' in fragment else fragment or ''}"
+
+
+def redacted_text(text: str) -> str:
+    """`text` with every http address in it `redacted`."""
+    return _ADDRESS.sub(lambda found: redacted(found[0]), text) if "://" in text else text
+
+
+def _redacted_parameter(match: re.Match[str]) -> str:
+    mark, name, value = match.groups()
+    if _PUBLIC.fullmatch(name) or not (name or value) or value == "":
+        return match[0]
+    return f"{mark}***" if value is None else f"{mark}{name}=***"
+
+
+def _redacted_segment(segment: str) -> str:
+    segment, mark, parameters = segment.partition(";")
+    segment += _PARAMETER.sub(_redacted_parameter, mark + parameters)
+    text = unquote(segment)
+    if not _looks_random(text):
+        return segment
+    ending = _ENDING.search(text)
+    return f"***{ending[0]}" if ending else "***"
+
+
+def _looks_random(text: str) -> bool:
+    """Whether it is a UUID, has a word in which letters and digits take turns, or small letters and capitals, or is a
+    long text with many such turns: of 22 random characters of base64url less than one in a hundred has fewer.
+    """
+    if _UUID.search(text) is not None or (len(text) >= 16 and len(_TURNS.findall(text)) > max(4, len(text) // 5)):
+        return True
+    return any(
+        len(word) >= 8 and (len(_DIGIT_TURNS.findall(word)) > 2 or len(_CASE_TURNS.findall(word)) > len(word) // 5)
+        for word in _WORDS.split(text)
+    )
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a parameter of that name holds a secret, by its name."""
+    return _SECRET.match(name) is not None
+
+
+def _mask_parameter(pair: str) -> str:
+    name, equals, value = pair.partition("=")
+    return f"{name}=***" if equals and value and is_secret_name(name) else pair
+
+
+def with_credentials_of(url: str, other: str) -> str:
+    """`other` with the user and password of `url`, if it has none and is served from the same scheme, host and port."""
+    ours, theirs = _split(url), _split(other)
+    if ours is None or theirs is None or "@" not in ours.netloc or "@" in theirs.netloc:
+        return other
+    user = ours.netloc.rpartition("@")[0]
+    same = ours.scheme == theirs.scheme and _netloc(ours, ours.scheme) == f"{user}@{_netloc(theirs, theirs.scheme)}"
+    return urlunsplit(theirs._replace(netloc=f"{user}@{theirs.netloc}")) if same else other
+
+
+def has_credentials(url: str) -> bool:
+    """Whether `url` carries something that `mask_credentials` would hide."""
+    return mask_credentials(url) != url
+
+
+def host_of(url: str) -> str:
+    """The host in comparison form (lower case, punycode, no port), or `""` where there is none."""
+    if (simple := _SIMPLE_HOST.match(url)) is not None:
+        return simple[1]
+    return _host(url)
+
+
+def _host(url: str) -> str:
+    try:
+        return ascii_host(urlsplit(url.strip()).hostname or "")
+    except ValueError:
+        return ""
+
+
+@lru_cache(maxsize=4096)
+def _split(url: str) -> SplitResult | None:
+    try:
+        parts = urlsplit(url.strip(_EDGES))
+        if parts.scheme.lower() not in WEB or not (parts.hostname or "").strip("."):
+            return None
+        _ = parts.port
+    except ValueError:
+        return None
+    return parts
+
+
+def _netloc(parts: SplitResult, *schemes: str) -> str:
+    """User info, host and port with default ports of `schemes` left out."""
+    user, at, _ = parts.netloc.rpartition("@")
+    host = ascii_host(parts.hostname or "")
+    if ":" in host:
+        host = f"[{host}]"
+    default = {80 if scheme == "http" else 443 for scheme in schemes}
+    port = f":{parts.port}" if parts.port is not None and parts.port not in default else ""
+    return f"{user}{at}{host}{port}"
+
+
+def _decode_unreserved(match: re.Match[str]) -> str:
+    """RFC 3986, 6.2.2.2: `%7E` and `~` are the same; other escapes differ only by the case of their digits."""
+    char = chr(int(match[1], 16))
+    return char if char.isascii() and (char.isalnum() or char in "-._~") else match[0].upper()

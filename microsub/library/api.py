@@ -1,0 +1,236 @@
+"""The post store over HTTP, for other programs and to be read only: feeds, their posts, and what happened to them.
+
+Tokens are those of `identity.store.service_tokens`, by RFC 6750 in the header alone; a reader's token is worth nothing
+here, and these are worth nothing at the Microsub endpoint. Replies and errors are those of the Microsub endpoint, and
+carry an ETag (RFC 9110, section 13.1.2), so that asking again for what has not changed costs a 304.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from starlette.types import Receive, Scope, Send
+from structlog.contextvars import bind_contextvars, unbind_contextvars
+
+from microsub import metrics
+from microsub.errors import MethodNotAllowed, NotFound, Unauthorized
+from microsub.feeds.store.events import Event, is_event_id
+from microsub.feeds.store.record import FeedRecord
+from microsub.formats.entry_id import mask_credentials
+from microsub.formats.saved import dumps
+from microsub.kit.http.bearer import bearer
+from microsub.kit.http.outcome import log_error
+from microsub.kit.http.params import Params, collect, empty_names, missing, shown, urlencoded, wrong
+from microsub.kit.http.responses import ErrorReply, Header, error_reply, send_error, send_preflight
+from microsub.kit.urls import redacted
+from microsub.library.reading import NEWEST, Post, Posts, is_id
+from microsub.model.reader import Cursor
+from microsub.surface import Services
+from microsub.timelines.api import arguments
+
+PATH = "/store"
+METHODS = "GET, HEAD, OPTIONS"
+
+Reply = Mapping[str, Any]
+Resource = Callable[[Posts, str, Params], Awaitable[Reply]]
+"""The store, the id in the path (or an empty string) and the parameters to a JSON object."""
+
+_CORS: list[Header] = [
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", METHODS.encode()),
+    (b"access-control-allow-headers", b"Authorization, Accept, Cache-Control, If-None-Match"),
+    (b"access-control-expose-headers", b"ETag, WWW-Authenticate, Retry-After, X-Request-Id"),
+]
+_PREFLIGHT: list[Header] = [*_CORS, (b"access-control-max-age", b"86400"), (b"allow", METHODS.encode())]
+_CHALLENGE = "the token is missing: found none, expected it in the header 'Authorization: Bearer …'"
+
+
+class PostStoreEndpoint:
+    """Answers every request below `PATH`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._ids = itertools.count(1)
+        self._process = secrets.token_hex(4)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request."""
+        if scope["method"] == "OPTIONS":
+            await send_preflight(send, _PREFLIGHT)
+            return
+        started = time.perf_counter()
+        request_id = f"{self._process}-{next(self._ids)}"
+        bind_contextvars(request_id=request_id)
+        failure: ErrorReply | None = None
+        try:
+            body = dumps(await self._answer(scope))
+        except Exception as error:
+            failure = error_reply(error)
+            log_error(error, failure, scope, "store")
+        try:
+            if failure is None:
+                status = await _send(scope, send, body)
+            else:
+                status = failure.status
+                await send_error(send, failure, request_id)
+            metrics.REQUESTS.labels("store", status).inc()
+            metrics.REQUEST_SECONDS.labels("store").observe(time.perf_counter() - started)
+        finally:
+            unbind_contextvars("request_id", "program")
+
+    async def _answer(self, scope: Scope) -> Reply:
+        if scope["method"] not in {"GET", "HEAD"}:
+            raise MethodNotAllowed(scope["method"], METHODS)
+        token = bearer(scope)
+        if token is None:
+            raise Unauthorized(_CHALLENGE)
+        services = self._services
+        bind_contextvars(program=await services.service_tokens.verify(token, services.clock()))
+        resource, subject = _resource(scope["path"])
+        params = collect(urlencoded(scope["query_string"]))
+        _refuse_empty(resource, scope["query_string"])
+        return await resource(services.posts, subject, params)
+
+
+# --- resources -----------------------------------------------------------------------------------------------------
+
+
+async def _feeds(posts: Posts, _: str, params: Params) -> Reply:
+    if params.text("url") is not None:
+        found = await posts.feed(arguments.url(params))
+        return _list([] if found is None else [_feed_object(found)], None)
+    after = params.text("after")
+    if after is not None and not is_id(after):
+        raise wrong("after", after, "a value taken from 'paging'")
+    page = await posts.feeds(arguments.limit(params), int(after or 0))
+    return _list([_feed_object(feed) for feed in page.feeds], None if page.after is None else str(page.after))
+
+
+async def _feed(posts: Posts, feed_id: str, _: Params) -> Reply:
+    return _feed_object(await _known_feed(posts, feed_id))
+
+
+async def _posts(posts: Posts, feed_id: str, params: Params) -> Reply:
+    feed = await _known_feed(posts, feed_id)
+    guid = params.text("guid")
+    if guid is not None:
+        found = await posts.get_by_guid(feed.id, guid)
+        return _list([] if found is None else [_post_object(found)], None)
+    after = params.text("after")
+    cursor = None if after is None else Cursor.decode(after, "after")
+    page = await posts.newest(feed.id, arguments.limit(params), cursor)
+    return _list([_post_object(post) for post in page.posts], page.after.encode() if page.after else None)
+
+
+async def _post(posts: Posts, post_id: str, _: Params) -> Reply:
+    found = await posts.get(post_id)
+    if found is None:
+        raise NotFound(f"there is no post '{shown(post_id)}'")
+    return _post_object(found)
+
+
+async def _events(posts: Posts, _: str, params: Params) -> Reply:
+    after = params.text("after") or "0"
+    if after != NEWEST and not is_event_id(after):
+        raise wrong("after", after, f"a value taken from 'paging', '0', or '{NEWEST}'")
+    page = await posts.events(after, arguments.limit(params))
+    reply = _list([_event_object(event) for event in page.events], page.after)
+    return {**reply, "missed": True} if page.missed else reply
+
+
+_RESOURCES: Mapping[tuple[str, ...], Resource] = {
+    ("feeds",): _feeds,
+    ("feeds", ""): _feed,
+    ("feeds", "", "posts"): _posts,
+    ("posts", ""): _post,
+    ("events",): _events,
+}
+"""By the parts of the path, the id among them left out."""
+
+
+_ONE_BY: Mapping[Resource, tuple[str, str]] = {_feeds: ("url", "the URL of a feed"), _posts: ("guid", "that of a post")}
+"""The parameter that asks for one thing instead of a list, and what it is."""
+
+
+def _refuse_empty(resource: Resource, query: bytes) -> None:
+    """Who asks for one thing and doesn't know which shall not be given all."""
+    name, what = _ONE_BY.get(resource, ("", ""))
+    if name and name in empty_names(query):
+        raise missing(name, f"{what}, or no '{name}' at all for a list")
+
+
+def _resource(path: str) -> tuple[Resource, str]:
+    parts = path.removeprefix(PATH).strip("/").split("/")
+    subject = parts[1] if len(parts) > 1 else ""
+    found = _RESOURCES.get((parts[0], *("" for _ in parts[1:2]), *parts[2:]))
+    if found is None or (len(parts) > 1 and not subject):
+        raise NotFound(f"there is nothing at '{shown(path)}'")
+    return found, subject
+
+
+async def _known_feed(posts: Posts, feed_id: str) -> FeedRecord:
+    found = await posts.feed(feed_id) if is_id(feed_id) else None
+    if found is None:
+        raise NotFound(f"there is no feed '{shown(feed_id)}'")
+    return found
+
+
+# --- JSON ----------------------------------------------------------------------------------------------------------
+
+
+def _list(items: list[dict[str, Any]], after: str | None) -> dict[str, Any]:
+    return {"items": items, "paging": {"after": after} if after else {}}
+
+
+def _feed_object(feed: FeedRecord) -> dict[str, Any]:
+    """What the feed is, without who follows it; secrets in its address are masked."""
+    said = {
+        "name": feed.title,
+        "photo": feed.photo and mask_credentials(feed.photo),
+        "home": feed.home and mask_credentials(feed.home),
+        "description": feed.description,
+        "format": feed.format,
+    }
+    found = {name: value for name, value in said.items() if value}
+    return {"type": "feed", "_id": feed.id, "url": redacted(feed.url), **found}
+
+
+def _post_object(post: Post) -> dict[str, Any]:
+    """The jf2 that readers get, and beside it what only programs care for."""
+    times = {"_discovered": post.discovered.isoformat(), "_updated": post.updated.isoformat()}
+    found = {**post.item, "_id": post.id, "_source": post.feed, "_guid": post.guid}
+    found |= {"_timestamp": post.timestamp.isoformat(), **times}
+    return found | ({"_fields": post.fields} if post.fields else {})
+
+
+def _event_object(event: Event) -> dict[str, Any]:
+    named = {"post": event.post, "guid": event.guid, "changed": event.changed}
+    return {
+        "id": event.id,
+        "kind": event.kind,
+        "at": event.at,
+        "feed": event.feed,
+        **{name: value for name, value in named.items() if value},
+    }
+
+
+# --- replies -------------------------------------------------------------------------------------------------------
+
+
+async def _send(scope: Scope, send: Send, body: bytes) -> int:
+    """Send what was found, or that the asker has it already."""
+    tag = b'"%b"' % hashlib.blake2b(body, digest_size=12).hexdigest().encode()
+    known = [tag.strip() for name, value in scope["headers"] if name == b"if-none-match" for tag in value.split(b",")]
+    status = 304 if b"*" in known or tag in {one.removeprefix(b"W/") for one in known} else 200
+    # The asker alone may keep it, and asks before each use.
+    headers = [(b"etag", tag), (b"cache-control", b"private, no-cache"), (b"vary", b"Authorization"), *_CORS]
+    if status == 200:
+        headers += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body if status == 200 else b""})
+    return status

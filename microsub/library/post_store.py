@@ -1,0 +1,264 @@
+"""The post store for programs that bring posts of their own: saved posts go the way of polled ones.
+
+A post is stored under its guid, stands in the timelines of all who follow its feed as soon as a worker has seen to it,
+and is told of by events. What an earlier attempt has stored and not told of, a later one tells (`posts.store_stage`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import orjson
+
+from microsub.errors import InvalidRequest, PostDeleted
+from microsub.feeds.metadata import describe
+from microsub.feeds.store.events import Event, Events
+from microsub.formats.entry_id import mask_credentials, normalise_url
+from microsub.formats.saved import as_json, as_mapping, entry_of, loads, moment, wrong
+from microsub.kit.hosts import usable
+from microsub.library.reading import Post, Posts, forms_of, identity_of, is_id, text, whole
+from microsub.model.jf2 import Card, Feed
+from microsub.posts.entries import items_to_store
+from microsub.posts.messages import version_of
+from microsub.posts.store import garbage
+from microsub.posts.values import WRITTEN_GUID, ItemToStore, Stored
+from microsub.redis.lease import leased
+from microsub.upkeep.erasing import erase
+
+if TYPE_CHECKING:
+    from microsub.feeds.announcing import Announcing, Listener
+    from microsub.feeds.store.record import FeedRecord, Feeds
+    from microsub.identity.store.accounts import Accounts
+    from microsub.posts.store.items import Items
+    from microsub.posts.store_stage import StoreEntries
+    from microsub.redis.protocol import Redis
+    from microsub.timelines.store.timelines import Timelines
+    from microsub.upkeep.sweep import Sweeping
+
+_LEASE = 30.0
+_LOOK_AGAIN = 0.02
+_OWN = frozenset({"guid", "timestamp"})
+"""Fields that every post has, beside those that come back in `Post.fields`."""
+
+_DERIVED = frozenset({"_id", "_source", "post-type", "published", "refs"})
+_FEED_FIELDS = ("title", "home", "photo", "description")
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What became of a post: whether it is new, and else the names of the fields, saved or shown, that are not as they
+    were.
+    """
+
+    post: Post
+    created: bool
+    changed: tuple[str, ...] = ()
+
+
+class PostStore(Posts):
+    """The post store, to be read and written. A `feed` that is written to is given by its URL.
+
+    Every method may raise StoreError; those that write raise InvalidRequest for what can't be used.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        feeds: Feeds,
+        items: Items,
+        accounts: Accounts,
+        timelines: Timelines,
+        store: StoreEntries,
+        announcing: Announcing,
+        sweeping: Sweeping,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        super().__init__(feeds, items, Events(redis))
+        self._redis = redis
+        self._accounts = accounts
+        self._timelines = timelines
+        self._store = store
+        self._announcing = announcing
+        self._sweeping = sweeping
+        self._clock = clock
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    # --- posts -------------------------------------------------------------------------------------------------------
+
+    async def save(self, feed: str, fields: Mapping[str, Any]) -> Saved:
+        """Save a post with all of its fields: a new one, or in place of what was saved under its guid.
+
+        `guid` (text) and `timestamp` (Unix seconds, aware datetime, or ISO 8601 with an offset) are required. What jf2
+        names is shown to readers; all other fields are kept, and come back as they were saved. The post's place in
+        timelines stays with the first timestamp; none is later than now. Raises PostDeleted for a guid whose post was
+        deleted or has left the store.
+        """
+        guid = _guid(as_mapping("fields", fields).get("guid"))
+        async with self._alone(feed) as record:
+            return await self._save(record, guid, fields)
+
+    async def update_or_create(self, feed: str, guid: str, fields: Mapping[str, Any]) -> Saved:
+        """Set these fields of the post, leaving all others as they are, or save it where there is none yet.
+
+        A `timestamp` is required for a new post only. Of several calls at the same time, in any processes, none is
+        lost. A post that was polled keeps what its feed says in all other fields.
+        """
+        guid = _guid(guid)
+        if as_mapping("fields", fields).get("guid", guid) != guid:
+            raise wrong("guid", fields["guid"], f"none in the fields, or the one that the post has: '{guid[:80]}'")
+        async with self._alone(feed) as record:
+            return await self._save(record, guid, fields, merge=True)
+
+    async def delete(self, post_id: str) -> bool:
+        """Delete a post: it leaves the timelines of all users and the store, and never comes back under its guid.
+
+        Whether there was one. To be repeated where it broke off.
+        """
+        found = await garbage.candidates(self._redis, [post_id]) if is_id(text("post_id", post_id)) else []
+        if not found or not found[0].feed:
+            return False
+        now, one = self._clock(), found[0]
+        ((written,),) = await self._items.fields([one.id], (WRITTEN_GUID,))
+        await erase(self._redis, self._accounts, [one], now, wanted_too=True)
+        guid = written.decode() if written else one.guid
+        await self._announcing.tell([Event("post_deleted", one.feed, now, one.id, guid)])
+        return True
+
+    async def expire(self, feed: str, limit: int) -> int:
+        """Let all but the `limit` newest posts of a feed go, sparing those that stand in somebody's timeline.
+
+        Returns how many left the store; their guids are known, and don't come back.
+        """
+        limit = whole("limit", limit)
+        feed_id = await self._id_of(feed)
+        return await self._sweeping.expire(feed_id, limit, self._clock()) if feed_id is not None else 0
+
+    # --- feeds -------------------------------------------------------------------------------------------------------
+
+    async def describe(self, feed: str, fields: Mapping[str, str]) -> tuple[str, ...]:
+        """Say what a feed is called and looks like (`title`, `home`, `photo`, `description`); it is made where there is
+        none. Returns the names of the fields that changed.
+        """
+        for name, value in as_mapping("fields", fields).items():
+            if name not in _FEED_FIELDS or not isinstance(value, str):
+                raise wrong(str(name), value, f"a text for one of {', '.join(_FEED_FIELDS)}")
+            text(name, value)
+        async with self._alone(feed) as record:
+            said = {name: fields[name] for name in _FEED_FIELDS if name in fields}
+            return await describe(self._feeds, self._announcing, record.id, said, self._clock())
+
+    async def release(self, feed: str) -> bool:
+        """Keep a feed no longer for its own sake: without followers, it and its posts leave after 30 days.
+
+        The next post that is saved into it undoes that. Whether it was kept.
+        """
+        feed_id = await self._id_of(feed)
+        return feed_id is not None and await self._feeds.release(feed_id)
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with every event of what this object does; call the result to end that.
+
+        `events` has those of all processes.
+        """
+        if not callable(listener):
+            raise wrong("listener", listener, "an asynchronous function of one event")
+        return self._announcing.listen(listener)
+
+    # --- how ---------------------------------------------------------------------------------------------------------
+
+    async def _save(self, feed: FeedRecord, guid: str, fields: Mapping[str, Any], *, merge: bool = False) -> Saved:
+        now = self._clock()
+        ids = {form: await self._items.id_of(feed.id, form) for form in forms_of(guid)}
+        form = next((form for form in ids if ids[form]), identity_of(guid))
+        before = await self._items.get(ids[form] or "") if ids[form] else None
+        if ids[form] and not before:
+            raise PostDeleted(guid)
+        all_fields = {**(_fields_before(before) if merge and before else {}), **fields}
+        item = replace(self._to_store(feed, guid, all_fields, now), guid=form)
+        # Not older than what is there, whatever the clocks of other machines say.
+        version = max(version_of(now), *((before or {}).get(name, "") for name in ("version", "confirmed")))
+        stored = await self._items.store(feed, [item], now, version)
+        changed = _changes(before, item, stored)
+        await self._store.tell(feed, _with_changes(stored, changed))
+        post = await self.get_by_guid(feed.id, form)
+        if post is None:
+            raise PostDeleted(guid)
+        return Saved(post, bool(stored.new), changed if stored.updated else ())
+
+    @staticmethod
+    def _to_store(feed: FeedRecord, guid: str, all_fields: Mapping[str, Any], now: float) -> ItemToStore:
+        if all_fields.get("timestamp") is None:
+            raise InvalidRequest("'timestamp' is missing: found nothing, expected when the post was published")
+        at = moment("timestamp", all_fields["timestamp"])
+        fields = {name: value for name, value in all_fields.items() if name not in _OWN}
+        saved = orjson.dumps({"guid": guid, "timestamp": at.isoformat(), "fields": orjson.Fragment(as_json(fields))})
+        owner = Card(name=feed.title, url=feed.home) if feed.title or feed.home else None
+        entry = entry_of(fields, guid, at, feed.url, owner)
+        item = items_to_store(Feed(feed.url, "saved", entries=(entry,)), now)[0]
+        digest = hashlib.blake2b(item.hash.encode() + saved, digest_size=16).hexdigest()
+        return replace(item, hash=digest, extra={**item.extra, "saved": saved.decode()})
+
+    @contextlib.asynccontextmanager
+    async def _alone(self, feed: str) -> AsyncIterator[FeedRecord]:
+        """The feed, made and kept where that is due, while nobody else saves into it, in any process."""
+        if not isinstance(feed, str) or not usable(feed):
+            shown = mask_credentials(feed) if isinstance(feed, str) else feed
+            raise wrong("feed", shown, "an absolute http or https URL")
+        record = await self._feeds.ensure(feed, self._clock())
+        async with self._locks.setdefault(record.id, asyncio.Lock()), self._leased(record.id):
+            if not record.kept and record.last_success is None:
+                # Somebody may have told while we waited; and who dies here hasn't kept it, so that it is told again.
+                latest = await self._feeds.get(record.id)
+                if latest is not None and not latest.kept:
+                    await self._announcing.tell([Event("feed_created", record.id, self._clock())])
+            await self._feeds.keep(record.id)
+            yield record
+
+    @contextlib.asynccontextmanager
+    async def _leased(self, feed_id: str) -> AsyncIterator[None]:
+        while True:
+            async with leased(self._redis, f"saving:{feed_id}", _LEASE) as mine:
+                if mine:
+                    yield
+                    return
+            await asyncio.sleep(_LOOK_AGAIN)
+
+
+def _guid(value: object) -> str:
+    if value is None:
+        raise InvalidRequest("'guid' is missing: found nothing, expected what identifies the post in its feed")
+    if not isinstance(value, str) or not normalise_url(value):
+        raise wrong("guid", value, "a text that identifies the post in its feed")
+    as_json({"guid": value})
+    return value
+
+
+def _fields_before(row: Mapping[str, str]) -> dict[str, Any]:
+    """What is known of a post, as if it had been saved so."""
+    if "saved" in row:
+        saved = loads(row["saved"])
+        return {**saved["fields"], "timestamp": saved["timestamp"]}
+    shown = orjson.loads(row["Data"])
+    return {name: value for name, value in shown.items() if name not in _DERIVED} | {"timestamp": row["Published"]}
+
+
+def _changes(before: Mapping[str, str] | None, item: ItemToStore, stored: Stored) -> tuple[str, ...]:
+    """The names of what an edit changed, of the fields saved and of what readers see."""
+    old = loads(before.get("saved", "{}")) if before else {}
+    new = loads(item.extra["saved"])
+    names = {"timestamp"} if old.get("timestamp") != new["timestamp"] else set()
+    was, now = old.get("fields", {}), new["fields"]
+    names |= {name for name in was.keys() | now.keys() if name not in was or name not in now or was[name] != now[name]}
+    return tuple(sorted(names.union(*(updated.changed for updated in stored.updated))))
+
+
+def _with_changes(stored: Stored, changed: Sequence[str]) -> Stored:
+    return replace(stored, updated=tuple(replace(item, changed=tuple(changed)) for item in stored.updated))

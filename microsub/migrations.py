@@ -1,0 +1,162 @@
+"""The version of the data's layout, and the way from an older one to ours.
+
+Steps are run one by one under a lease, each recorded when it is done. A step that was interrupted runs again from its
+start, so every step must be able to run twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import orjson
+
+from microsub.errors import SchemaMismatch
+from microsub.logs import LibraryLogger
+from microsub.redis import keys
+from microsub.redis.lease import Lease
+from microsub.redis.protocol import Redis
+from microsub.redis.scripts import load
+
+log = LibraryLogger(__name__)
+
+VERSION = 2
+"""The layout that this software reads and writes."""
+
+LEASE = 60
+"""Seconds after which a process that died while migrating is replaced. A step must take less, or renew."""
+
+_POLL = 0.05
+
+_BATCH = 500
+
+Step = Callable[[Redis], Awaitable[None]]
+
+_JOB = "migration"
+_UPDATE = load("item_update")
+
+
+async def clean_posts(redis: Redis) -> None:
+    """To version 2: the HTML of every stored post goes through the sanitiser again, which let scripts through before.
+
+    So do posts that wait in a stream, or lie among the dead letters. Copies of documents hold cleaned HTML too and are
+    only there to spare requests: they go.
+    """
+    # Every command imports this module, and hardly one migrates.
+    from microsub.cache.redis_storage import FeedCopies
+    from microsub.redis.streams import Stream, message_of
+
+    last = int(await redis.command("GET", keys.item_ids()) or 0)
+    changed = 0
+    for first in range(1, last + 1, _BATCH):
+        ids = range(first, min(first + _BATCH, last + 1))
+        rows = await redis.pipeline([("HMGET", keys.item(str(one)), "Data", "version") for one in ids])
+        dirty = [(one, data, version or b"") for one, (data, version) in zip(ids, rows, strict=True) if data]
+        cleaned = [(one, _cleaned(data), version) for one, data, version in dirty]
+        calls = [(_UPDATE, [keys.item(str(one))], [version, "Data", data]) for one, data, version in cleaned if data]
+        if calls:
+            await redis.scripts(calls)
+        changed += len(calls)
+        await redis.command("EXPIRE", keys.lease(_JOB), LEASE)
+    for name in ("entries", "dead"):
+        for row in await redis.command("XRANGE", keys.stream(name), "-", "+"):
+            message = message_of(row)
+            fields = {field: _cleaned(value) or value for field, value in message.fields.items()}
+            if fields != message.fields:
+                await Stream(redis, name).add([fields])
+                await Stream(redis, name).done([message])
+                changed += 1
+    copies = FeedCopies(redis)
+    for url in await copies.urls():
+        await copies.remove(url)
+    if last:
+        log.info("stored posts cleaned again", posts=last, changed=changed)
+
+
+def _cleaned(data: bytes) -> bytes | None:
+    """A post's wire JSON with clean HTML; None where it is as it should be, or no JSON object."""
+    try:
+        wire = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None
+    from microsub.formats.wire import dump
+
+    return dump(wire) if isinstance(wire, dict) and _clean(wire) else None
+
+
+def _clean(wire: dict[str, Any]) -> bool:
+    """Clean the HTML of a post and of those that it refers to, in place; whether anything changed."""
+    from microsub.formats.html.sanitise import clean_html
+
+    changed = False
+    content = wire.get("content")
+    if isinstance(content, dict) and isinstance(html := content.get("html"), str):
+        cleaned = clean_html(html, str(wire.get("url", "")))
+        changed = cleaned != html
+        if cleaned:
+            content["html"] = cleaned
+        else:
+            del content["html"]
+    refs = wire.get("refs")
+    for ref in refs.values() if isinstance(refs, dict) else ():
+        changed |= isinstance(ref, dict) and _clean(ref)
+    return changed
+
+
+STEPS: Mapping[int, Step] = {2: clean_posts}
+"""From the version before it to the version that is the key."""
+
+
+async def migrate(redis: Redis, *, version: int = VERSION, steps: Mapping[int, Step] = STEPS) -> int:
+    """Bring the data to `version` and return the version that it had (0 for an empty database).
+
+    Any number of processes may call this at once: one migrates, the others wait for it. Raises SchemaMismatch where
+    the data has a newer layout, or an older one from which no way leads here.
+    """
+    found = await schema_version(redis)
+    if found == 0:
+        # Nothing to change in an empty database; of several that come at once one writes it.
+        await redis.command("SET", keys.schema(), version, "NX")
+        return found
+    _check(found, version, steps)
+    current = found
+    while current < version:
+        lease = Lease(redis, _JOB, LEASE)
+        if not await lease.acquire():
+            await asyncio.sleep(_POLL)
+        else:
+            try:
+                await _next_step(redis, steps, version)
+            finally:
+                await lease.release()
+        current = await schema_version(redis)
+    return found
+
+
+async def schema_version(redis: Redis) -> int:
+    """The layout of the data; 0 where there is none yet. Raises SchemaMismatch where the mark isn't a number."""
+    found = await redis.command("GET", keys.schema())
+    if found is None:
+        return 0
+    if not found.isdigit():
+        raise SchemaMismatch(f"{keys.schema()} holds '{found.decode(errors='replace')[:40]}', expected a number")
+    return int(found)
+
+
+async def _next_step(redis: Redis, steps: Mapping[int, Step], version: int) -> None:
+    """Run one step, unless another process has meanwhile done the last."""
+    current = await schema_version(redis)
+    if current < version:
+        await steps[current + 1](redis)
+        await redis.command("SET", keys.schema(), current + 1)
+
+
+def _check(found: int, version: int, steps: Mapping[int, Step]) -> None:
+    if found > version:
+        raise SchemaMismatch(
+            f"the data has layout {found}, this software knows layouts up to {version}: upgrade the software"
+        )
+    missing = [step for step in range(found + 1, version + 1) if step not in steps]
+    if missing:
+        raise SchemaMismatch(f"the data has layout {found}, from which no way leads to layout {version}")

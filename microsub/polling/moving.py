@@ -1,0 +1,135 @@
+"""A feed that has moved for good: it takes its new address, or becomes one with the feed that lives there already.
+
+A page that somebody follows moves in the same way to the feed that it names. Its address then leads to the feed, so
+that it needn't be asked again for the next follower. The record's `pages` are the addresses that it came through, its
+`others` the feeds that the page named behind this one, for the case that this one never works.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import structlog
+
+from microsub.errors import NotFound
+from microsub.formats.entry_id import canonical_feed_url, host_of, mask_credentials
+from microsub.posts.store.duplicates import MERGED
+from microsub.timelines.followers import unsubscribe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from microsub.delivery.fan_out import FanOut
+    from microsub.feeds.store.queue import Schedule
+    from microsub.feeds.store.record import FeedRecord, Feeds
+    from microsub.model.reader import TimelineItem
+    from microsub.posts.store.items import Items
+    from microsub.timelines.store.channels import Channels
+
+log = structlog.get_logger(__name__)
+
+_MOST_ITEMS = 300
+_MOST_MERGED = 5
+"""Former feeds with whose posts new ones of a feed are compared."""
+MOST_PAGES = 3
+"""How many pages a feed is followed through; pages that name each other as feeds have an end there too."""
+
+_AS_NEW = dict.fromkeys(
+    (
+        *("etag", "last_modified", "body_hash", "next_poll", "interval", "gap", "last_change", "max_age", "hold_until"),
+        *("failures", "last_error", "last_error_at", "moved_to", "moved_seen", "moved_since"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Where a feed is polled from now on; `merged_into` is the feed that has taken its place, if one has."""
+
+    host: str
+    merged_into: str | None = None
+
+
+class Mover:
+    """Moves feeds. Everything it does may be done again: a move that broke off is finished by the next poll."""
+
+    def __init__(self, feeds: Feeds, items: Items, channels: Channels, schedule: Schedule, fan_out: FanOut) -> None:
+        self._feeds = feeds
+        self._items = items
+        self._channels = channels
+        self._schedule = schedule
+        self._fan_out = fan_out
+
+    async def move(self, feed: FeedRecord, url: str, now: float) -> Moved:
+        """Let `feed` live at `url`. Ids, items and read state stay as they are where `url` was unknown."""
+        owner = await self._feeds.rename(feed.id, url)
+        log.info("feed moved", feed=feed.id, url=mask_credentials(feed.url), to=mask_credentials(url), known_as=owner)
+        if owner is None:
+            await self._feeds.update(feed.id, {"moved_to": None, "moved_seen": None, "moved_since": None})
+            return Moved(host_of(canonical_feed_url(url)))
+        known = await self._feeds.get(owner)
+        if known is None or known.gone:
+            return Moved(host_of(feed.url))  # its own redirect still brings news, that feed wouldn't
+        await self._merge(feed, known, now)
+        return Moved(host_of(feed.url), owner)
+
+    async def from_page(self, page: FeedRecord, urls: Iterable[str], now: float) -> Moved | None:
+        """Let who follows `page` follow the first of the feeds at `urls` that will do; None where there is none.
+
+        No feed that is gone will do, nor an address at which this record was before: two pages that name each other
+        would send it to and fro.
+        """
+        here, passed = canonical_feed_url(page.url), _pages(page)
+        if len(passed) >= MOST_PAGES:
+            return None
+        candidates = [url for url in dict.fromkeys(map(canonical_feed_url, urls)) if url not in {here, *passed}]
+        for place, target in enumerate(candidates):
+            owner = await self._feeds.find(target)
+            if owner not in {None, page.id} and (await self._feeds.ensure(target, now)).gone:
+                continue
+            # The page is noted first: after a crash, what was tried once isn't tried for ever.
+            trail = dict.fromkeys([*passed, here])
+            others = " ".join(candidates[place + 1 :][:MOST_PAGES]) or None
+            await self._feeds.update(page.id, {**_AS_NEW, "pages": " ".join(trail), "others": others})
+            return await self.move(page, target, now)
+        return None
+
+    async def _merge(self, feed: FeedRecord, owner: FeedRecord, now: float) -> None:
+        """Let everybody who follows `feed` follow `owner`.
+
+        The subscription changes first; then the owner's copies of the posts take the places of the old ones, with
+        their read state, because a twin whose feed isn't followed any more hands over its place. Which posts are copies
+        the feeds themselves have said by moving, so their hosts don't matter. Before all that the old addresses: who
+        follows it from now on needs no merging, and who did a moment ago is found by the next poll.
+        """
+        for url in (feed.url, *_pages(feed)):
+            await self._feeds.lead(url, owner.id)
+        merged = dict.fromkeys([*owner.extra.get(MERGED, "").split(), feed.id])
+        await self._feeds.update(owner.id, {MERGED: " ".join([*merged][-_MOST_MERGED:])})
+        await self._items.succeed(owner.id, feed.id, _MOST_ITEMS)
+        for user, uid in await self._feeds.subscribers(feed.id):
+            await self._feeds.subscribe(owner.id, user, uid)
+            try:
+                if not await self._channels.update_subscription(user, uid, feed.id, new_feed=owner.id):
+                    # It was ended meanwhile, or changed before a crash.
+                    await unsubscribe(self._channels, self._feeds, user, uid, owner.id)
+            except NotFound:
+                # The list of subscribers is derived; a channel that was deleted may stand in it for a while.
+                await self._feeds.unsubscribe(owner.id, user, uid)
+            await self._fan_out.deliver_to(user, uid, owner.id, await self._newest(owner.id), now)
+            await self._feeds.unsubscribe(feed.id, user, uid)
+        await self._schedule.add(owner.id, host_of(owner.url), owner.next_poll or now)
+
+    async def _newest(self, feed_id: str) -> list[TimelineItem]:
+        return await self._items.timeline_items(await self._items.newest(feed_id, _MOST_ITEMS))
+
+
+def _pages(feed: FeedRecord) -> list[str]:
+    """The pages through which a feed was found."""
+    return feed.extra.get("pages", "").split()
+
+
+def others_of(feed: FeedRecord) -> list[str]:
+    """The feeds that the page named after this one, best first."""
+    return feed.extra.get("others", "").split()

@@ -1,0 +1,186 @@
+"""Poll given feeds now, beside whatever workers are doing, and say when all are done."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from microsub.formats.entry_id import host_of, mask_credentials
+from microsub.polling.record import held_until
+
+if TYPE_CHECKING:
+    from microsub.feeds.store.queue import Schedule
+    from microsub.feeds.store.record import FeedRecord, Feeds
+    from microsub.polling.worker import Worker
+
+_LOOK_AGAIN = 0.05
+_LOOKS_PER_SECOND = 5000
+"""Records that are read per second of waiting, so that waiting for thousands of feeds doesn't load Redis."""
+
+_BUMP_AGAIN = 1.0
+_FIRST_CHANCE = 5.0
+"""Seconds without a finished poll in which a server's worker is left to it, whose settings are the ones that count."""
+
+_LAST_CHANCE = 30.0
+"""Seconds after which a refusal of our own counts although a server's worker, which may be allowed more, is alive."""
+
+_LAST_WORDS = 2.0
+"""Seconds for turns whose polls are done to hand back what they hold."""
+
+_EARLIEST = 0.0
+"""A due time before all others: who asks for a feed now doesn't queue behind the host's other feeds."""
+
+
+@dataclass(frozen=True, slots=True)
+class PollReport:
+    """What became of one feed. `url` is masked; `outcome` is polled, failed, gone, unfollowed, unknown, held (the
+    publisher asked for a pause), refused (its address isn't allowed to us; nothing was recorded) or late (the time was
+    over); `detail` explains. `new` and `updated` count the items of a feed that was polled.
+    """
+
+    feed: str
+    url: str
+    outcome: str
+    detail: str = ""
+    new: int = 0
+    updated: int = 0
+
+
+async def _nobody() -> bool:
+    return False
+
+
+class PollNow:
+    """Makes feeds due at once and helps their hosts to a turn; a worker that has a host already is waited for.
+
+    `others` says whether other workers are alive, which then have the first chance. `refused` holds, by feed, why our
+    own worker may not ask a publisher; it grows while that works.
+    """
+
+    def __init__(
+        self,
+        feeds: Feeds,
+        schedule: Schedule,
+        worker: Worker,
+        *,
+        others: Callable[[], Awaitable[bool]] = _nobody,
+        refused: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._feeds = feeds
+        self._schedule = schedule
+        self._worker = worker
+        self._others = others
+        self._refused = {} if refused is None else refused
+        self._clock = clock
+
+    async def poll(self, feed_ids: Iterable[str], patience: float = 120.0) -> dict[str, PollReport]:
+        """Poll those feeds once from now on; returns when all are done and their posts stand in the timelines, or when
+        no poll ended for `patience` seconds.
+
+        A poll that some worker began before the call doesn't count. Raises StoreError.
+        """
+        start = self._clock()
+        waiting, reports = await self._sort_out(feed_ids)
+        turns: set[asyncio.Task[int]] = set()
+        looked = progress = time.monotonic()
+        bumped = float("-inf")
+        others = await self._others()
+        first_chance, last_chance = (_FIRST_CHANCE, _LAST_CHANCE) if others else (0.0, 0.0)
+        try:
+            while waiting and looked - progress < patience:
+                if looked - bumped > _BUMP_AGAIN:
+                    # Again and again: the end of a poll that began before the call sets the feed's time anew.
+                    await self._schedule.bump(waiting.items(), _EARLIEST)
+                    bumped = looked
+                polled = 0
+                allowed = {host for feed_id, host in waiting.items() if feed_id not in self._refused}
+                if allowed and looked - progress >= first_chance:
+                    turns.add(asyncio.create_task(self._worker.run_once(sorted(allowed))))
+                    done, turns = await asyncio.wait(turns, timeout=_LOOK_AGAIN, return_when=asyncio.FIRST_COMPLETED)
+                    polled = sum(turn.result() for turn in done)
+                if not polled:
+                    await asyncio.sleep(_LOOK_AGAIN + len(waiting) / _LOOKS_PER_SECOND)
+                looked = time.monotonic()
+                found = await self._look(waiting, start, refusals=looked - progress >= last_chance)
+                progress = looked if found else progress
+                reports |= found
+                waiting = {feed_id: host for feed_id, host in waiting.items() if feed_id not in found}
+            if turns and not waiting:
+                await asyncio.wait(turns, timeout=_LAST_WORDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await self._worker.delivered()
+        finally:
+            for turn in turns:
+                turn.cancel()
+            await asyncio.gather(*turns, return_exceptions=True)
+        records = await self._feeds.get_many(waiting)
+        return reports | {
+            feed_id: PollReport(feed_id, mask_credentials(record.url), "late", "not polled in time; it stays due")
+            for feed_id, record in records.items()
+        }
+
+    async def _sort_out(self, feed_ids: Iterable[str]) -> tuple[dict[str, str], dict[str, PollReport]]:
+        """The feeds that can be polled, with their hosts, and reports for those that can't."""
+        ids = list(dict.fromkeys(feed_ids))
+        records = await self._feeds.get_many(ids)
+        waiting: dict[str, str] = {}
+        reports: dict[str, PollReport] = {}
+        for feed_id in ids:
+            record = records.get(feed_id)
+            refusal = await self._refusal(feed_id, record)
+            if refusal is not None:
+                reports[feed_id] = refusal
+            elif record is not None:
+                waiting[feed_id] = host_of(record.url)
+        return waiting, reports
+
+    async def _refusal(self, feed_id: str, record: FeedRecord | None) -> PollReport | None:
+        """Why a feed can't be polled now; None when it can."""
+        if record is None:
+            return PollReport(feed_id, "", "unknown", "there is no such feed")
+        url = mask_credentials(record.url)
+        if record.gone:
+            return PollReport(feed_id, url, "gone", record.last_error or "the publisher asked not to be asked again")
+        if not await self._feeds.subscriber_count(feed_id):
+            return PollReport(feed_id, url, "unfollowed", "nobody follows it")
+        now = self._clock()
+        until = max(held_until(record, now) or 0.0, await self._schedule.held_until(host_of(record.url)) or 0.0)
+        pause = until - now
+        if pause > 0:
+            return PollReport(feed_id, url, "held", f"the publisher asked for a pause of {pause:.0f} s more")
+        return None
+
+    async def _look(self, waiting: dict[str, str], start: float, *, refusals: bool) -> dict[str, PollReport]:
+        """Reports on the feeds that were polled since `start`, or that can't be any more; `refusals` of our own are
+        among them or are left to others. A feed that lives on another host by now (it was a page that named one) is
+        waited for there.
+        """
+        reports: dict[str, PollReport] = {}
+        records = await self._feeds.get_many(waiting)
+        for feed_id in waiting:
+            record = records.get(feed_id)
+            # Times are kept in milliseconds.
+            if record is not None and (record.last_poll or 0.0) >= start - 0.001:
+                reports[feed_id] = _report(record)
+            elif refusals and record is not None and feed_id in self._refused:
+                url = mask_credentials(record.url)
+                reports[feed_id] = PollReport(feed_id, url, "refused", self._refused[feed_id])
+            elif record is None or record.gone or held_until(record, self._clock()) is not None:
+                refusal = await self._refusal(feed_id, record)
+                reports |= {feed_id: refusal} if refusal is not None else {}
+            else:
+                waiting[feed_id] = host_of(record.url)
+        return reports
+
+
+def _report(record: FeedRecord) -> PollReport:
+    """What a poll that has ended wrote down."""
+    outcome = "gone" if record.gone else "failed" if record.last_error else "polled"
+    new, updated = (int(record.extra.get(name) or 0) for name in ("last_new", "last_updated"))
+    return PollReport(record.id, mask_credentials(record.url), outcome, record.last_error or "", new, updated)

@@ -1,0 +1,224 @@
+"""When a feed is polled next, and whether it has moved: pure decisions (design: ingest, Polling).
+
+The interval follows the feed: it grows with the square root of the time that usually passes between two posts, or of
+the time that has passed since the last one where that is longer. So a feed that falls silent is asked less and less,
+and one post brings it back. The root makes the best of a number of requests: it shares them among the feeds so that
+posts are found as early as possible on average (docs: explanation, polling). Edits teach nothing, as many documents
+differ at every look. What the publisher says (`max-age`, `Expires`, `ttl`) can only lengthen the interval.
+
+Every wait is drawn from [base, 1.25 × base], so that feeds which were followed together drift apart. Bounds hold for
+the drawn value: the base is kept low enough.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from microsub.polling.policy import DAY, PollPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+DEFAULT_POLICY = PollPolicy()
+SPREAD = 0.25
+LONGEST_HOLD = 7 * DAY
+"""A `Retry-After` beyond this is a mistake; honouring it would stop the feed."""
+_CLOCKS_DIFFER = DAY
+
+SPARING = 600.0
+"""A feed is not polled again before this many times the processor time has passed that its document took."""
+
+MOVE_SIGHTINGS = 3
+MOVE_SECONDS = DAY
+_SHORTEST_GAP = 60.0
+_LONGEST_GAP = 60 * DAY
+_LEARNING = 0.3
+_DATES_FOR_FIRST_GUESS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class PollHistory:
+    """What earlier polls of a feed taught. Seconds and Unix times; None: not known yet.
+
+    `gap` is the smoothed time between two posts, `last_change` when the last new ones were found; `failures` counts
+    those in a row; `ttl` is what the document itself wished for when it was last parsed, `max_age` what came with the
+    last reply that said something of it; `push` says that a working WebSub subscription exists.
+    """
+
+    interval: float | None = None
+    gap: float | None = None
+    last_change: float | None = None
+    failures: int = 0
+    ttl: float | None = None
+    max_age: float | None = None
+    push: bool = False
+    moved_to: str | None = None
+    moved_seen: int = 0
+    moved_since: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The publisher answered as it should: with `new` and `updated` entries, or none of both.
+
+    `max_age` as in `fetch.Fetched`; `dates` are the publication times of the document's entries, for the first guess;
+    `not_modified` marks a 304, which leaves in force what it doesn't mention (RFC 9111, 4.3.4); `seconds` is the
+    processor time that reading the document took.
+    """
+
+    new: int = 0
+    updated: int = 0
+    max_age: float | None = None
+    ttl: float | None = None
+    dates: tuple[float, ...] = ()
+    not_modified: bool = False
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """No document; `retry_after` in seconds where the publisher asked for a pause; `seconds` as in `Answered`."""
+
+    reason: str
+    detail: str
+    retry_after: float | None = None
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """410: the publisher asks never to be asked again."""
+
+    detail: str
+
+
+Outcome = Answered | Failed | Gone
+
+
+@dataclass(frozen=True, slots=True)
+class PollPlan:
+    """What a poll leads to. `next_poll` is a Unix time, None: never again.
+
+    `hold_until` is set when the publisher asked for a pause: the schedule counts it against the host.
+    """
+
+    next_poll: float | None
+    interval: float | None
+    gap: float | None
+    last_change: float | None
+    failures: int
+    hold_until: float | None = None
+    max_age: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MovePlan:
+    """Sightings of one permanent redirect; `move` says that it has been seen often and long enough."""
+
+    moved_to: str | None = None
+    seen: int = 0
+    since: float | None = None
+    move: bool = False
+
+
+def plan_next(
+    history: PollHistory, outcome: Outcome, now: float, random: float, policy: PollPolicy = DEFAULT_POLICY
+) -> PollPlan:
+    """Decide when to poll next. `random` is in [0, 1) and is all the chance there is."""
+    if history.last_change is not None and history.last_change > now:
+        history = replace(history, last_change=now)  # the clock was ahead then
+    match outcome:
+        case Gone():
+            return PollPlan(None, history.interval, history.gap, history.last_change, history.failures + 1)
+        case Failed():
+            return _after_failure(history, outcome, now, random, policy)
+        case Answered():
+            return _after_answer(history, outcome, now, random, policy)
+
+
+def plan_move(history: PollHistory, moved_to: str | None, now: float) -> MovePlan:
+    """Count a permanent redirect. An answer from the old address, a new target, or a clock set back starts afresh."""
+    if moved_to is None:
+        return MovePlan()
+    if moved_to != history.moved_to or history.moved_since is None or history.moved_since > now:
+        return MovePlan(moved_to, 1, now)
+    seen = history.moved_seen + 1
+    ripe = seen >= MOVE_SIGHTINGS and now - history.moved_since >= MOVE_SECONDS
+    return MovePlan(moved_to, seen, history.moved_since, ripe)
+
+
+def held_now(until: float | None, now: float) -> bool:
+    """Whether a publisher's wish to be left alone `until` a Unix time is in force. One that lies further ahead than any
+    hold can was written by a clock that was wrong; it counts for nothing.
+    """
+    return until is not None and now < until <= now + LONGEST_HOLD + _CLOCKS_DIFFER
+
+
+def draw(base: float, random: float, most: float) -> float:
+    """A wait in [base, 1.25 × base], never above `most`."""
+    return min(base, most / (1 + SPREAD)) * (1 + SPREAD * random)
+
+
+def interval_for(gap: float, policy: PollPolicy = DEFAULT_POLICY) -> float:
+    """The interval that suits a feed with `gap` seconds between two posts, before any bounds."""
+    return policy.daily * math.sqrt(gap / DAY)
+
+
+def guess_gap(dates: Iterable[float], now: float) -> float | None:
+    """The time between two posts as the newest dates of a document suggest; None where there are none."""
+    newest = sorted((date for date in dates if date <= now), reverse=True)[:_DATES_FOR_FIRST_GUESS]
+    if not newest:
+        return None
+    return _bounded((now - newest[-1]) / len(newest))
+
+
+def _after_answer(history: PollHistory, answer: Answered, now: float, random: float, policy: PollPolicy) -> PollPlan:
+    gap, last_change = _learn(history, answer, now)
+    if policy.fixed is not None:
+        base = policy.fixed
+    elif history.push and not answer.new:
+        base = policy.push
+    else:
+        # A hub that let us find posts by ourselves may have stopped working: look again as if there were none.
+        base = max(policy.least, min(policy.most, interval_for(max(gap, now - last_change), policy)))
+        base = max(base, answer.seconds * SPARING)
+    max_age = history.max_age if answer.not_modified and answer.max_age is None else answer.max_age
+    wish = max(max_age or 0.0, answer.ttl or history.ttl or 0.0) if policy.ttl is None else policy.ttl
+    most = policy.cap if wish > base or policy.fixed is not None else policy.most
+    wait = draw(max(base, wish), random, most)
+    return PollPlan(now + wait, wait, gap, last_change, 0, max_age=max_age)
+
+
+def _learn(history: PollHistory, answer: Answered, now: float) -> tuple[float, float]:
+    """The smoothed gap and the time of the last new posts, with what this answer adds."""
+    if history.last_change is None:
+        guess = guess_gap(answer.dates, now)
+        newest = max((date for date in answer.dates if date <= now), default=now)
+        return (DAY if guess is None else guess), newest
+    gap = DAY if history.gap is None else history.gap
+    if not answer.new:
+        return gap, history.last_change
+    observed = _bounded((now - history.last_change) / answer.new)
+    return _bounded(gap + _LEARNING * (observed - gap)), now
+
+
+def _after_failure(history: PollHistory, failed: Failed, now: float, random: float, policy: PollPolicy) -> PollPlan:
+    failures = history.failures + 1
+    usual = policy.fixed or history.interval or policy.least
+    usual = max(usual, failed.seconds * SPARING)
+    base = min(policy.back_off, usual * 2.0 ** min(failures - 1, 32))
+    wait = draw(base, random, policy.back_off)
+    hold = None
+    if failed.retry_after is not None:
+        pause = min(failed.retry_after, LONGEST_HOLD)
+        hold = now + pause
+        wait = max(wait, pause * (1 + SPREAD * random))
+    return PollPlan(
+        now + wait, history.interval, history.gap, history.last_change, failures, hold, max_age=history.max_age
+    )
+
+
+def _bounded(gap: float) -> float:
+    return min(_LONGEST_GAP, max(_SHORTEST_GAP, gap))

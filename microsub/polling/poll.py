@@ -1,0 +1,393 @@
+"""One poll of one feed: fetch, parse, hand on the news, plan. Every step may run twice; validators are written last.
+
+What a crash leaves behind is found again by the next poll: the feed keeps its old validators, so the document comes
+anew. Its news travel through the stream of entries; storing and delivering them is for the stages behind it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import islice
+from random import random as chance
+from typing import TYPE_CHECKING, Protocol
+
+import structlog
+
+from microsub.configuration.model import InstanceSettings
+from microsub.discovery.sites import feeds_by_address
+from microsub.errors import ParseError, ParserUnavailable, ParsingStopped
+from microsub.feeds.metadata import describe
+from microsub.feeds.store.metadata import UNTOLD
+from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
+from microsub.formats.entry_id import host_of, mask_credentials
+from microsub.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
+from microsub.polling.description import described, description_of
+from microsub.polling.elsewhere import instead_of_failure, instead_of_page
+from microsub.polling.plan import Answered, Failed, Gone, Outcome, PollPlan, plan_move, plan_next
+from microsub.polling.policy import poll_policy
+from microsub.polling.record import fields_of, held_until, history_of, last_looked
+from microsub.posts.messages import EntriesFound
+from microsub.posts.store.ingest import FIRST
+
+if TYPE_CHECKING:
+    from microsub.discovery.feedlinks import FeedLink
+    from microsub.feeds.announcing import Announcing
+    from microsub.feeds.store.record import FeedRecord, Feeds
+    from microsub.parsing.pool import ParsePool
+    from microsub.polling.moving import Mover
+    from microsub.posts.entries import PostsRead
+    from microsub.posts.store.items import Items
+    from microsub.redis.streams import Stream
+
+log = structlog.get_logger(__name__)
+
+_NOTHING_SEEN: Mapping[str, str | None] = {"body_hash": None, "etag": None, "last_modified": None}
+"""What is written before news are taken in: should this poll end there, the next one must see all of the document, even
+if it is as it was before.
+"""
+
+PUT_OFF_SECONDS = 15.0
+"""Until a feed is asked again that couldn't be because of us."""
+
+_SOME = 20
+"""Followers of a feed of whom the one that has used least is who its document is read for."""
+
+
+class Fetching(Protocol):
+    """What a poll needs: `cache.CachingFetcher`, or a plain `fetch.Fetcher`."""
+
+    async def fetch(self, request: FetchRequest) -> FetchResult:
+        """GET a document; failures are values."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PollResult:
+    """What a poll came to.
+
+    `outcome` is one of changed, unchanged, not_modified, gone, unfollowed, held, moved (it is a page whose feed is
+    followed from now on), overtaken (a later poll of the feed has begun, or its record is gone; nothing of this one
+    counts), local (this process had no file descriptor left, or no parser: nothing is counted), or the reason of a
+    failure, which `detail` explains. `next_poll` is a Unix time or None: never again; `host` is where the feed is
+    polled from now on; `hold_until` is set when the publisher asked for a pause.
+    """
+
+    feed: str
+    outcome: str
+    next_poll: float | None
+    host: str
+    new: int = 0
+    updated: int = 0
+    detail: str = ""
+    hold_until: float | None = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether no usable document could be had."""
+        return bool(self.detail)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedDue:
+    """A feed as it was when its poll began, the Unix time when the publisher was asked, and for whom its document is
+    read: some of its followers.
+    """
+
+    feed: FeedRecord
+    asked: float
+    keys: tuple[str, ...] = ()
+
+
+class Poller:
+    """Polls feeds one at a time; any number of polls of different feeds may run in one instance."""
+
+    def __init__(
+        self,
+        feeds: Feeds,
+        items: Items,
+        entries: Stream,
+        announcing: Announcing,
+        fetcher: Fetching,
+        parser: ParsePool,
+        *,
+        mover: Mover | None = None,
+        settings: Callable[[], InstanceSettings] = InstanceSettings,
+        clock: Callable[[], float] = time.time,
+        random: Callable[[], float] = chance,
+        on_refused: Callable[[PollResult], object] | None = None,
+        told: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`told` is called when there is news for the stages behind.
+
+        `on_refused`, for commands that run beside a server: an address that the command's own settings forbid is
+        told to it, and neither the feed's health nor its time changes, because the server's settings may differ.
+        """
+        self._feeds = feeds
+        self._items = items
+        self._entries = entries
+        self._announcing = announcing
+        self._fetcher = fetcher
+        self._parser = parser
+        self._mover = mover
+        self._settings = settings
+        self._clock = clock
+        self._random = random
+        self._on_refused = on_refused
+        self._told = told
+
+    async def poll(self, feed_id: str) -> PollResult:
+        """Poll a feed once, now, whether it is due or not; one that is gone or that nobody follows is left alone.
+
+        Raises StoreError and what is a bug; the caller plans the next attempt then.
+        """
+        feed, users = await self._feeds.begin_reading(feed_id)
+        if feed is None or feed.gone:
+            return PollResult(feed_id, "gone", None, "" if feed is None else host_of(feed.url))
+        if not users:
+            return PollResult(feed_id, "unfollowed", None, host_of(feed.url))
+        pause = held_until(feed, self._clock())
+        if pause is not None:
+            return PollResult(feed_id, "held", pause, host_of(feed.url))
+        due = FeedDue(feed, self._clock(), tuple(islice(users, _SOME)))
+        if feed.next_poll is not None:
+            POLL_DELAY.observe(max(0.0, due.asked - feed.next_poll))
+        with structlog.contextvars.bound_contextvars(feed=feed.id, url=mask_credentials(feed.url)):
+            try:
+                return await self._conclude(due, await self._fetch(feed, len(users)))
+            except ParserUnavailable as error:
+                return self.put_off(feed.id, str(error))
+
+    async def give_up(self, feed_id: str, reason: str, detail: str) -> PollResult:
+        """Plan the next attempt after a poll that ended in a bug of ours, so that it isn't tried every second."""
+        feed = await self._feeds.get(feed_id)
+        if feed is None:
+            return PollResult(feed_id, "gone", None, "")
+        with structlog.contextvars.bound_contextvars(feed=feed.id, url=mask_credentials(feed.url)):
+            return await self._settle(FeedDue(feed, self._clock()), Failed(reason, detail), {}, None)
+
+    def put_off(self, feed_id: str, detail: str) -> PollResult:
+        """Leave the feed as it was, and have it asked again soon: what was missing is ours, so nothing is counted."""
+        return PollResult(feed_id, "local", self._clock() + PUT_OFF_SECONDS, "", detail=detail)
+
+    async def _fetch(self, feed: FeedRecord, subscribers: int) -> FetchResult:
+        start = time.perf_counter()
+        try:
+            # The record's own validators, never a copy's: a 304 says that what is in the store is complete.
+            return await self._fetcher.fetch(
+                FetchRequest(feed.url, feed.etag, feed.last_modified, subscribers=subscribers, since=last_looked(feed))
+            )
+        finally:
+            FETCH_SECONDS.observe(time.perf_counter() - start)
+
+    async def _conclude(self, due: FeedDue, reply: FetchResult) -> PollResult:
+        match reply:
+            case FetchFailed(ours=True):
+                return self.put_off(due.feed.id, reply.detail)
+            case FetchFailed() if left := await self._pass_on(due, reply):
+                return left
+            case FetchFailed(reason="gone"):
+                return await self._settle(due, Gone(reply.detail), {}, None)
+            case FetchFailed(reason="blocked") if self._on_refused is not None:
+                return self._refused(due.feed, reply.detail)
+            case FetchFailed(refused=True, retry_after=None) if left := await self._go_over(
+                due, instead_of_page(due.feed, feeds_by_address(due.feed.url))
+            ):
+                return left
+            case FetchFailed():
+                return await self._settle(due, Failed(reply.reason, reply.detail, reply.retry_after), {}, None)
+            case NotModified():
+                fields = {"etag": reply.etag, "last_modified": reply.last_modified}
+                answer = Answered(max_age=reply.max_age, not_modified=True)
+                return await self._settle(due, answer, fields, reply.moved_to, "not_modified")
+            case Fetched():
+                return await self._take(due, reply)
+
+    def _refused(self, feed: FeedRecord, detail: str) -> PollResult:
+        """Leave the feed to whoever may ask its publisher, at the time that it had, in a second at the earliest."""
+        due = max(feed.next_poll or 0.0, self._clock() + 1.0)
+        result = PollResult(feed.id, "blocked", due, host_of(feed.url), detail=detail)
+        if self._on_refused is not None:
+            self._on_refused(result)
+        return result
+
+    async def _take(self, due: FeedDue, document: Fetched) -> PollResult:
+        fields = {"etag": document.etag, "last_modified": document.last_modified}
+        digest = hashlib.sha256(document.body).hexdigest()
+        if digest == due.feed.body_hash:
+            return await self._settle(due, Answered(max_age=document.max_age), fields, document.moved_to, "unchanged")
+        now, source = self._clock(), due.feed.url
+        is_first = await self._is_first(due.feed)
+        when = _discovered(due.feed, now, is_first)
+        parsed: PostsRead | ParseError
+        try:
+            marks = await self._feeds.marks(due.feed)
+            parsed, seconds = await self._parser.posts_in(document, source, marks, when, due.keys)
+        except ParseError as error:
+            parsed = error.with_traceback(None)  # which would keep this frame, and the document, for long
+            seconds = error.seconds if isinstance(error, ParsingStopped) else 0.0
+        if due.feed.last_success is None:
+            links = await self._named(due, document, parsed)
+            # Asked for consent or a login instead of a page, we may still know where its feed is.
+            if not links and isinstance(parsed, ParseError):
+                links = feeds_by_address(due.feed.url)
+            if left := await self._go_over(due, instead_of_page(due.feed, links)):
+                return left
+        if isinstance(parsed, ParseError):
+            if left := await self._pass_on(due):
+                return left
+            return await self._settle(due, Failed("parse", parsed.detail, seconds=seconds), {}, None)
+        new, updated, sent = await self._take_in(due.feed, parsed, now, is_first)
+        outcome = Answered(new, updated, document.max_age, parsed.feed.ttl, parsed.dates, seconds=seconds)
+        label = "changed" if new or updated else "unchanged"
+        fields |= {"body_hash": digest, "last_read": f"{now:.3f}"} | ({"sent": sent} if sent else {})
+        if sent and is_first:
+            fields["first"] = sent
+        return await self._settle(due, outcome, fields, document.moved_to, label, parsed.marks)
+
+    async def _pass_on(self, due: FeedDue, failure: FetchFailed | None = None) -> PollResult | None:
+        """Follow the next of the feeds that a page named; None when it stays."""
+        if failure is not None and failure.reason == "blocked" and self._on_refused is not None:
+            return None
+        return await self._go_over(due, instead_of_failure(due.feed, failure))
+
+    async def _go_over(self, due: FeedDue, urls: list[str]) -> PollResult | None:
+        """Follow the first of `urls` that will do instead of this feed; None when there is none."""
+        feed, now = due.feed, self._clock()
+        moved = await self._mover.from_page(feed, urls, now) if urls and self._mover is not None else None
+        if moved is None:
+            return None
+        POLLS.labels("moved").inc()
+        if not moved.merged_into:
+            return PollResult(feed.id, "moved", now, moved.host)
+        await self._feeds.update(feed.id, {"last_poll": f"{due.asked:.3f}"})
+        return PollResult(feed.id, "moved", None, moved.host)
+
+    async def _take_in(
+        self, feed: FeedRecord, parsed: PostsRead, now: float, is_first: bool
+    ) -> tuple[int, int, str | None]:
+        """Hand on what is news: how many posts are new, how many were edited, and the id of the message."""
+        # Before the fan-out: mutes and blocks ask for the feed's home page too.
+        await self._describe(feed, description_of(parsed.feed), now)
+        sifted = await self._items.sift(feed, parsed.items, now)
+        posts, sent = sifted.news, None
+        # While the last news wait, the store doesn't show what it will say: an edit that is taken back is no edit yet.
+        if await self._may_wait(feed, is_first):
+            posts = parsed.items
+        if posts and await self._feeds.update(feed.id, _NOTHING_SEEN, feed.reading):
+            if is_first:
+                posts = tuple(replace(post, extra={**post.extra, FIRST: "1"}) for post in posts)
+            # All of a document in one message: how many of a first fill stay unread is decided over all of it.
+            (sent,) = await self._entries.add([EntriesFound(feed.id, now, posts, feed.reading).to_fields()])
+            self._told()
+        return len(sifted.new), len(sifted.edited), sent
+
+    async def _is_first(self, feed: FeedRecord) -> bool:
+        """Whether this is the first document of the feed, or is read while the first one's posts aren't stored yet.
+
+        Where posts came otherwise before (an import, a program), what the first document has besides is news.
+        """
+        if feed.last_success is not None:
+            first = feed.extra.get("first")
+            return first is not None and first == feed.extra.get("sent") and await self._entries.holds(first)
+        if "begun" in feed.extra:
+            return True
+        if await self._items.newest(feed.id, 1):
+            # Perhaps by another worker, which has noted first that it begins.
+            latest = await self._feeds.get(feed.id)
+            return latest is not None and "begun" in latest.extra
+        return await self._feeds.update(feed.id, {"begun": "1"})
+
+    async def _may_wait(self, feed: FeedRecord, is_first: bool) -> bool:
+        """Whether news of an earlier poll aren't stored yet; that poll may have ended before it could say so."""
+        last = feed.extra.get("sent")
+        if feed.last_success is not None and feed.body_hash is None:
+            return True
+        if last is not None and last == feed.extra.get("first"):
+            return is_first  # asked already
+        return last is not None and await self._entries.holds(last)
+
+    async def _describe(self, feed: FeedRecord, said: Mapping[str, str | None], now: float) -> None:
+        """Keep what the document says of the feed, and announce what of it is new."""
+        is_new = feed.last_success is None and not feed.kept
+        if is_new or UNTOLD in feed.extra or any(value != described(feed, name) for name, value in said.items()):
+            seen, reading = _NOTHING_SEEN, feed.reading
+            await describe(
+                self._feeds, self._announcing, feed.id, said, now, if_changed=seen, reading=reading, is_new=is_new
+            )
+
+    async def _settle(
+        self,
+        due: FeedDue,
+        outcome: Outcome,
+        fields: Mapping[str, str | None],
+        moved_to: str | None,
+        label: str = "",
+        marks: bytes | None = None,
+    ) -> PollResult:
+        """Decide what follows and write it down, the last act of a poll but for a move."""
+        now, feed = self._clock(), due.feed
+        history = history_of(feed)
+        policy = poll_policy(self._settings(), feed.url)
+        plan = plan_next(history, outcome, now, self._random(), policy)
+        move = plan_move(history, moved_to, now) if isinstance(outcome, Answered) else None
+        result = _result(feed, outcome, plan, label)
+        counts = {"last_new": str(result.new), "last_updated": str(result.updated)}
+        changes = {**fields, **fields_of(outcome, plan, move, due.asked, now), **counts}
+        if not await self._feeds.settle(feed.id, changes, marks, feed.reading):
+            result, move = PollResult(feed.id, "overtaken", plan.next_poll, result.host), None
+        POLLS.labels(result.outcome).inc()
+        _log(result)
+        if move is not None and move.move and move.moved_to is not None and self._mover is not None:
+            moved = await self._mover.move(feed, move.moved_to, now)
+            return replace(result, host=moved.host, next_poll=None if moved.merged_into else result.next_poll)
+        return result
+
+    async def _named(self, due: FeedDue, document: Fetched, parsed: PostsRead | ParseError) -> list[FeedLink]:
+        """The feeds to follow instead of a document, best first; none for a feed."""
+        if not isinstance(parsed, ParseError) and parsed.feed.format != "h-feed":
+            return []
+        try:
+            return await self._parser.better_feeds(document, due.keys)
+        except ParseError:
+            return []
+
+
+def _discovered(feed: FeedRecord, now: float, is_first: bool) -> float:
+    """The time that stands in for dates which a document doesn't give.
+
+    What the first document holds is older than the follow that made the feed known, and the readers' first fill must
+    see it so: sixty undated posts of a new feed are no sixty posts since.
+    """
+    if (feed.last_success is not None and not is_first) or feed.created is None:
+        return now
+    return min(now, feed.created - 0.001)
+
+
+def _result(feed: FeedRecord, outcome: Outcome, plan: PollPlan, label: str) -> PollResult:
+    host = host_of(feed.url)
+    match outcome:
+        case Answered():
+            return PollResult(feed.id, label, plan.next_poll, host, outcome.new, outcome.updated)
+        case Gone():
+            return PollResult(feed.id, "gone", None, host, detail=outcome.detail)
+        case Failed():
+            return PollResult(
+                feed.id, outcome.reason, plan.next_poll, host, detail=outcome.detail, hold_until=plan.hold_until
+            )
+
+
+def _log(result: PollResult) -> None:
+    entry = log.bind(outcome=result.outcome, next_poll=_moment(result.next_poll))
+    if result.failed:
+        entry.warning("feed could not be polled", detail=result.detail)
+    else:
+        entry.info("feed polled", new=result.new, updated=result.updated)
+
+
+def _moment(time: float | None) -> str | None:
+    """A Unix time as people read it, in UTC."""
+    return None if time is None else datetime.fromtimestamp(time, UTC).isoformat(timespec="seconds")

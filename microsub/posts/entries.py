@@ -1,0 +1,144 @@
+"""What of a parsed document goes into the post store, with dates and places settled. Pure.
+
+An item's place in every timeline is its score, fixed when it is first stored: Unix seconds of publication in
+milliseconds, plus k microseconds where k counts, from the end, the entries of the document with the same instant. So
+ties keep the document's order, newest first, whatever their ids.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from microsub.formats.entry_id import MAX_IDENTITY, identities, identity, normalise_profile, twin_identity
+from microsub.formats.lookups import lacking
+from microsub.formats.wire import dump, to_wire
+from microsub.model.jf2 import Entry, Feed
+from microsub.posts.values import WRITTEN_GUID, ItemToStore
+
+if TYPE_CHECKING:
+    from microsub.formats.rereading import Listed
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DATES = frozenset({"published", "updated"})
+
+
+@dataclass(frozen=True, slots=True)
+class PostsRead:
+    """What a document says: of the feed, in `feed` (without entries), its posts that may be news, and the Unix times
+    of publication that it names. `marks` is for the next reading; None where that must read everything.
+    """
+
+    feed: Feed
+    items: tuple[ItemToStore, ...]
+    dates: tuple[float, ...]
+    marks: bytes | None
+
+
+def posts_in(
+    body: bytes, url: str, content_type: str | None, source: str, marks: bytes | None, discovered: float
+) -> PostsRead:
+    """The posts of a document that is read now and again (`formats.rereading`), but for those that `marks` has.
+
+    `source` is the address that the feed is known by; `discovered` as `now` in `items_to_store`. Raises ParseError.
+    """
+    from microsub.formats.rereading import reread  # with the parsers, which a poll leaves to other processes
+
+    reading = reread(body, url, content_type, source, marks)
+    items = tuple(items_of(reading.listed, discovered, source))
+    return PostsRead(reading.feed, items, dates_of(reading.listed), reading.marks)
+
+
+def items_to_store(feed: Feed, now: float, source: str | None = None) -> list[ItemToStore]:
+    """The entries of `feed` in document order, each identity once (the first one counts).
+
+    `now` is the time of discovery: undated entries get it, and no date is later. `source` is the document's address,
+    where nothing needs to be looked up again.
+    """
+    from microsub.formats.rereading import Listed  # with the parsers, which a poll leaves to other processes
+
+    guids = identities(feed.entries)
+    listed = [Listed(entry.published, guid, entry) for guid, entry in zip(guids, feed.entries, strict=True)]
+    return items_of(listed, now, source)
+
+
+def items_of(listed: Iterable[Listed], now: float, source: str | None = None) -> list[ItemToStore]:
+    """The same for what a document lists: those that are known already only have their say in the places of others."""
+    chosen: dict[str | int, Listed] = {}
+    for place, one in enumerate(listed):
+        chosen.setdefault(place if one.entry is None else one.guid, one)
+    scores = scores_of([settled(one.published, now) for one in chosen.values()])
+    return [
+        _item(one.guid, settle_dates(one.entry, now), score, source)
+        for one, score in zip(chosen.values(), scores, strict=True)
+        if one.entry is not None
+    ]
+
+
+def settled(published: datetime | None, now: float) -> datetime:
+    """A time of publication that is known, and not in the future."""
+    discovered = _EPOCH + timedelta(seconds=now)
+    return discovered if published is None or published > discovered else published
+
+
+def settle_dates(entry: Entry, now: float) -> Entry:
+    """`entry` with a publication date that is known and not in the future, and no edit after `now`."""
+    published = settled(entry.published, now)
+    updated = entry.updated and settled(entry.updated, now)
+    if published is entry.published and updated is entry.updated:
+        return entry
+    return replace(entry, published=published, updated=updated)
+
+
+def scores_of(published: Sequence[datetime]) -> list[float]:
+    """Scores for entries with settled dates, in document order."""
+    instants = [(instant - _EPOCH) // timedelta(milliseconds=1) for instant in published]
+    behind: dict[int, int] = {}
+    micros = [0] * len(instants)
+    for place in range(len(instants) - 1, -1, -1):
+        micros[place] = behind.get(instants[place], 0)
+        behind[instants[place]] = micros[place] + 1
+    return [(instant * 1000 + micro) / 1_000_000 for instant, micro in zip(instants, micros, strict=True)]
+
+
+def content_hash(wire: Mapping[str, Any]) -> str:
+    """A digest of everything a reader can see of an entry but its dates: when it changes, the post was edited.
+
+    Dates don't count: some publishers stamp every entry anew with every request.
+    """
+    visible = {name: value for name, value in wire.items() if name not in _DATES}
+    return hashlib.blake2b(dump(visible, sort=True), digest_size=16).hexdigest()
+
+
+def dates_of(listed: Iterable[Listed]) -> tuple[float, ...]:
+    """The publication times that a document names, as Unix seconds."""
+    return tuple((one.published - _EPOCH).total_seconds() for one in listed if one.published is not None)
+
+
+def _item(guid: str, entry: Entry, score: float, source: str | None) -> ItemToStore:
+    author = normalise_profile(entry.author.url) if entry.author is not None and entry.author.url else ""
+    wire = to_wire(entry)
+    alone = identity(entry)
+    return ItemToStore(
+        guid=guid,
+        wire=dump(wire),
+        hash=content_hash(wire),
+        score=score,
+        published=wire.get("published", ""),  # as it stands there: an edit that keeps it must not change it
+        author=author,
+        link=entry.url or "",
+        twin=twin_identity(entry),
+        incomplete=bool(lacking(entry, source)),
+        shared=alone if alone != guid else "",
+        extra=_written(entry.guid, guid),
+    )
+
+
+def _written(guid: str | None, known_as: str) -> dict[str, str]:
+    """The guid as the feed wrote it, for other programs, where the identity is its normal form and nothing more."""
+    if not guid or guid == known_as or len(guid) > MAX_IDENTITY or identity(Entry(guid=guid)) != known_as:
+        return {}
+    return {WRITTEN_GUID: guid}

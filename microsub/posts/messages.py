@@ -1,0 +1,135 @@
+"""What the stages tell each other, as values and as the fields of stream messages. Pure.
+
+    a document's news ── EntriesFound ─→ store ── ItemsStored ─→ fan-out
+                                           └───── ItemIncomplete ─→ populate ── ItemsStored ─→ fan-out
+
+Messages on the way to timelines hold ids alone. Only `EntriesFound` carries posts, because nobody else has them yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import orjson
+
+from microsub.posts.values import ItemToStore
+
+Fields = dict[str, bytes]
+
+
+def version_of(reading: float) -> str:
+    """The version of what a reading says, or a program at a Unix time: text that sorts as these numbers do."""
+    return f"{round(reading * 1000):015d}-000000000"
+
+
+@dataclass(frozen=True, slots=True)
+class EntriesFound:
+    """Posts of one feed that the store doesn't have, or has otherwise, found at a Unix time.
+
+    `reading` is the number of the reading that found them (`Feeds.begin_reading`); without it their time stands for it.
+    """
+
+    feed: str
+    found: float
+    items: tuple[ItemToStore, ...]
+    reading: float | None = None
+
+    def to_fields(self) -> Fields:
+        """The JSON of each post stands in a field of its own, so that it isn't read before it is served."""
+        fields: Fields = {"feed": self.feed.encode(), "found": b"%.6f" % self.found}
+        if self.reading is not None:
+            fields["reading"] = b"%.3f" % self.reading
+        heads = [_head(item) for item in self.items]
+        fields["items"] = orjson.dumps(heads)
+        for place, item in enumerate(self.items):
+            fields[str(place)] = item.wire
+        return fields
+
+    @property
+    def version(self) -> str:
+        """The version of what the message says: of two that tell of one post, the larger one counts."""
+        return version_of(self.found if self.reading is None else self.reading)
+
+    @classmethod
+    def of(cls, fields: Mapping[str, bytes]) -> EntriesFound:
+        """The message read back. Raises ValueError or KeyError for what isn't one."""
+        heads = orjson.loads(fields["items"])
+        items = tuple(ItemToStore(wire=fields[str(place)], **head) for place, head in enumerate(heads))
+        reading = float(fields["reading"]) if "reading" in fields else None
+        return cls(fields["feed"].decode("utf-8", "replace"), float(fields["found"]), items, reading)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemsStored:
+    """Items of one feed for the timelines: `new` ones are added, `edited` ones held against the rules again. Those and
+    `reworded` ones, whose author is as before, are offered again to channels that had filtered them out.
+
+    `target` is the one timeline (user, channel uid) that is meant, and may have had them before; None means all who
+    follow the feed. With `doubt` nobody knows any more what was read in that timeline.
+    """
+
+    feed: str
+    new: tuple[str, ...] = ()
+    edited: tuple[str, ...] = ()
+    target: tuple[str, str] | None = None
+    reworded: tuple[str, ...] = ()
+    doubt: bool = False
+
+    def to_fields(self) -> Fields:
+        """Ids separated by spaces."""
+        fields = {"feed": self.feed.encode(), "new": _joined(self.new), "edited": _joined(self.edited)}
+        if self.reworded:
+            fields["reworded"] = _joined(self.reworded)
+        if self.doubt:
+            fields["doubt"] = b"1"
+        return fields | ({"target": "/".join(self.target).encode()} if self.target else {})
+
+    @classmethod
+    def of(cls, fields: Mapping[str, bytes]) -> ItemsStored:
+        """The message read back. Raises ValueError or KeyError for what isn't one."""
+        target = None
+        if "target" in fields:
+            user, _, uid = fields["target"].decode("utf-8", "replace").partition("/")
+            target = (user, uid)
+        new, edited = _split(fields["new"]), _split(fields["edited"])
+        return cls(
+            fields["feed"].decode("utf-8", "replace"),
+            new,
+            edited,
+            target,
+            _split(fields.get("reworded", b"")),
+            "doubt" in fields,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ItemIncomplete:
+    """A stored item whose author, or what it answers, can be looked up; `version` is the one that lacks it."""
+
+    item: str
+    version: str
+
+    def to_fields(self) -> Fields:
+        """Two texts."""
+        return {"item": self.item.encode(), "version": self.version.encode()}
+
+    @classmethod
+    def of(cls, fields: Mapping[str, bytes]) -> ItemIncomplete:
+        """The message read back. Raises KeyError for what isn't one."""
+        return cls(fields["item"].decode("utf-8", "replace"), fields["version"].decode("utf-8", "replace"))
+
+
+_HEAD = ("guid", "hash", "score", "published", "author", "link", "twin", "incomplete", "shared", "extra")
+
+
+def _head(item: ItemToStore) -> dict[str, object]:
+    return {name: value for name in _HEAD if (value := getattr(item, name))} | {"score": item.score}
+
+
+def _joined(ids: Sequence[str]) -> bytes:
+    return " ".join(ids).encode()
+
+
+def _split(ids: bytes) -> tuple[str, ...]:
+    return tuple(ids.decode("utf-8", "replace").split())

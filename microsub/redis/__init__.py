@@ -1,0 +1,1 @@
+"""The connection to Redis: clients, cluster, scripts, keys, leases, migrations."""

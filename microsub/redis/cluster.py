@@ -1,0 +1,300 @@
+"""A Redis Cluster as `port.Redis`: one multiplexed connection per master, and each command goes to the one that has its
+slot.
+
+https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/ (Redirection and resharding). What a node
+refuses to run, because the slot is elsewhere or the cluster isn't ready, is sent again where it belongs; so is a
+read whose connection broke. A write whose connection broke is not: nobody knows whether it ran. Who holds what is asked
+anew after every such refusal and every few seconds, so that calls to a master that has gone silent don't wait for
+longer than the cluster itself does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections import defaultdict
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redis.exceptions import AskError, MovedError
+
+from microsub.errors import ConfigError, StoreError, StoreUnavailable, StoreUnreached
+from microsub.logs import LibraryLogger
+from microsub.redis.acknowledged import Acknowledged
+from microsub.redis.failures import all_good, translate
+from microsub.redis.layout import Address, Layout, look_up, split_url
+from microsub.redis.protocol import READS, Arg, Command, Script
+from microsub.redis.slots import SLOTS, key_of, slot_of
+
+log = LibraryLogger(__name__)
+
+PATIENCE = 2.0
+"""Seconds for which a call is tried again while the cluster is about to put itself in order."""
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
+LOOK_EVERY = 5.0
+"""Seconds after which the cluster is asked who holds what although nothing is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A command, or a script's call as one. `slot` None: any master will do."""
+
+    command: Command
+    script: Script | None = None
+    keys: Sequence[str] = ()
+    args: Sequence[Arg] = ()
+
+    @property
+    def slot(self) -> int | None:
+        key = key_of(self.command)
+        return None if key is None else slot_of(key)
+
+    @property
+    def reads(self) -> bool:
+        return self.command[0] in READS if self.script is None else not self.script.writes
+
+
+class ClusterRedis:
+    """`port.Redis` for the cluster at `url` (`layout.split_url`), whose nodes find each other by the first call.
+
+    `replicas`: see `Acknowledged`. Belongs to one event loop.
+    """
+
+    def __init__(
+        self, url: str, *, replicas: int | None = None, patience: float = PATIENCE, look_every: float = LOOK_EVERY
+    ) -> None:
+        self._url, self._seeds = split_url(url)
+        self._replicas = replicas
+        self._patience = patience
+        self._look_every = look_every
+        self._layout: Layout | None = None
+        self._masters: dict[Address, Acknowledged] = {}
+        self._at: list[Acknowledged | None] = [None] * SLOTS
+        self._looking: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self._closed = False
+
+    async def command(self, *args: Arg) -> Any:
+        """See `port.Redis.command`."""
+        key = key_of(args)
+        master = self._at[slot_of(key)] if key is not None else None
+        if master is None:
+            return all_good(await self._run([_Call(args)]))[0]
+        try:
+            return await master.command(*args)
+        except (AskError, StoreUnavailable) as error:
+            return all_good(await self._run([_Call(args)], [error]))[0]
+
+    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """See `port.Redis.pipeline`."""
+        return all_good(await self._run([_Call(command) for command in commands]))
+
+    async def script(self, script: Script, keys: Sequence[str], args: Sequence[Arg] = ()) -> Any:
+        """See `port.Redis.script`."""
+        master = self._at[slot_of(keys[0])] if keys else None
+        if master is None:
+            return all_good(await self._run([_script_call(script, keys, args)]))[0]
+        try:
+            return await master.script(script, keys, args)
+        except (AskError, StoreUnavailable) as error:
+            return all_good(await self._run([_script_call(script, keys, args)], [error]))[0]
+
+    async def scripts(self, calls: Sequence[tuple[Script, Sequence[str], Sequence[Arg]]]) -> list[Any]:
+        """See `port.Redis.scripts`."""
+        return all_good(await self._run([_script_call(*call) for call in calls]))
+
+    async def scan(self, count: int = 1000) -> AsyncIterator[list[bytes]]:
+        """See `port.Redis.scan`."""
+        for master in await self.masters():
+            async for names in master.scan(count):
+                yield names
+
+    async def masters(self) -> list[Acknowledged]:
+        """Everybody who holds slots, for what each must be asked; not to be closed."""
+        if self._layout is None:
+            await self._look()
+        return list(self._masters.values())
+
+    async def aclose(self) -> None:
+        """See `port.Redis.aclose`."""
+        self._closed = True
+        for task in (self._watch, self._looking):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        await asyncio.gather(*self._closing, *(master.aclose() for master in self._masters.values()))
+
+    # --- calls -----------------------------------------------------------------------------------------------------
+
+    async def _run(self, calls: Sequence[_Call], replies: list[Any] | None = None) -> list[Any]:
+        """The replies in order, errors among them as values; `replies` are those of a first attempt."""
+        if not calls:
+            return []
+        pause, ends = FIRST_PAUSE, asyncio.get_running_loop().time() + self._patience
+        to_try: list[tuple[int, Address | None]]
+        if replies is None:
+            replies, to_try = [None] * len(calls), [(index, None) for index in range(len(calls))]
+            await self._attempt(calls, to_try, replies)
+        sent_on = False
+        while to_try := self._to_try_again(calls, replies):
+            if asyncio.get_running_loop().time() > ends:
+                break
+            if sent_on or any(not isinstance(replies[index], AskError) for index, _ in to_try):
+                await asyncio.sleep(pause * random.uniform(0.5, 1))  # noqa: S311 - callers shall not come all at once
+                pause = min(2 * pause, LONGEST_PAUSE)
+                with contextlib.suppress(StoreError):  # the attempt says what is wrong
+                    await self._look()
+            # One redirection is followed at once: who redirects knows better than whoever else might be asked.
+            sent_on = True
+            await self._attempt(calls, to_try, replies)
+        return [_final(reply) for reply in replies]
+
+    def _to_try_again(self, calls: Sequence[_Call], replies: Sequence[Any]) -> list[tuple[int, Address | None]]:
+        """Which calls were not run, or may run twice, and the node to ask in place of the slot's master."""
+        again: list[tuple[int, Address | None]] = []
+        if self._closed:
+            return again
+        for index, reply in enumerate(replies):
+            if not isinstance(reply, Exception):
+                continue
+            error = translate(reply)
+            if isinstance(error, MovedError):
+                self._at[int(error.slot_id)] = self._master(self._place_of(error))
+                self._look_soon()
+                again.append((index, None))
+            elif isinstance(error, AskError):
+                again.append((index, self._place_of(error)))
+            elif isinstance(error, StoreUnreached) or (isinstance(error, StoreUnavailable) and calls[index].reads):
+                again.append((index, None))
+        return again
+
+    def _place_of(self, error: AskError) -> Address:
+        return (error.host or self._seeds[0][0], int(error.port))
+
+    async def _attempt(
+        self, calls: Sequence[_Call], to_try: Sequence[tuple[int, Address | None]], replies: list[Any]
+    ) -> None:
+        """Send each call to its master, all masters at the same time, and put the replies into their places."""
+        groups: defaultdict[Acknowledged, list[int]] = defaultdict(list)
+        asked: dict[Address, list[int]] = defaultdict(list)
+        for index, address in to_try:
+            if address is not None:
+                asked[address].append(index)
+                continue
+            try:
+                groups[await self._master_of(calls[index].slot)].append(index)
+            except StoreError as error:
+                replies[index] = error
+        outcomes = await asyncio.gather(
+            *(_sent(master, [calls[index] for index in indexes]) for master, indexes in groups.items()),
+            *(self._sent_asking(address, [calls[index] for index in indexes]) for address, indexes in asked.items()),
+        )
+        for indexes, outcome in zip((*groups.values(), *asked.values()), outcomes, strict=True):
+            for index, reply in zip(indexes, outcome, strict=True):
+                replies[index] = reply
+
+    async def _sent_asking(self, address: Address, calls: Sequence[_Call]) -> list[Any]:
+        """The replies of a node that takes a slot over, which must be told that we know."""
+        commands: list[Command] = []
+        for call in calls:
+            if call.script is not None:
+                commands.append(("SCRIPT", "LOAD", call.script.text))
+            commands += (("ASKING",), call.command)
+        replies = await _values(self._master(address).run(commands), len(commands))
+        wanted = [place for place, command in enumerate(commands) if command[0] not in ("ASKING", "SCRIPT")]
+        return [replies[place] for place in wanted]
+
+    async def _master_of(self, slot: int | None) -> Acknowledged:
+        if self._closed:
+            raise StoreUnavailable("this connection to Redis was closed")
+        if self._layout is None:
+            await self._look()
+        master = random.choice(list(self._masters.values())) if slot is None else self._at[slot]  # noqa: S311
+        if master is None:
+            raise StoreUnreached(f"no master of the Redis Cluster has slot {slot}")
+        return master
+
+    # --- who holds what --------------------------------------------------------------------------------------------
+
+    async def _look(self) -> None:
+        """Ask who holds what, once for all who want to know. Raises StoreUnreached and ConfigError."""
+        await asyncio.shield(self._look_soon())
+
+    def _look_soon(self) -> asyncio.Task[None]:
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look_now(), name="redis-cluster-layout")
+            self._looking.add_done_callback(self._looked)
+        return self._looking
+
+    def _looked(self, task: asyncio.Task[None]) -> None:
+        self._looking = None
+        if not task.cancelled():
+            task.exception()  # also where everybody who waited has left, the error counts as seen
+
+    async def _look_now(self) -> None:
+        known = [*self._masters, *(self._layout.replicas if self._layout else ()), *self._seeds]
+        layout = await look_up(self._url, known)
+        if self._layout is not None and layout.masters != self._layout.masters:
+            log.info("the Redis Cluster has other masters", masters=sorted(f"{h}:{p}" for h, p in layout.masters))
+        self._take(layout)
+        if self._watch is None and not self._closed:
+            self._watch = asyncio.create_task(self._look_now_and_then(), name="redis-cluster-watch")
+
+    def _take(self, layout: Layout) -> None:
+        self._layout = layout
+        self._at = [None] * SLOTS
+        for first, last, address in layout.ranges:
+            self._at[first : last + 1] = [self._master(address)] * (last + 1 - first)
+        for address in self._masters.keys() - layout.masters:
+            # Who waits for a master that was replaced would wait in vain.
+            task = asyncio.create_task(self._masters.pop(address).aclose())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+        for master in self._masters.values():
+            master.look_again()
+
+    def _master(self, address: Address) -> Acknowledged:
+        if address not in self._masters:
+            host, port = address
+            self._masters[address] = Acknowledged(self._url, self._replicas, host=host, port=port)
+        return self._masters[address]
+
+    async def _look_now_and_then(self) -> None:
+        while True:
+            await asyncio.sleep(self._look_every)
+            with contextlib.suppress(StoreError, ConfigError):
+                await self._look()
+
+
+def _script_call(script: Script, keys: Sequence[str], args: Sequence[Arg]) -> _Call:
+    return _Call(("EVALSHA", script.sha, len(keys), *keys, *args), script, keys, args)
+
+
+async def _sent(master: Acknowledged, calls: Sequence[_Call]) -> list[Any]:
+    """The replies of a master to commands or to scripts, which `port.Redis` never mixes."""
+    if calls[0].script is None:
+        return await _values(master.run([call.command for call in calls]), len(calls))
+    scripts = [(call.script, call.keys, call.args) for call in calls if call.script is not None]
+    return await _values(master.run_scripts(scripts), len(calls))
+
+
+async def _values(run: Any, count: int) -> list[Any]:
+    """What `run` returns, or as many times the error that it raises."""
+    try:
+        replies: list[Any] = await run
+    except StoreError as error:
+        return [error] * count
+    return replies
+
+
+def _final(reply: Any) -> Any:
+    """A redirection that led nowhere is no reply."""
+    return (
+        StoreUnavailable(f"the Redis Cluster sends us from node to node: {reply}")
+        if isinstance(reply, AskError)
+        else reply
+    )

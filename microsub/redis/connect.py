@@ -1,0 +1,96 @@
+"""From a URL to a connection: which implementation of `port.Redis` serves which scheme."""
+
+from __future__ import annotations
+
+import math
+
+from redis.exceptions import RedisError
+
+from microsub.errors import ConfigError, MicrosubError, StoreError, StoreUnavailable
+from microsub.redis.acknowledged import Acknowledged
+from microsub.redis.cluster import ClusterRedis
+from microsub.redis.multiplexer import Multiplexed
+from microsub.redis.protocol import Redis
+
+CLUSTER = "redis+cluster://"
+SECURE_CLUSTER = "rediss+cluster://"
+SCHEMES = ("redis://", "rediss://", "unix://", CLUSTER, SECURE_CLUSTER)
+
+
+async def connect(url: str, *, replicas: int | None = None, most_bytes: float = math.inf) -> Redis:
+    """A connection to the Redis at `url`, known to answer.
+
+    `redis://host:port/db`, `rediss://…` (TLS), `unix:///path?db=n` lead to one server; `redis+cluster://host:port` and
+    `rediss+cluster://…`, which may name several nodes, to all nodes of a cluster. `replicas` is how many of them must
+    have a change before it counts as made; None means one in a cluster whose masters have any, else none. Where the
+    server is not ours, `most_bytes` bounds its replies to one call.
+
+    Raises ConfigError for any other URL and StoreUnavailable when nothing answers there.
+    """
+    redis = _make(url, replicas, most_bytes)
+    try:
+        await redis.command("PING")
+        if not isinstance(redis, ClusterRedis):
+            await _no_cluster(redis)
+    except RedisError as error:
+        await redis.aclose()
+        raise StoreUnavailable(f"Redis refuses to answer: {error}") from error
+    except MicrosubError:
+        await redis.aclose()
+        raise
+    return redis
+
+
+async def _no_cluster(redis: Redis) -> None:
+    """Raises ConfigError where one node of a cluster is taken for all of Redis: it would refuse most keys."""
+    try:
+        reply = await redis.command("INFO", "cluster")
+    except (StoreError, RedisError):  # a rented one may forbid it
+        return
+    if isinstance(reply, bytes) and b"cluster_enabled:1" in reply:
+        raise ConfigError(
+            file="MICROSUB_REDIS_URL",
+            path="",
+            found="a node of a Redis Cluster",
+            expected="redis+cluster:// (or rediss+cluster://) in place of redis://",
+        )
+
+
+async def doubts(redis: Redis) -> list[str]:
+    """Sentences about settings of that Redis under which data can be lost; empty where all is well or unknown."""
+    try:
+        servers = await redis.masters() if isinstance(redis, ClusterRedis) else [redis]
+        replies = [await server.command("INFO") for server in servers]
+    except (StoreError, RedisError):  # a rented one may forbid it
+        return []
+    found = [doubts_about(reply.decode(errors="replace")) for reply in replies if isinstance(reply, bytes)]
+    return list(dict.fromkeys(sentence for sentences in found for sentence in sentences))
+
+
+def doubts_about(info: str) -> list[str]:
+    """`doubts`, from what `INFO` said (https://redis.io/docs/latest/commands/info/)."""
+    facts = dict(line.split(":", 1) for line in info.splitlines() if ":" in line)
+    found = []
+    policy = facts.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        found.append(
+            f"Redis may drop posts and tokens when its memory is full: its maxmemory-policy is {policy}, "
+            "set it to noeviction"
+        )
+    if facts.get("aof_enabled", "1") == "0":
+        found.append("Redis may lose what was written last when it ends: set its appendonly to yes")
+    return found
+
+
+def _make(url: str, replicas: int | None, most_bytes: float) -> Redis:
+    if not url.startswith(SCHEMES):
+        scheme = url.partition("://")[0] if "://" in url else "no scheme"
+        raise ConfigError(file="MICROSUB_REDIS_URL", path="", found=scheme, expected=f"one of {', '.join(SCHEMES)}")
+    try:
+        if url.startswith((CLUSTER, SECURE_CLUSTER)):
+            return ClusterRedis(url, replicas=replicas)
+        return Acknowledged(url, replicas) if replicas else Multiplexed(url, most_bytes=most_bytes)
+    except ValueError as error:
+        raise ConfigError(
+            file="MICROSUB_REDIS_URL", path="", found=str(error), expected="a URL that Redis clients understand"
+        ) from error

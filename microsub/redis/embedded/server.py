@@ -1,0 +1,268 @@
+"""The embedded default: a `redis-server` child for the data folder, shared by all processes that work on it.
+
+What lies in the folder says `redis.embedded.datafolder`.
+
+**Who stops the server:** the last one to leave. `stop()` detaches; where no other process is attached and the server
+was started by one of ours, it is shut down cleanly. So a command never takes the server away from a running `web`, and
+a server whose starter was killed doesn't stay behind for ever once somebody adopted it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import BusyLoadingError, RedisError
+from redis.retry import Retry
+
+from microsub.errors import DataFolderUnusable, StoreUnavailable
+from microsub.redis.embedded.datafolder import Folder, Record, prepared, private, require_own, try_lock
+from microsub.redis.embedded.program import choose, programs, text_of
+from microsub.redis.embedded.unixsocket import remove_socket, socket_path, socket_url
+
+START_TIMEOUT = 30.0
+LOADING_TIMEOUT = 600.0
+"""Seconds that a server may read its data at its start, which takes one for each few hundred megabytes."""
+
+STOP_TIMEOUT = 60.0
+_POLL = 0.01
+_NO_RETRY = Retry(NoBackoff(), 0)
+
+
+class EmbeddedRedis:
+    """An attached embedded server: `url` for clients, `data_dir`, and whether it ran before we came (`adopted`)."""
+
+    def __init__(self, url: str, data_dir: Path, *, adopted: bool, version: str, pid: int, users: IO[bytes]) -> None:
+        self.url = url
+        self.data_dir = data_dir
+        self.adopted = adopted
+        self.version = version
+        self.pid = pid
+        self._users: IO[bytes] | None = users
+
+    def stop(self) -> bool:
+        """Detach; shut the server down where nobody else is attached. Returns whether it was. May be called twice.
+
+        Data is on the disk when this returns True. Raises StoreUnavailable if the server doesn't end in time.
+        """
+        users, self._users = self._users, None
+        if users is None:
+            return False
+        folder = Folder(self.data_dir)
+        with users, folder.starting():
+            if not try_lock(users) or not folder.is_running():
+                # Others are attached, or somebody started that server by hand: not ours to stop.
+                return False
+            pid = _pid(folder) or self.pid
+            _terminate(pid)
+            _wait(lambda: not folder.is_running(), STOP_TIMEOUT, f"redis-server (pid {pid}) does not stop")
+            if (child := _children.pop(pid, None)) is not None:
+                child.wait()
+            remove_socket(folder.record(), folder.path)
+            return True
+
+    def revive(self) -> bool:
+        """Start the server again where it has died; returns whether it was us who did. Blocks until it answers.
+
+        Its address stays, so that clients find it by reconnecting. Raises as `start_embedded` does, and
+        StoreUnavailable where the address can't be had again.
+        """
+        if self._users is None:
+            return False
+        again = start_embedded(self.data_dir)
+        again.detach()  # we are attached already
+        if again.url != self.url:
+            raise StoreUnavailable(f"redis-server of {self.data_dir} has moved to {again.url}: restart this process")
+        self.pid, self.version = again.pid, again.version
+        return not again.adopted
+
+    def detach(self) -> None:
+        """Leave the server alone, also when nobody else is attached."""
+        users, self._users = self._users, None
+        if users is not None:
+            users.close()
+
+
+def start_embedded(data_dir: Path) -> EmbeddedRedis:
+    """Attach to the server of `data_dir`, starting it where none runs. Blocks until it answers.
+
+    Raises ConfigError where no usable redis-server exists or the folder can't be used, SchemaMismatch where the data
+    was written by a newer Redis than the one at hand, StoreUnavailable where the server doesn't come up.
+    """
+    folder = Folder(prepared(data_dir))
+    try:
+        return _attached(folder)
+    except OSError as error:
+        raise DataFolderUnusable("write to", error.filename or folder.path, error) from error
+
+
+def _attached(folder: Folder) -> EmbeddedRedis:
+    with folder.starting():
+        running = _running(folder)
+        adopted = running is not None
+        if running is None:
+            running = _start(folder)
+        # Attached before the lock is let go: nobody can count us out in between.
+        users = private(folder.users)  # it stays open for as long as we are attached
+        fcntl.flock(users, fcntl.LOCK_SH)
+    return EmbeddedRedis(
+        socket_url(running.socket), folder.path, adopted=adopted, version=running.version, pid=running.pid, users=users
+    )
+
+
+# --- a running server --------------------------------------------------------------------------------------------
+
+
+def _answer(address: str, data_dir: Path) -> Record | None:
+    """The server behind that socket when it is alive and serves `data_dir`; waits while it reads its data.
+
+    Raises StoreUnavailable where that takes longer than `LOADING_TIMEOUT`.
+    """
+    require_own(address)
+    deadline = time.monotonic() + LOADING_TIMEOUT
+    while time.monotonic() < deadline:
+        client = redis.Redis(unix_socket_path=address, socket_timeout=5, socket_connect_timeout=5, retry=_NO_RETRY)
+        try:
+            info = client.info("server")
+            where = client.config_get("dir")["dir"] or ""
+            client.ping()
+        except BusyLoadingError:
+            time.sleep(_POLL * 5)
+            continue
+        except (RedisError, OSError):
+            return None
+        finally:
+            client.close()
+        if Path(where) != data_dir:
+            return None
+        return Record(pid=int(info["process_id"]), version=str(info["redis_version"]), socket=address)
+    raise StoreUnavailable(
+        f"the redis-server of {data_dir} has been reading its data for {LOADING_TIMEOUT:.0f} s; expected it to "
+        "answer by now. Start again when it does"
+    )
+
+
+def _running(folder: Folder) -> Record | None:
+    """The server of this folder, however it was started; None where none lives.
+
+    A server of ours that lives but doesn't answer is on its way up or down, or has lost its socket.
+    """
+    record = folder.record()
+    # Killed between starting the server and recording it, a process leaves no record of the usual place.
+    sockets = {str(folder.path / "redis.sock"), *([record.socket] if record else [])}
+    deadline = time.monotonic() + START_TIMEOUT
+    while True:
+        for address in sockets:
+            running = _answer(address, folder.path)
+            if running is not None:
+                return running
+        if not folder.is_running():
+            return None
+        if time.monotonic() > deadline or not any(map(os.path.exists, sockets)):
+            break
+        time.sleep(_POLL * 5)
+    pid = record.pid if record else "unknown"
+    raise StoreUnavailable(
+        f"a redis-server (pid {pid}) runs on {folder.path} but does not answer on its socket; stop it with: kill {pid}"
+    )
+
+
+def _pid(folder: Folder) -> int | None:
+    """The process that serves the folder now: another one than at first where the server was killed and replaced."""
+    record = folder.record()
+    for address in {str(folder.path / "redis.sock"), *([record.socket] if record else [])}:
+        if (answer := _answer(address, folder.path)) is not None:
+            return answer.pid
+    return record.pid if record else None
+
+
+def _terminate(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return
+
+
+def _wait(condition: Callable[[], bool], seconds: float, failure: str) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise StoreUnavailable(failure)
+        time.sleep(_POLL)
+
+
+# --- starting one ------------------------------------------------------------------------------------------------
+
+
+def _start(folder: Folder) -> Record:
+    before = folder.record()
+    program = choose(programs(), folder.written_by(before), folder.path)
+    remove_socket(before, folder.path)
+    _reap()
+    address = socket_path(folder.path, before)
+    with private(folder.running) as running, private(folder.log) as log:
+        fcntl.flock(running, fcntl.LOCK_EX)
+        child = subprocess.Popen(  # noqa: S603 - the program was found by us, the arguments are ours
+            [str(program.path), *_arguments(folder.path, address)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[running.fileno()],
+            umask=0o077,  # a folder that was there before us may let others in
+            start_new_session=True,  # Ctrl-C in the terminal is for us; we stop it when our work is done
+            cwd=folder.path,
+        )
+    record = Record(pid=child.pid, version=text_of(program.version), socket=address)
+    # Before it answers: should we be killed now, the next one still knows where it is.
+    try:
+        folder.write_record(record)
+    except OSError:  # the disk is full, say: nobody would find that server
+        child.terminate()
+        child.wait()
+        raise
+    _children[child.pid] = child
+    deadline = time.monotonic() + START_TIMEOUT
+    while child.poll() is None:
+        answer = _answer(address, folder.path)
+        if answer is not None:
+            return answer
+        if time.monotonic() > deadline:
+            child.terminate()
+            break
+        time.sleep(_POLL)
+    raise StoreUnavailable(f"redis-server did not come up on {folder.path}: {_last_words(folder.log)}")
+
+
+_children: dict[int, subprocess.Popen[bytes]] = {}
+"""Children of this process, kept so that one that has ended is reaped."""
+
+
+def _reap() -> None:
+    for pid in [pid for pid, child in _children.items() if child.poll() is not None]:
+        del _children[pid]
+
+
+def _arguments(data_dir: Path, address: str) -> list[str]:
+    return [
+        *("--port", "0"),
+        *("--unixsocket", address),
+        *("--unixsocketperm", "700"),
+        *("--dir", str(data_dir)),
+        *("--appendonly", "yes"),
+        *("--appendfsync", "everysec"),
+        *("--save", ""),  # the append-only file holds everything already
+        *("--daemonize", "no"),
+    ]
+
+
+def _last_words(log: Path) -> str:
+    lines = log.read_text(errors="replace").strip().splitlines()[-3:]
+    return " | ".join(lines) or "it said nothing"

@@ -1,0 +1,301 @@
+"""One connection to Redis for all callers of a process: `port.Redis` with next to no overhead per call.
+
+redis-py's `Connection` connects (TCP, TLS, unix socket, authentication), always in RESP2, so that a reply has the same
+shape here as through any other implementation of the port. Then replies, which
+Redis sends in the order of the commands, are parsed by hiredis and handed to the callers' futures.
+
+A caller that is cancelled leaves its place in the queue of replies; a lost connection fails everything that is
+outstanding, since nobody can know whether it ran, and the next call connects anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import hiredis
+from redis._parsers.base import BaseParser
+from redis.asyncio.connection import AbstractConnection, ConnectionPool
+from redis.exceptions import BusyLoadingError, InvalidResponse, NoScriptError, RedisError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from microsub.errors import StoreUnavailable, StoreUnreached
+from microsub.redis.failures import all_good, translate
+from microsub.redis.protocol import Arg, Command, Script
+
+CONNECT_TIMEOUT = 5.0
+REPLY_TIMEOUT = 30.0
+"""Seconds without any reply, while some are due, after which a connection counts as dead."""
+
+AT_ONCE = 8
+"""Calls in flight up to which a command is written at once. Gathering costs a fifth of the requests per second of eight
+clients: Redis idles while requests are read, and then this process while Redis works them off.
+"""
+
+# redis-py packs in Python; hiredis does the same in a tenth of the time.
+_pack: Callable[[Command], bytes] = hiredis.pack_command  # type: ignore[assignment]  # its stub means a 1-tuple
+
+
+def connection_maker(url: str, *, protocol: int = 2, **changes: Any) -> Callable[[], AbstractConnection]:
+    """A function that makes unconnected connections to `url` (`redis://`, `rediss://`, `unix://`).
+
+    `changes` replace what the URL says (`host`, `port`). Raises ValueError when `url` is none of these.
+    """
+    pool = ConnectionPool.from_url(url)
+    options = {
+        **pool.connection_kwargs,
+        "protocol": protocol,
+        "decode_responses": False,
+        "socket_timeout": None,  # replies are watched as a whole, not one by one
+        "socket_connect_timeout": pool.connection_kwargs.get("socket_connect_timeout") or CONNECT_TIMEOUT,
+        "driver_info": None,  # CLIENT SETINFO is newer than 6.2
+    }
+    options |= changes
+    if "path" not in options:
+        options["socket_keepalive"] = True
+    return lambda: pool.connection_class(**options)
+
+
+class Multiplexed:
+    """`port.Redis` for a single server. Belongs to one event loop; connects with the first call.
+
+    `changes` replace what the URL says (`host`, `port`). `most_bytes` bounds the replies to one call, where the server
+    may be anybody's: the connection is lost beyond that.
+    """
+
+    def __init__(
+        self, url: str, *, reply_timeout: float = REPLY_TIMEOUT, most_bytes: float = math.inf, **changes: Any
+    ) -> None:
+        self._make = connection_maker(url, **changes)
+        self._reply_timeout = reply_timeout
+        self._most_bytes = most_bytes
+        self._link: _Link | None = None
+        self._connecting: asyncio.Task[_Link] | None = None
+        self._closed = False
+
+    async def command(self, *args: Arg) -> Any:
+        """See `port.Redis.command`."""
+        link = self._link
+        if link is None or link.lost:
+            link = await self._connected()
+        return await link.send(_pack(args))
+
+    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """See `port.Redis.pipeline`."""
+        return all_good(await self.run(commands))
+
+    async def script(self, script: Script, keys: Sequence[str], args: Sequence[Arg] = ()) -> Any:
+        """See `port.Redis.script`."""
+        link = self._link
+        if link is None or link.lost:
+            link = await self._connected()
+        call = _pack(("EVALSHA", script.sha, len(keys), *keys, *args))
+        try:
+            return await link.send(call)
+        except NoScriptError:
+            await self.command("SCRIPT", "LOAD", script.text)
+            link = await self._connected()
+            return await link.send(call)
+
+    async def scripts(self, calls: Sequence[tuple[Script, Sequence[str], Sequence[Arg]]]) -> list[Any]:
+        """See `port.Redis.scripts`."""
+        commands: list[Command] = [("EVALSHA", script.sha, len(keys), *keys, *args) for script, keys, args in calls]
+        replies = await self.run(commands)
+        unknown = [index for index, reply in enumerate(replies) if isinstance(reply, NoScriptError)]
+        if unknown:
+            missing = {calls[index][0].sha: calls[index][0] for index in unknown}.values()
+            await self.pipeline([("SCRIPT", "LOAD", script.text) for script in missing])
+            again = await self.run([commands[index] for index in unknown])
+            for index, reply in zip(unknown, again, strict=True):
+                replies[index] = reply
+        return all_good(replies)
+
+    async def scan(self, count: int = 1000) -> AsyncIterator[list[bytes]]:
+        """See `port.Redis.scan`."""
+        cursor = b"0"
+        while True:
+            cursor, found = await self.command("SCAN", cursor, "COUNT", count)
+            if found:
+                yield found
+            if cursor == b"0":
+                return
+
+    async def aclose(self) -> None:
+        """Close the connection; calls in flight and later ones raise StoreUnavailable."""
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.gather(self._connecting, return_exceptions=True)
+        if self._link is not None:
+            await self._link.aclose()
+
+    async def run(self, commands: Sequence[Command]) -> list[Any]:
+        """The replies in order, errors among them as values, as redis-py names them."""
+        if not commands:
+            return []
+        link = self._link
+        if link is None or link.lost:
+            link = await self._connected()
+        return await link.send_all([_pack(command) for command in commands])
+
+    async def _connected(self) -> _Link:
+        """The live connection, made by one caller on behalf of all that wait for it."""
+        if self._closed:
+            raise StoreUnavailable("this connection to Redis was closed")
+        if self._link is not None and not self._link.lost:
+            return self._link
+        if self._connecting is None:
+            self._connecting = asyncio.create_task(self._connect(), name="redis-connect")
+            self._connecting.add_done_callback(self._connect_done)
+        # A caller that is cancelled must not take the connection away from the others.
+        return await asyncio.shield(self._connecting)
+
+    async def _connect(self) -> _Link:
+        connection = self._make()
+        try:
+            async with asyncio.timeout(self._reply_timeout):  # redis-py waits for replies to AUTH without end
+                await connection.connect()  # type: ignore[no-untyped-call]
+        except (RedisError, OSError) as error:
+            raise StoreUnreached(f"Redis can't be reached: {error}") from error
+        except asyncio.CancelledError:
+            await connection.disconnect(nowait=True)
+            raise
+        self._link = _Link(connection, self._reply_timeout, self._most_bytes)
+        return self._link
+
+    def _connect_done(self, task: asyncio.Task[_Link]) -> None:
+        self._connecting = None
+        if not task.cancelled():
+            task.exception()  # also where every waiting caller was cancelled, the error counts as seen
+
+
+class _Link(asyncio.Protocol):
+    """A live connection with the callers that wait for its replies. Never reused after it was lost.
+
+    redis-py connects, secures and authenticates; from then on this speaks for its transport. As long as Redis has
+    little to do, commands are written at once, so that it works while this process reads the next request; what comes
+    beyond that is gathered for a turn of the loop and written in one piece.
+    """
+
+    def __init__(self, connection: AbstractConnection, reply_timeout: float, most_bytes: float) -> None:
+        self.lost = False
+        self._most_bytes = most_bytes
+        self._bytes = 0
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._gathered: list[bytes] = []
+        # One entry per call: the caller's future, and for a batch the replies so far and their number.
+        self._waiting: deque[tuple[asyncio.Future[Any], list[Any] | None, int]] = deque()
+        self._replies = 0
+        self._reply_timeout = reply_timeout
+        self._reader = hiredis.Reader(protocolError=InvalidResponse, replyError=BaseParser.parse_error)
+        writer: asyncio.StreamWriter = connection._writer  # type: ignore[assignment]  # connected, so there is one
+        self._transport = writer.transport
+        self._transport.set_protocol(self)
+        self._watch = self._loop.call_later(reply_timeout, self._check, -1)
+
+    def send(self, packed: bytes) -> asyncio.Future[Any]:
+        """The future reply to one packed command."""
+        if self.lost:
+            raise StoreUnavailable("the connection to Redis was lost")
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._waiting.append((future, None, 1))
+        self._put(packed)
+        return future
+
+    def send_all(self, packed: list[bytes]) -> asyncio.Future[list[Any]]:
+        """The future replies to several packed commands, errors among them as values."""
+        if self.lost:
+            raise StoreUnavailable("the connection to Redis was lost")
+        future: asyncio.Future[list[Any]] = self._loop.create_future()
+        self._waiting.append((future, [], len(packed)))
+        self._put(b"".join(packed))
+        return future
+
+    def _put(self, packed: bytes) -> None:
+        if len(self._waiting) <= AT_ONCE and not self._gathered:
+            self._transport.write(packed)
+            return
+        if not self._gathered:
+            self._loop.call_soon(self._flush)
+        self._gathered.append(packed)
+
+    def _flush(self) -> None:
+        if not self.lost:
+            self._transport.write(b"".join(self._gathered))
+        self._gathered.clear()
+
+    def data_received(self, data: bytes) -> None:
+        """See `asyncio.Protocol`: hand the replies that are complete to their callers."""
+        reader = self._reader
+        self._bytes += len(data)
+        if self._bytes > self._most_bytes:
+            self._lose(RedisConnectionError(f"it sent more than {self._most_bytes} bytes for one call"))
+            return
+        try:
+            reader.feed(data)
+            while (reply := reader.gets()) is not False:  # RESP2 has no booleans: False says that there is no more
+                if isinstance(reply, RedisConnectionError):
+                    # Redis is loading, or out of clients: nothing that stands in the queue was run.
+                    self._lose(reply)
+                    return
+                self._replies += 1
+                self._hand_out(reply)
+        except RedisError as error:
+            self._lose(error)
+        except MemoryError:  # the length of a list, say
+            self._lose(RedisConnectionError("a reply is larger than memory"))
+        except IndexError:
+            self._lose(RedisConnectionError("a reply that nobody had asked for"))
+
+    def _hand_out(self, reply: Any) -> None:
+        future, replies, wanted = self._waiting[0]
+        if replies is not None:
+            replies.append(reply)
+            if len(replies) < wanted:
+                return
+            reply = replies
+        self._waiting.popleft()
+        self._bytes = 0
+        if future.done():  # its caller was cancelled
+            return
+        if isinstance(reply, ResponseError):
+            future.set_exception(translate(reply))
+        else:
+            future.set_result(reply)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See `asyncio.Protocol`."""
+        self._lose(exc or RedisConnectionError("the server closed it"))
+
+    def _check(self, replies_before: int) -> None:
+        """Give a connection up that owes replies and has sent none since the last look."""
+        if self._waiting and self._replies == replies_before:
+            self._lose(TimeoutError(f"no reply within {self._reply_timeout:g} s"))
+        elif not self.lost:
+            # With nothing outstanding now, a call made right after this look would be blamed at the next one.
+            before = self._replies if self._waiting else -1
+            self._watch = self._loop.call_later(self._reply_timeout, self._check, before)
+
+    def _lose(self, error: BaseException) -> None:
+        if self.lost:
+            return
+        self.lost = True
+        self._watch.cancel()
+        kind = StoreUnreached if isinstance(error, BusyLoadingError) else StoreUnavailable
+        for future, _, _ in self._waiting:
+            if not future.done():
+                future.set_exception(kind(f"the connection to Redis was lost: {error}"))
+        self._waiting.clear()
+        # Nothing that is still to be written matters any more, so there is nothing to wait for.
+        self._transport.abort()
+        closing = self._loop.create_task(self._connection.disconnect(nowait=True))
+        closing.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    async def aclose(self) -> None:
+        """Fail what is outstanding and close the socket."""
+        self._lose(RedisConnectionError("closed"))
+        await self._connection.disconnect(nowait=True)

@@ -1,0 +1,51 @@
+"""Signs of life: how /health knows that somebody polls, and that Redis takes writes."""
+
+from __future__ import annotations
+
+from microsub.model.moments import CLOCKS_DIFFER
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+
+SIGN_SECONDS = 60
+"""How long a sign of life counts. A worker gives one several times as often."""
+
+TO_COME = "-to-come"
+"""End of the name of a worker that is about to be started."""
+
+_FORGET_AFTER = 24 * 3600.0
+
+
+class Presence:
+    """Writes and reads the workers' signs of life; times are Unix seconds."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def beat(self, worker: str, now: float) -> None:
+        """`worker` is alive."""
+        await self._redis.pipeline(
+            [
+                ("ZADD", keys.workers(), f"{now:.3f}", worker),
+                ("ZREMRANGEBYSCORE", keys.workers(), "-inf", f"({now - _FORGET_AFTER:.3f}"),
+                # The signs of a clock that was ahead: who is alive gives another one.
+                ("ZREMRANGEBYSCORE", keys.workers(), f"({now + CLOCKS_DIFFER:.3f}", "+inf"),
+            ]
+        )
+
+    async def leave(self, worker: str) -> None:
+        """`worker` ended as it should."""
+        await self._redis.command("ZREM", keys.workers(), worker)
+
+    async def last_sign(self) -> float | None:
+        """The newest sign of life of any worker; None when there is none."""
+        found = await self._redis.command("ZREVRANGE", keys.workers(), 0, 0, "WITHSCORES")
+        return float(found[1]) if found else None
+
+    async def probe(self) -> None:
+        """Write next to nothing: raises StoreFull where Redis refuses writes. In a cluster this asks one node."""
+        await self._redis.command("SET", keys.probe(), "", "EX", SIGN_SECONDS)
+
+    async def alive(self, now: float) -> list[str]:
+        """Names of the workers that gave a sign lately."""
+        found = await self._redis.command("ZRANGEBYSCORE", keys.workers(), f"{now - SIGN_SECONDS:.3f}", "+inf")
+        return [name.decode("utf-8", "replace") for name in found]

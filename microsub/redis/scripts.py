@@ -1,0 +1,31 @@
+"""Lua scripts live in files: `microsub/<feature>/lua/<name>.lua`, names are unique., each opening with what must be
+atomic in it, and the catalogue of its KEYS, ARGV and reply.
+
+Functions that several scripts share lie in `redis/lua/parts/`; a line `-- include: <part>` puts that file's text before
+the script's own. They are local functions, so a script remains one self-contained text for Redis.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from microsub.redis.protocol import Script
+
+_PACKAGE = Path(__file__).parents[1]
+_PARTS = Path(__file__).parent / "lua" / "parts"
+
+
+@cache
+def script_files() -> dict[str, Path]:
+    """Where each script lies, by its name."""
+    return {path.stem: path for path in _PACKAGE.glob("*/lua/*.lua")}
+
+
+@cache
+def load(name: str) -> Script:
+    """The script of that name. Raises KeyError, which is a bug, when there is none."""
+    text = script_files()[name].read_text(encoding="utf-8")
+    parts = re.findall(r"^-- include: (\w+)$", text, re.MULTILINE)
+    return Script(name, "\n".join([*((_PARTS / f"{part}.lua").read_text(encoding="utf-8") for part in parts), text]))

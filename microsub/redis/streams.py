@@ -1,0 +1,263 @@
+"""The pipeline's queues: Redis Streams with one consumer group each (https://redis.io/docs/latest/develop/data-types/streams/).
+
+A message stays in its stream until it is done: the length is the backlog, and nothing is ever trimmed. Whoever takes a
+message owns it for as long as it gives signs of life; what a dead consumer left is taken over by another one. So every
+message is handled at least once, and its handler must bear a second time.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Command, Redis
+from microsub.redis.scripts import load
+
+GROUP = "workers"
+"""The only consumer group of each stream: every message is for one of them."""
+
+STAGES = ("entries", "stored", "incomplete")
+"""The streams that stages read: all but the dead letters, which have no group."""
+
+_ADD = load("stream_add")
+_DONE = load("stream_done")
+_FIRST = load("stream_first")
+_HAND_BACK = load("stream_hand_back")
+_LEAVE = load("stream_leave")
+_RELEASE = load("lease")
+
+_LONG_IDLE = 30 * 86400 * 1000
+"""Milliseconds that a message handed back claims to have been idle: the next look takes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message that a consumer owns. `deliveries` counts how often it was handed out, this time included; `size` are
+    the bytes that it was counted with.
+    """
+
+    id: str
+    fields: Mapping[str, bytes]
+    deliveries: int = 1
+
+    @property
+    def size(self) -> int:
+        """Bytes of its values."""
+        return size_of(self.fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What waits in a stream or is being handled: `messages`, and the `bytes` of their values."""
+
+    messages: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much may wait in a stream before whoever fills it has to pause."""
+
+    messages: int = 10_000
+    bytes: int = 256 * 1024 * 1024
+
+    def leave_room(self, backlog: Backlog) -> bool:
+        """Whether a stream with that backlog takes more."""
+        return backlog.messages < self.messages and backlog.bytes < self.bytes
+
+    def hold(self, backlog: Backlog) -> bool:
+        """Whether that backlog is within the bounds; a single message always is."""
+        return backlog.messages < 2 or (backlog.messages <= self.messages and backlog.bytes <= self.bytes)
+
+
+class Stream:
+    """One queue. `name` is one of `keys.STREAMS`."""
+
+    def __init__(self, redis: Redis, name: str) -> None:
+        self.name = name
+        self._redis = redis
+        self._key = keys.stream(name)
+        self._keys = [self._key, keys.stream_bytes(name)]
+
+    async def add(self, messages: Sequence[Mapping[str, bytes]]) -> list[str]:
+        """Append messages, all or none; their ids. Raises StoreFull and StoreUnavailable, as everything here."""
+        if not messages:
+            return []
+        args: list[Arg] = []
+        for fields in messages:
+            args += [size_of(fields), len(fields) * 2]
+            for name, value in fields.items():
+                args += [name, value]
+        return [reply.decode("utf-8", "replace") for reply in await self._redis.script(_ADD, self._keys, args)]
+
+    async def add_within(self, bounds: Bounds, messages: Sequence[Mapping[str, bytes]]) -> bool:
+        """Append messages unless the stream is full. Then it is noted that some were left out (`left_out`), and False
+        returned.
+        """
+        if not messages:
+            return True
+        if bounds.leave_room(await self.backlog()):
+            await self.add(messages)
+            return True
+        await self._redis.command("SET", keys.stream_left_out(self.name), secrets.token_hex(8))
+        return False
+
+    async def left_out(self) -> str | None:
+        """Whether messages were left out since that was made up for: a mark, another one each time, or None."""
+        mark = await self._redis.command("GET", keys.stream_left_out(self.name))
+        return mark.decode("utf-8", "replace") if mark is not None else None
+
+    async def made_up(self, mark: str) -> None:
+        """All that was left out when `left_out` gave that mark has been added; what was left out since is not."""
+        await self._redis.script(_RELEASE, [keys.stream_left_out(self.name)], [mark, 0])
+
+    async def take(self, consumer: str, count: int) -> list[Message]:
+        """Up to `count` messages that nobody had yet, the oldest first; they are `consumer`'s until done."""
+        command = ("XREADGROUP", "GROUP", GROUP, consumer, "COUNT", count, "STREAMS", self._key, ">")
+        reply = await self._in_group(command)
+        return [] if not reply else [message_of(entry) for entry in _of_first_stream(reply)]
+
+    async def take_over(self, consumer: str, idle: float, count: int) -> list[Message]:
+        """Up to `count` messages whose owners have given no sign of life for `idle` seconds, and which they thereby
+        lose.
+        """
+        if count < 1:
+            return []
+        # XAUTOCLAIM looks at ten times `count` messages and no further: behind what others are busy with it finds none.
+        silent = ("IDLE", int(idle * 1000)) if idle else ()
+        rows = await self._in_group(("XPENDING", self._key, GROUP, *silent, "-", "+", count))
+        if not rows:
+            return []
+        handed_out = {row[0]: int(row[3]) + 1 for row in rows}
+        claimed = await self._redis.command("XCLAIM", self._key, GROUP, consumer, int(idle * 1000), *handed_out)
+        entries = [entry for entry in claimed if entry is not None and entry[1] is not None]
+        if len(entries) < len(handed_out):
+            await self._disown(handed_out.keys() - {entry[0] for entry in entries})
+        return [message_of(entry, handed_out[entry[0]]) for entry in entries]
+
+    async def keep(self, consumer: str, ids: Sequence[str]) -> set[str]:
+        """A sign of life for messages in hand; which of them are still `consumer`'s."""
+        if not ids:
+            return set()
+        try:
+            rows = await self._redis.pipeline([("XPENDING", self._key, GROUP, id_, id_, 1, consumer) for id_ in ids])
+        except ResponseError as error:
+            if _missing(error):
+                return set(ids)  # somebody deleted the stream: nobody else can have them
+            raise
+        mine = [id_ for id_, row in zip(ids, rows, strict=True) if row]
+        if mine:
+            await self._redis.command("XCLAIM", self._key, GROUP, consumer, 0, *mine, "JUSTID")
+        return set(mine)
+
+    async def done(self, messages: Sequence[Message]) -> None:
+        """These messages have had all their effects; they leave the stream. Saying so twice changes nothing."""
+        if messages:
+            args: list[Arg] = [GROUP]
+            for message in messages:
+                args += [message.id, message.size]
+            await self._redis.script(_DONE, self._keys, args)
+
+    async def hand_back(self, consumer: str, messages: Sequence[Message]) -> None:
+        """Let others take over at once what `consumer` has begun and won't finish, without counting the attempt."""
+        if messages:
+            args: list[Arg] = [GROUP, consumer, _LONG_IDLE]
+            for message in messages:
+                args += [message.id, max(0, message.deliveries - 1)]
+            try:
+                await self._redis.script(_HAND_BACK, self._keys[:1], args)
+            except ResponseError as error:
+                if not _missing(error):
+                    raise
+
+    async def newest(self) -> str | None:
+        """The id of the newest message that isn't done; None where there is none."""
+        return await self._first("+", "-")
+
+    async def oldest_time(self) -> float | None:
+        """When the oldest message that isn't done was added, by the clock of Redis (Unix time); None without any."""
+        oldest = await self._first("-", "+")
+        return int(oldest.partition("-")[0]) / 1000 if oldest else None
+
+    async def holds(self, message_id: str) -> bool:
+        """Whether that message isn't done yet."""
+        return await self._first(message_id, message_id) is not None
+
+    async def done_until(self, message_id: str) -> bool:
+        """Whether that message and all before it are done."""
+        return await self._first("-", message_id) is None
+
+    async def backlog(self) -> Backlog:
+        """What isn't done yet."""
+        return (await backlogs(self._redis, [self.name]))[self.name]
+
+    async def forget_consumers(self, idle: float) -> int:
+        """Forget the names of consumers that own nothing and were idle for that many seconds; how many."""
+        return int(await self._redis.script(_LEAVE, self._keys[:1], [GROUP, int(idle * 1000)]))
+
+    async def _first(self, start: str, end: str) -> str | None:
+        found = await self._redis.script(_FIRST, self._keys[:1], [start, end])
+        return found.decode("utf-8", "replace") if found else None
+
+    async def _disown(self, ids: Collection[bytes]) -> None:
+        """Let nobody own those of the messages that somebody has deleted by hand: Redis 6 never does that itself."""
+        found = await self._redis.pipeline([("XRANGE", self._key, id_, id_) for id_ in ids])
+        if missing := [id_ for id_, rows in zip(ids, found, strict=True) if not rows]:
+            await self._redis.command("XACK", self._key, GROUP, *missing)
+
+    async def _in_group(self, command: Command) -> Any:
+        """Run a command of the group, which the first one makes; None where nothing was ever added to the stream."""
+        try:
+            return await self._redis.command(*command)
+        except ResponseError as error:
+            if not _missing(error):
+                raise
+        try:
+            await self._redis.command("XGROUP", "CREATE", self._key, GROUP, "0")
+        except ResponseError as error:
+            if _missing(error):
+                return None
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+        return await self._redis.command(*command)
+
+
+async def backlogs(redis: Redis, names: Sequence[str]) -> dict[str, Backlog]:
+    """What waits in these streams, by name. One round trip."""
+    commands: list[Command] = []
+    for name in names:
+        commands += [("XLEN", keys.stream(name)), ("GET", keys.stream_bytes(name))]
+    replies = await redis.pipeline(commands)
+    return {name: Backlog(int(replies[2 * n]), _count(replies[2 * n + 1])) for n, name in enumerate(names)}
+
+
+def size_of(fields: Mapping[str, bytes]) -> int:
+    """Bytes of a message's values."""
+    return sum(map(len, fields.values()))
+
+
+def _of_first_stream(reply: Any) -> Any:
+    """What XREADGROUP says of the only stream that it was asked for: a list in RESP2, a map in RESP3."""
+    return next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]
+
+
+def message_of(entry: Sequence[Any], deliveries: int = 1) -> Message:
+    """A message of what XRANGE says of it."""
+    parts = entry[1]
+    fields = {name.decode("utf-8", "replace"): value for name, value in zip(parts[::2], parts[1::2], strict=True)}
+    return Message(entry[0].decode("utf-8", "replace"), fields, deliveries)
+
+
+def _count(value: bytes | None) -> int:
+    """What is counted; 0 where a hand has put anything else there, which the next message makes good."""
+    return int(value) if value is not None and value.isdigit() else 0
+
+
+def _missing(error: ResponseError) -> bool:
+    """Whether the stream or its group doesn't exist yet."""
+    return "NOGROUP" in str(error) or "requires the key to exist" in str(error)

@@ -1,0 +1,164 @@
+"""What Redis says of changes: `CLIENT TRACKING … BCAST` on a connection of its own (RESP3), one per server.
+
+https://redis.io/docs/latest/develop/reference/client-side-caching/ describes it. The connection is watched: a server
+that says nothing is asked whether it lives, and while there is no connection, whoever listens knows that what they hold
+may be out of date.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import RedisError
+
+from microsub.errors import MicrosubError
+from microsub.redis.layout import Address, look_up, split_url
+from microsub.redis.multiplexer import connection_maker
+
+PING_EVERY = 10.0
+"""Seconds of silence after which the server is asked whether it lives."""
+
+PATIENCE = 10.0
+"""Seconds that the server has to answer."""
+
+RETRY_EVERY = 1.0
+
+
+class Listener(Protocol):
+    """Whoever keeps copies of what is stored."""
+
+    def tracked(self) -> None:
+        """From now on every change is reported; what was kept before may be out of date."""
+
+    def untracked(self) -> None:
+        """Changes are not reported any more."""
+
+    def changed(self, names: list[str] | None) -> None:
+        """These keys have changed; None stands for all of them."""
+
+
+class Tracker:
+    """Reports changes of the keys that begin with `prefix` to one listener, from `start` to `aclose`.
+
+    `url` is any that `redis.connect` takes. Of a cluster every master is listened to, and only while all of them are,
+    changes count as reported.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        prefix: str,
+        *,
+        ping_every: float = PING_EVERY,
+        patience: float = PATIENCE,
+        retry_every: float = RETRY_EVERY,
+    ):
+        self._cluster = "+cluster://" in url
+        self._url, self._known = split_url(url) if self._cluster else (url, [])
+        self._prefix = prefix
+        self._ping_every = ping_every
+        self._patience = patience
+        self._retry_every = retry_every
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, listener: Listener) -> None:
+        """Begin to listen, in the background; connects, and connects again, by itself."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(listener), name="redis-tracking")
+
+    async def aclose(self) -> None:
+        """Stop listening."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None
+
+    async def _run(self, listener: Listener) -> None:
+        while True:
+            try:
+                await self._session(listener)
+            except (MicrosubError, RedisError, OSError):
+                # Whoever uses the store hears of it by themselves; here it only means that nothing is reported.
+                pass
+            finally:
+                listener.untracked()
+            await asyncio.sleep(self._retry_every)
+
+    async def _session(self, listener: Listener) -> None:
+        """Listen to all masters until one connection breaks or there are other masters."""
+        connections: list[AbstractConnection] = []
+        try:
+            masters = await self._masters()
+            for host, port in sorted(masters) or [("", 0)]:
+                changes = {"host": host, "port": port} if masters else {}
+                connection = connection_maker(self._url, protocol=3, **changes)()
+                connections.append(connection)
+                await self._subscribe(connection, listener)
+            listener.tracked()
+            await self._listen(connections, masters)
+        finally:
+            for connection in connections:
+                await connection.disconnect(nowait=True)
+
+    async def _subscribe(self, connection: AbstractConnection, listener: Listener) -> None:
+        await connection.connect()  # type: ignore[no-untyped-call]
+        # Set before the first report can come.
+        connection._get_parser().set_invalidation_push_handler(_Report(listener))  # type: ignore[attr-defined]
+        await connection.send_command("CLIENT", "TRACKING", "ON", "BCAST", "PREFIX", self._prefix)
+        await connection.read_response()
+
+    async def _listen(self, connections: list[AbstractConnection], masters: set[Address]) -> None:
+        """Until one of them fails; the tasks of the others end with it."""
+        tasks = [asyncio.create_task(self._follow(connection)) for connection in connections]
+        if masters:
+            tasks.append(asyncio.create_task(self._watch(masters)))
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow(self, connection: AbstractConnection) -> None:
+        while True:
+            if await self._heard(connection, self._ping_every):
+                continue
+            await connection.send_command("PING")
+            if not await self._heard(connection, self._patience):
+                raise TimeoutError("the server has gone silent")
+
+    async def _heard(self, connection: AbstractConnection, seconds: float) -> bool:
+        reply: Any = await connection.read_response(push_request=True, timeout=seconds, disconnect_on_error=False)
+        return reply is not None
+
+    async def _watch(self, masters: set[Address]) -> None:
+        """Until the cluster has other masters."""
+        while True:
+            await asyncio.sleep(self._ping_every)
+            if await self._masters() != masters:
+                return
+
+    async def _masters(self) -> set[Address]:
+        """Addresses of all masters of a cluster; empty for a single server."""
+        if not self._cluster:
+            return set()
+        layout = await look_up(self._url, self._known)
+        # The node of the URL may be down the next time.
+        self._known = list(dict.fromkeys([*self._known, *layout.masters, *layout.replicas]))
+        return set(layout.masters)
+
+
+class _Report:
+    """redis-py's handler of push messages; the answer it returns is what `read_response` returns."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+
+    async def __call__(self, message: list[Any]) -> bool:
+        names = message[1]
+        self._listener.changed(None if names is None else [name.decode("utf-8", "replace") for name in names])
+        return True

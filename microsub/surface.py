@@ -1,0 +1,45 @@
+"""What the HTTP surfaces need, in one value that the wiring builds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from microsub.discovery.search import Search
+from microsub.health import Health
+from microsub.identity.activity import BeingSeen
+from microsub.identity.bundle import Identity
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.service_tokens import ServiceTokens
+from microsub.library.reading import Posts
+from microsub.model.reader import Credential
+from microsub.timelines.channels import Curating
+from microsub.timelines.following import Following
+from microsub.timelines.reading import Reading
+from microsub.timelines.rules import RuleBook
+from microsub.upkeep.figures import Figures
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """All use cases of one process.
+
+    `clock` gives the Unix time in seconds; tests put their own there. `changed` is called after a change of what
+    backend.json declares, so that it is soon written back; it must not block.
+    """
+
+    accounts: Accounts
+    reading: Reading
+    curating: Curating
+    following: Following
+    rules: RuleBook
+    search: Search
+    health: Health
+    figures: Figures
+    posts: Posts
+    service_tokens: ServiceTokens
+    identity: Identity
+    clock: Callable[[], float] = time.time
+    changed: Callable[[], None] = lambda: None
+    token_use: BeingSeen[Credential] | None = None

@@ -1,0 +1,1 @@
+"""The Microsub actions (https://indieweb.org/Microsub-spec)."""

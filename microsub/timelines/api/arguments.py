@@ -1,0 +1,128 @@
+"""Parameters as typed arguments: one function per kind of value that the Microsub actions take."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+from microsub.errors import InvalidRequest
+from microsub.kit.http.params import Params, missing, wrong
+from microsub.model.reader import GLOBAL, NAME, Cursor, PageQuery, View
+
+DEFAULT_LIMIT = 20
+MAX_LIMIT = 100
+MAX_NAME = 200
+MAX_URL = 2048
+MAX_ENTRIES = 1000
+"""Items that one request may name: ten times the largest page."""
+
+_TRUTHS: dict[str, View] = {"true": "read", "1": "read", "false": "unread", "0": "unread"}
+_ID = re.compile(r"[1-9][0-9]{0,18}\Z")
+_UNSAFE = re.compile(r"[\x00-\x20\x7f\\<>\"^`{|}]")
+
+
+def channel(params: Params, *, allow_global: bool = True) -> str:
+    """The channel uid in `channel`. Whether it exists is the store's question; `global` only where it makes sense."""
+    uid = params.text("channel")
+    if uid is None:
+        raise missing("channel", "the uid of a channel")
+    if uid == GLOBAL and not allow_global:
+        raise wrong("channel", uid, "the uid of one channel: 'global' stands for all of them")
+    if not NAME.match(uid):
+        raise wrong("channel", uid, "a uid made of 1 to 64 letters, digits, '-' and '_'")
+    return uid
+
+
+def channel_or_global(params: Params) -> str:
+    """As `channel`, with `global` for an absent one."""
+    return GLOBAL if params.text("channel") is None else channel(params)
+
+
+def page_query(params: Params) -> PageQuery:
+    """Which page of a timeline is asked for."""
+    before = params.text("before")
+    after = params.text("after")
+    if before is not None and after is not None:
+        raise InvalidRequest("'before' and 'after' can't be used together: found both, expected one of them")
+    return PageQuery(
+        limit=limit(params),
+        before=None if before is None else Cursor.decode(before, "before"),
+        after=None if after is None else Cursor.decode(after, "after"),
+        view=_view(params),
+        source=_source(params),
+    )
+
+
+def entries(params: Params) -> list[str]:
+    """The item ids in `entry`, a thousand at most. Ids that can't be ours are left out, as unknown ones are ignored
+    anyway.
+    """
+    found = params.many("entry")
+    if not found:
+        raise missing("entry", "the '_id' of one or more items")
+    if len(found) > MAX_ENTRIES:
+        raise InvalidRequest(f"'entry' names too many items: found {len(found)}, expected {MAX_ENTRIES} at most")
+    return [entry for entry in found if _ID.match(entry)]
+
+
+def name(params: Params) -> str:
+    """The channel name in `name`, without white space around it."""
+    found = params.need("name", "a name for the channel")
+    text = " ".join(found.split())
+    if not text or len(text) > MAX_NAME or not text.isprintable():
+        raise wrong("name", found, f"1 to {MAX_NAME} printable characters")
+    return text
+
+
+def url(params: Params, parameter: str = "url") -> str:
+    """The absolute http(s) URL in `parameter`, white space around it removed; `feed:` URLs count as what they wrap."""
+    found = params.need(parameter, "an absolute http or https URL")
+    text = found.strip()
+    if text[:5].lower() == "feed:":
+        text = text[5:]
+        if text.startswith("//"):
+            text = "http:" + text
+    if not is_web_url(text):
+        raise wrong(parameter, found, f"an absolute http or https URL of at most {MAX_URL} characters")
+    return text
+
+
+def is_web_url(text: str) -> bool:
+    """Whether `text` has the shape of an absolute http(s) URL with a host."""
+    if len(text) > MAX_URL or _UNSAFE.search(text):
+        return False
+    try:
+        parts = urlsplit(text)
+        parts.port  # noqa: B018 - reading it validates it
+    except ValueError:
+        return False
+    return parts.scheme.lower() in {"http", "https"} and bool(parts.hostname) and parts.hostname != "."
+
+
+def limit(params: Params) -> int:
+    """How many entries a page shall have, 100 at most."""
+    text = params.text("limit")
+    if text is None:
+        return DEFAULT_LIMIT
+    digits = text.lstrip("0")
+    if not (text.isascii() and digits.isdecimal()):
+        raise wrong("limit", text, f"a whole number from 1 to {MAX_LIMIT}")
+    # Of as many digits as there may be Python makes no number.
+    return MAX_LIMIT if len(digits) > len(str(MAX_LIMIT)) else min(int(digits), MAX_LIMIT)
+
+
+def _view(params: Params) -> View:
+    text = params.text("is_read")
+    if text is None:
+        return "all"
+    view = _TRUTHS.get(text.lower())
+    if view is None:
+        raise wrong("is_read", text, "'true' or 'false'")
+    return view
+
+
+def _source(params: Params) -> str | None:
+    text = params.text("source")
+    if text is not None and not _ID.match(text):
+        raise wrong("source", text, "the '_source' of an item")
+    return text

@@ -1,0 +1,118 @@
+"""The `channels` action (https://indieweb.org/Microsub-spec#Channels)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from microsub.kit.http.params import Params, missing, wrong
+from microsub.model.reader import NAME, Channel, Credential, Grant, UnreadStyle
+from microsub.surface import Services
+from microsub.timelines.api import arguments
+from microsub.timelines.api.call import Action, Call, FusedAction, Reply, Table
+from microsub.timelines.reading import SourceCount
+from microsub.timelines.store.channels import ChannelNames
+
+
+async def listed(services: Services, params: Params, credential: Credential, now: float) -> tuple[Grant, Reply]:
+    """All channels with what is unread in them."""
+    del params
+    grant, names, counts = await services.reading.counts_with_token(credential, now)
+    template, styles = _template(names, await services.reading.unread_style(grant.user))
+    return grant, template % tuple(
+        [_SHOWN[style](count) for style, count in zip(styles, counts, strict=True) if style != "none"]
+        if styles
+        else counts
+    )
+
+
+@lru_cache(maxsize=4096)
+def _template(names: ChannelNames, inherited: UnreadStyle) -> tuple[bytes, tuple[UnreadStyle, ...]]:
+    """The list as JSON with a place for each count, and the styles of the counts; none where all are plain numbers."""
+    styles = tuple(channel.settings.unread or inherited for channel in names.channels)
+    parts = []
+    for channel, style in zip(names.channels, styles, strict=True):
+        head = orjson.dumps({"uid": channel.uid, "name": channel.name})[:-1].replace(b"%", b"%%")
+        parts.append(head + (b"}" if style == "none" else b',"unread":%b}' if style == "boolean" else b',"unread":%d}'))
+    return b'{"channels":[' + b",".join(parts) + b"]}", () if set(styles) == {"count"} else styles
+
+
+_SHOWN: dict[UnreadStyle, Callable[[int], int | bytes]] = {
+    "count": lambda count: count,
+    "boolean": lambda count: b"true" if count else b"false",
+}
+
+
+async def tree(call: Call) -> Reply:
+    """All channels, each with the feeds in it and what is unread of each."""
+    style = await call.services.reading.unread_style(call.user)
+    branches = await call.services.reading.tree(call.user)
+    return {
+        "channels": [
+            {**channel_to_wire(channel, style), "sources": [_source_to_wire(one, channel, style) for one in sources]}
+            for channel, sources in branches
+        ]
+    }
+
+
+async def write(call: Call) -> Reply:
+    """Rename the channel in `channel`, or create one."""
+    name = arguments.name(call.params)
+    if call.params.text("channel") is None:
+        most = await call.services.identity.quotas.channels(call.user)
+        channel = await call.services.curating.create(call.user, name, call.now, most=most)
+    else:
+        uid = arguments.channel(call.params, allow_global=False)
+        channel = await call.services.curating.rename(call.user, uid, name, call.now)
+    return channel_to_wire(channel, await call.services.reading.unread_style(call.user))
+
+
+async def delete(call: Call) -> Reply:
+    """Delete a channel with everything in it."""
+    await call.services.curating.delete(call.user, arguments.channel(call.params, allow_global=False))
+    return {}
+
+
+async def order(call: Call) -> Reply:
+    """Put the listed channels into this order, among the places that they hold."""
+    uids = call.params.many("channels")
+    if not uids:
+        raise missing("channels", "the uids of channels in their new order")
+    for uid in uids:
+        if not NAME.match(uid):
+            raise wrong("channels", uid, "uids made of letters, digits, '-' and '_'")
+    channels = await call.services.curating.order(call.user, uids)
+    style = await call.services.reading.unread_style(call.user)
+    return {"channels": [channel_to_wire(channel, style) for channel in channels]}
+
+
+def channel_to_wire(channel: Channel, inherited: UnreadStyle) -> dict[str, Any]:
+    """A channel as clients read it; `unread` as its settings want it, else in the `inherited` style."""
+    wire: dict[str, Any] = {"uid": channel.uid, "name": channel.name}
+    _add_unread(wire, channel.settings.unread or inherited, channel.unread)
+    return wire
+
+
+def _source_to_wire(source: SourceCount, channel: Channel, inherited: UnreadStyle) -> dict[str, Any]:
+    wire: dict[str, Any] = {"uid": source.feed, "url": source.url, "name": source.name}
+    _add_unread(wire, channel.settings.unread or inherited, source.unread)
+    return wire
+
+
+def _add_unread(wire: dict[str, Any], style: UnreadStyle, count: int) -> None:
+    if style == "count":
+        wire["unread"] = count
+    elif style == "boolean":
+        wire["unread"] = count > 0
+
+
+TABLE: Table = {
+    ("GET", "channels", ""): FusedAction("read", listed),
+    ("GET", "channels", "tree"): Action("read", tree),
+    ("POST", "channels", ""): Action("channels", write),
+    ("POST", "channels", "delete"): Action("channels", delete),
+    ("POST", "channels", "order"): Action("channels", order),
+}

@@ -1,0 +1,224 @@
+"""The Microsub endpoint: one ASGI application for `/microsub` and `/microsub/<user>`.
+
+Spec: https://indieweb.org/Microsub-spec; tokens by RFC 6750. A request passes: parameters, token, action, scope,
+arguments, service. Errors of any step become the replies of `responses`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import time
+from collections.abc import Callable
+from functools import cache
+from typing import NoReturn, cast
+
+import orjson
+import structlog
+from starlette.types import Receive, Scope, Send
+from structlog.contextvars import bind_contextvars, unbind_contextvars
+
+from microsub import metrics
+from microsub.errors import (
+    InsufficientScope,
+    InvalidRequest,
+    MethodNotAllowed,
+    NotImplementedHere,
+    RequestError,
+    TooManyRequests,
+    Unauthorized,
+)
+from microsub.identity.api.credentials import Credentials, Presented
+from microsub.kit.http.bearer import bearer
+from microsub.kit.http.body import UNCHECKED_BODY, body_pairs, read_body
+from microsub.kit.http.outcome import log_error
+from microsub.kit.http.params import Params, collect, missing, shown, urlencoded
+from microsub.kit.http.responses import METHODS, error_reply, send_error, send_json, send_preflight
+from microsub.model.reader import Credential, Grant
+from microsub.model.scopes import READ
+from microsub.surface import Services
+from microsub.timelines.api import channels, feeds, rules, timeline
+from microsub.timelines.api.call import Action, Call, FusedAction, Reply, Table, Verb
+
+SLOW_SECONDS = 1.0
+"""A request that takes longer is worth a line in the log."""
+
+TABLE: Table = {**channels.TABLE, **timeline.TABLE, **feeds.TABLE, **rules.TABLE}
+"""Everything that this endpoint does."""
+
+ACTIONS = tuple(dict.fromkeys(action for _, action, _ in TABLE))
+
+log = structlog.get_logger()
+
+
+class MicrosubEndpoint:
+    """Answers every request below `path`, a URL path without a slash at its end."""
+
+    def __init__(self, services: Services, path: str = "/microsub") -> None:
+        self._services = services
+        self._credentials = Credentials(services.accounts, services.identity.verification)
+        self._path = path
+        self._ids = itertools.count(1)
+        self._process = secrets.token_hex(4)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request to this endpoint, of either form, with or without a slash at its end."""
+        verb = scope["method"]
+        if verb == "OPTIONS":
+            await send_preflight(send)
+            return
+        started = time.perf_counter()
+        request_id = f"{self._process}-{next(self._ids)}"
+        bind_contextvars(request_id=request_id)
+        action, failure = "", None
+        try:
+            if verb not in {"GET", "POST", "HEAD"}:
+                raise MethodNotAllowed(verb, METHODS)  # noqa: TRY301 - all errors leave by one door
+            params, grant = await self._parameters(scope, receive, verb)
+            action = params.text("action") or ""
+            body = _encoded(await self._run(scope, params, grant, verb, action))
+        except Exception as error:
+            failure = error_reply(error)
+            log_error(error, failure, scope, action)
+        try:
+            if failure is None:
+                await send_json(send, body)
+            else:
+                await send_error(send, failure, request_id)
+        finally:
+            status = failure.status if failure else 200
+            seconds = time.perf_counter() - started
+            _measure(action, status, seconds)
+            if seconds > SLOW_SECONDS:
+                log.info("slow request", action=shown(action), verb=verb, status=status, seconds=round(seconds, 3))
+            unbind_contextvars("request_id")
+
+    async def _parameters(self, scope: Scope, receive: Receive, verb: str) -> tuple[Params, Grant | None]:
+        """The parameters; and what the token allows, where it was checked on the way.
+
+        Reading and taking apart a body is work, so it is done for those who are known without it where that can be.
+        """
+        query = scope["query_string"]
+        if verb != "POST":
+            return collect(urlencoded(query)), None
+        grant = None
+        if bearer(scope) is not None:
+            grant = await self._verify(scope, collect())
+        body = await read_body(scope, receive)
+        if grant is None and len(body.content) > UNCHECKED_BODY:
+            # As much work as a hundred pages. What the body says of the token is still to be compared.
+            await self._verify(scope, collect(urlencoded(query)))
+        return collect(urlencoded(query), await body_pairs(body)), grant
+
+    async def _verify(self, scope: Scope, params: Params) -> Grant:
+        return await self._checked(await self._presented(scope, params), self._services.clock())
+
+    async def _checked(self, presented: Presented, now: float) -> Grant:
+        grant = await self._credentials.checked(presented, now)
+        self._note_use(Credential(grant.user, presented.credential.digest), now)
+        return grant
+
+    def _note_use(self, credential: Credential, now: float) -> None:
+        if self._services.token_use is not None:
+            self._services.token_use.note(credential, now)
+
+    async def _presented(self, scope: Scope, params: Params) -> Presented:
+        return await self._credentials.presented(scope, params, self._owner(scope["path"]))
+
+    async def _run(self, scope: Scope, params: Params, grant: Grant | None, verb: str, action: str) -> Reply:
+        services = self._services
+        now = services.clock()
+        entry = TABLE.get((cast(Verb, "GET" if verb == "HEAD" else verb), action, params.text("method") or ""))
+        if grant is None:
+            presented = await self._presented(scope, params)
+            if isinstance(entry, FusedAction):
+                return await self._fused(entry, params, presented, now)
+            grant = await self._checked(presented, now)
+        await services.identity.quotas.count(grant.user, now)
+        if not isinstance(entry, Action):
+            _reject(verb, action, params)
+        _require(grant, entry.scope)
+        reply = await entry.run(Call(services, params, grant.user, now))
+        if entry.scope != READ:
+            services.changed()
+        return reply
+
+    async def _fused(self, entry: FusedAction, params: Params, presented: Presented, now: float) -> Reply:
+        credential, quotas = presented.credential, self._services.identity.quotas
+        try:
+            await quotas.refuse_exhausted(credential.user, now)
+        except TooManyRequests:
+            # Only those who may ask at all shall learn that.
+            await self._credentials.checked(presented, now)
+            raise
+        try:
+            grant, reply = await self._tried(entry, params, credential, now)
+        except Unauthorized as error:
+            grant = await self._credentials.asked(presented, error, now)
+            grant, reply = await self._tried(entry, params, Credential(grant.user, credential.digest), now)
+        await quotas.count(grant.user, now)
+        self._note_use(Credential(grant.user, credential.digest), now)
+        return reply
+
+    async def _tried(
+        self, entry: FusedAction, params: Params, credential: Credential, now: float
+    ) -> tuple[Grant, Reply]:
+        services = self._services
+        try:
+            grant, reply = await entry.run(services, params, credential, now)
+        except RequestError as error:
+            # Who may not ask shall not learn what is wrong with the question.
+            if not isinstance(error, Unauthorized):
+                _require(await services.accounts.verify(credential, now), entry.scope)
+                await services.identity.quotas.count(credential.user, now)
+            raise
+        _require(grant, entry.scope)
+        return grant, reply
+
+    def _owner(self, path: str) -> str | None:
+        if len(path) <= len(self._path) + 1:
+            return None
+        return path[len(self._path) + 1 :].rstrip("/")
+
+
+def _encoded(reply: Reply) -> bytes:
+    return reply if isinstance(reply, bytes) else orjson.dumps(reply)
+
+
+def _require(grant: Grant, scope: str) -> None:
+    if scope not in grant.scopes:
+        raise InsufficientScope(scope)
+
+
+def _reject(verb: str, action: str, params: Params) -> NoReturn:
+    """Say why no entry of the table fits."""
+    method = params.text("method") or ""
+    if not action:
+        raise missing("action", f"one of {', '.join(ACTIONS)}")
+    if action == "events":
+        raise NotImplementedHere("'action' can't be 'events' yet: this server has no event stream")
+    if action not in ACTIONS:
+        raise NotImplementedHere(f"'action' is unknown: found '{shown(action)}', expected one of {', '.join(ACTIONS)}")
+    methods = [m for v, a, m in TABLE if a == action and m and v == verb]
+    if methods and not method:
+        raise missing("method", f"one of {', '.join(methods)} for a {verb} of action={action}")
+    verbs = [v for v, a, m in TABLE if a == action and m == method]
+    if verbs:
+        what = f"action={action}" + (f" with method={method}" if method else "")
+        raise InvalidRequest(f"the HTTP method doesn't fit {what}: found {verb}, expected {' or '.join(verbs)}")
+    methods = [m for _, a, m in TABLE if a == action and m]
+    if not methods:
+        raise NotImplementedHere(f"'method' is unknown: found '{shown(method)}', expected none for action={action}")
+    raise NotImplementedHere(f"'method' is unknown: found '{shown(method)}', expected one of {', '.join(methods)}")
+
+
+def _measure(action: str, status: int, seconds: float) -> None:
+    count, observe = _meters(action if action in ACTIONS else "other", status)
+    count()
+    observe(seconds)
+
+
+@cache
+def _meters(action: str, status: int) -> tuple[Callable[[], None], Callable[[float], None]]:
+    """The counter and the histogram of an action; there are as many as actions times statuses."""
+    return metrics.REQUESTS.labels(action, status).inc, metrics.REQUEST_SECONDS.labels(action).observe

@@ -1,0 +1,131 @@
+"""The actions around feeds: `follow`, `unfollow`, `search`, `preview`.
+
+Spec: https://indieweb.org/Microsub-spec#Following and #Search. A feed is `{"type":"feed","url","name","photo","_id"}`;
+what is known of its health comes along in members that begin with `_`, all of them strings.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from microsub.discovery.links import FeedLink
+from microsub.errors import NotImplementedHere
+from microsub.fetch import asking_for
+from microsub.formats.entry_id import canonical_feed_url, mask_credentials
+from microsub.kit.http.params import missing
+from microsub.timelines.api import arguments
+from microsub.timelines.api.call import Action, Call, Reply, Table
+from microsub.timelines.following import FollowedFeed
+
+
+async def followed(call: Call) -> Reply:
+    """The feeds of a channel, or of all."""
+    feeds = await call.services.following.feeds(call.user, arguments.channel(call.params))
+    return {"items": [feed_to_wire(feed) for feed in feeds]}
+
+
+async def follow(call: Call) -> Reply:
+    """Follow a feed in a channel."""
+    uid = arguments.channel(call.params, allow_global=False)
+    url = arguments.url(call.params)
+    most = await call.services.identity.quotas.feeds(call.user)
+    return feed_to_wire(await call.services.following.follow(call.user, uid, url, call.now, most=most))
+
+
+async def update(call: Call) -> Reply:
+    """Move a subscription to another channel."""
+    target = arguments.channel(call.params, allow_global=False)
+    url = arguments.url(call.params)
+    return feed_to_wire(await call.services.following.move(call.user, target, url, call.now))
+
+
+async def unfollow(call: Call) -> Reply:
+    """Stop following a feed in a channel; one that isn't followed there is no error."""
+    uid = arguments.channel(call.params, allow_global=False)
+    url = arguments.url(call.params)
+    await call.services.following.unfollow(call.user, uid, url, call.now)
+    return {"type": "feed", "url": url}
+
+
+async def search(call: Call) -> Reply:
+    """Find feeds by URL, domain or words; `_error` says why there are none where an address can't be had."""
+    query = call.params.need("query", "a URL, a domain or words").strip()
+    if not query:
+        raise missing("query", "a URL, a domain or words")
+    if call.params.text("channel") is not None:
+        raise NotImplementedHere("'channel' can't be used with 'search' yet: items can't be searched, only feeds")
+    with asking_for(f"user {call.user}"):
+        found = await call.services.search.feeds(query, call.now)
+    reply: dict[str, Any] = {"results": [link_to_wire(link) for link in found.feeds]}
+    return reply | ({"_error": found.trouble} if found.trouble else {})
+
+
+async def preview(call: Call) -> Reply:
+    """The items of a feed that nobody needs to follow; nothing is stored."""
+    url = arguments.url(call.params)
+    with asking_for(f"user {call.user}"):
+        items = await call.services.search.preview(url, call.now)
+    return {"items": items, "paging": {}}
+
+
+def feed_to_wire(followed: FollowedFeed) -> dict[str, Any]:
+    """A followed feed as clients read it: `url` as it was given, and `_feed_url` where the feed itself lives elsewhere,
+    because a page was given or the feed has moved. Credentials are masked.
+    """
+    record = followed.record
+    url = mask_credentials(followed.subscription.url)
+    wire: dict[str, Any] = {
+        "type": "feed",
+        "url": url,
+        "name": followed.subscription.name or record.title or url,
+        "_id": record.id,
+    }
+    if canonical_feed_url(record.url) != canonical_feed_url(followed.subscription.url):
+        wire["_feed_url"] = mask_credentials(record.url)
+    if record.photo:
+        wire["photo"] = record.photo
+    wire.update(_health(followed))
+    return wire
+
+
+def link_to_wire(link: FeedLink) -> dict[str, Any]:
+    """A feed that a search found."""
+    wire: dict[str, Any] = {"type": "feed", "url": link.url, "name": link.title or link.url}
+    for name, value in (("photo", link.photo), ("description", link.description), ("_format", link.format)):
+        if value:
+            wire[name] = value
+    return wire
+
+
+def _health(followed: FollowedFeed) -> dict[str, str]:
+    record = followed.record
+    health = {}
+    if record.last_success:
+        health["_last_success"] = _instant(record.last_success)
+    if record.failures or record.gone:
+        health["_error"] = record.last_error or "the feed can't be fetched"
+        health["_failures"] = str(record.failures)
+        if record.last_error_at:
+            health["_error_at"] = _instant(record.last_error_at)
+    if record.gone:
+        health["_gone"] = "true"
+    elif record.next_poll:
+        health["_next_poll"] = _instant(record.next_poll)
+    return health
+
+
+def _instant(seconds: float) -> str:
+    return datetime.fromtimestamp(int(seconds), UTC).isoformat()
+
+
+TABLE: Table = {
+    ("GET", "follow", ""): Action("read", followed),
+    ("POST", "follow", ""): Action("follow", follow),
+    ("POST", "follow", "update"): Action("follow", update),
+    ("POST", "unfollow", ""): Action("follow", unfollow),
+    ("GET", "search", ""): Action("read", search),
+    ("POST", "search", ""): Action("read", search),
+    ("GET", "preview", ""): Action("read", preview),
+    ("POST", "preview", ""): Action("read", preview),
+}

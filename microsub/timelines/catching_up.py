@@ -1,0 +1,108 @@
+"""Timelines that were left alone while their readers were away are filled when they read.
+
+Fan-out notes for which timelines posts wait (`timelines.store.deferred`), and the page or list of channels that finds
+such a note waits for this. What is brought in comes from the post store, within its bounds: the newest `MOST_ITEMS`
+posts of a feed, none older than the instance's `warm_up_days`. Doing it twice, or in two processes at once, changes
+nothing more; a crash leaves the note.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from microsub.configuration.model import InstanceSettings
+from microsub.errors import StoreError
+from microsub.metrics import ITEMS_DELIVERED
+from microsub.model.reader import GLOBAL
+from microsub.timelines.filling import MOST_ITEMS, LimitsOf, oldest
+
+if TYPE_CHECKING:
+    from microsub.posts.store.items import Items
+    from microsub.timelines.store.deferred import Behind, Waiting
+    from microsub.timelines.store.timelines import Timelines
+
+log = structlog.get_logger(__name__)
+
+PATIENCE = 2.0
+"""Seconds that a request waits for its timelines; what takes longer goes on behind it."""
+
+
+class CatchingUp:
+    """Brings in what waits. Belongs to one event loop. `patience` is in seconds."""
+
+    def __init__(
+        self,
+        behind: Behind,
+        items: Items,
+        timelines: Timelines,
+        limits: LimitsOf,
+        settings: Callable[[], InstanceSettings] = InstanceSettings,
+        *,
+        patience: float = PATIENCE,
+    ) -> None:
+        self._behind = behind
+        self._items = items
+        self._timelines = timelines
+        self._limits = limits
+        self._settings = settings
+        self._patience = patience
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    async def catch_up(self, user: str, uid: str, now: float) -> bool:
+        """Bring in what waits for any timeline of the user, for `uid` (which may be `global`) first.
+
+        Returns within `patience`, and whether all is in by then; else the rest is still on its way. What waits when
+        this is called is in when it returns True: work that began for an earlier request is waited for, and followed by
+        a look of its own. Raises StoreError.
+        """
+        deadline = asyncio.get_running_loop().time() + self._patience
+        while True:
+            task = self._running.get(user)
+            is_own = task is None
+            if task is None:
+                task = self._running[user] = asyncio.create_task(self._all(user, uid, now), name=f"catching up {user}")
+                task.add_done_callback(lambda done: self._ended(user, done))
+            ended, _ = await asyncio.wait([task], timeout=deadline - asyncio.get_running_loop().time())
+            if not ended:
+                return False
+            task.result()
+            if is_own:
+                return True
+
+    async def aclose(self) -> None:
+        """Break off what is under way; the notes stay."""
+        running = list(self._running.values())
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _all(self, user: str, uid: str, now: float) -> None:
+        waiting = await self._behind.of(user)
+        for one in sorted(waiting, key=lambda one: one.uid != uid) if uid != GLOBAL else waiting:
+            await self._one(user, one, now)
+
+    async def _one(self, user: str, waiting: Waiting, now: float) -> None:
+        """Bring in what waits, read after its note: what is noted from now on changes the note."""
+        since = max(waiting.since, oldest(self._settings().delivery, now))
+        ids = await self._items.newest(waiting.feed, MOST_ITEMS, since)
+        items = await self._items.timeline_items(ids)
+        if items:
+            limits = await self._limits(user, waiting.uid)
+            added = await self._timelines.add(
+                user, waiting.uid, waiting.feed, items, now=now, limit=limits.items, fresh=limits.fresh
+            )
+            ITEMS_DELIVERED.inc(added.taken)
+        await self._behind.caught_up(user, [waiting])
+
+    def _ended(self, user: str, task: asyncio.Task[None]) -> None:
+        self._running.pop(user, None)
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        if isinstance(error, StoreError):
+            log.warning("timelines couldn't be filled; the next request tries again", user=user, error=str(error))
+        else:
+            log.error("timelines couldn't be filled", user=user, exc_info=error)

@@ -1,0 +1,236 @@
+"""Following feeds: who follows what is changed here, and the timelines with it.
+
+The channels' own lists are the truth and are written first; the feeds' lists of subscribers follow. So a crash leaves
+nothing that asking again (or the sweep) doesn't mend, and every method may run twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from microsub.errors import NotFound, QuotaReached
+from microsub.feeds.store.queue import Schedule
+from microsub.feeds.store.record import FeedRecord, Feeds
+from microsub.formats.entry_id import canonical_feed_url, host_of, mask_credentials
+from microsub.model.reader import GLOBAL, Cursor, Subscription
+from microsub.posts.store.items import Items
+from microsub.timelines.filling import LimitsOf
+from microsub.timelines.followers import unsubscribe
+from microsub.timelines.store.channels import Channels
+from microsub.timelines.store.follows import FeedMove
+from microsub.timelines.store.timelines import Timelines
+
+_WALK = 1000
+_MOST_ITEMS = 5000
+"""Most items of a feed that fill a timeline, whatever its own limit."""
+
+TIMES_A_DAY = 3
+"""How many times over somebody may fill their quota of feeds in a day (of Unix time). A feed that nobody follows any
+more leaves a record behind for a month, so who follows and unfollows without end would fill the store.
+"""
+
+_IN_FLIGHT = 30.0
+"""Seconds: what was discovered so lately may have been on its way to a timeline when a subscription moved."""
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedFeed:
+    """A subscription, and what is known of the feed itself, its health included."""
+
+    subscription: Subscription
+    record: FeedRecord
+
+
+class Following:
+    """Subscriptions of users. Times are Unix seconds; a `url` is an absolute http(s) URL.
+
+    Every method raises NotFound for a channel that isn't there.
+    """
+
+    def __init__(
+        self,
+        channels: Channels,
+        feeds: Feeds,
+        items: Items,
+        timelines: Timelines,
+        schedule: Schedule,
+        limits: LimitsOf,
+    ) -> None:
+        self._channels = channels
+        self._feeds = feeds
+        self._items = items
+        self._timelines = timelines
+        self._schedule = schedule
+        self._limits = limits
+
+    async def feeds(self, user: str, uid: str) -> list[FollowedFeed]:
+        """The feeds of a channel, or (`global`) of all, each once; the oldest subscription first."""
+        if uid == GLOBAL:
+            everywhere = await self._channels.all_subscriptions(user)
+            subscriptions = list({sub.feed: sub for subs in everywhere.values() for sub in subs}.values())
+        else:
+            subscriptions = await self._channels.subscriptions(user, uid)
+        records = await self._feeds.get_many(sub.feed for sub in subscriptions)
+        return [_followed(sub, records.get(sub.feed)) for sub in subscriptions]
+
+    async def follow(
+        self, user: str, uid: str, url: str, now: float, name: str | None = None, *, most: int = 0
+    ) -> FollowedFeed:
+        """Follow a feed in a channel, and fill the timeline with what the store has of it.
+
+        Doesn't wait for the network: a feed that the store has nothing of is due at once. To follow what is followed
+        already changes nothing. Raises QuotaReached where the user follows `most` feeds (0: any number), or has begun
+        to follow `TIMES_A_DAY` times as many since the day began.
+        """
+        await self._channels.get(user, uid)
+        if most:
+            await self._check_room(user, uid, url, now, most)
+        record = await self._feeds.ensure(url, now)
+        if await self._channels.follow(user, uid, record.id, url, now, name, most=most) and most:
+            await self._channels.followed_on(user, now, 1)
+        stocked = record.last_success is not None
+        if stocked:
+            await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
+        await self._feeds.subscribe(record.id, user, uid)
+        # Once more: what was stored in the meantime, perhaps by the feed's very first poll, may have found neither the
+        # one list nor the other.
+        await self._fill(user, uid, record.id, await self._items.newest(record.id, _MOST_ITEMS), now)
+        if not record.gone:
+            await self._schedule.add(record.id, host_of(record.url), record.next_poll or now)
+        return await self._one(user, uid, record)
+
+    async def _check_room(self, user: str, uid: str, url: str, now: float, most: int) -> None:
+        """Refuse what the store would refuse too, before there is a record of a feed that nobody follows."""
+        count = await self._channels.count_feeds(user)
+        begun = await self._channels.followed_on(user, now)
+        if max(count, begun // TIMES_A_DAY) < most:
+            return
+        if _named(await self._channels.subscriptions(user, uid), url, await self._feeds.find(url)):
+            return
+        if count >= most:
+            raise QuotaReached("feeds", count, most)
+        raise QuotaReached("feeds that you begin to follow in a day", begun, TIMES_A_DAY * most)
+
+    async def unfollow(self, user: str, uid: str, url: str, now: float) -> None:
+        """Stop following. Unread items of the feed leave, read ones stay until retention takes them.
+
+        A feed that isn't followed there is no error.
+        """
+        while subscription := _named(await self._channels.subscriptions(user, uid), url):
+            if await self._leave(user, uid, subscription.feed, now):
+                return
+            # It has become another feed's subscription in this moment, or somebody else has ended it: look again.
+        feed_id = await self._feeds.find(url)
+        if feed_id is not None:
+            await self._leave(user, uid, feed_id, now)
+
+    async def move(self, user: str, target: str, url: str, now: float) -> FollowedFeed:
+        """Let the channel `target` follow a feed instead of the channels that follow it now; its items move along.
+
+        Raises NotFound where no channel follows it.
+        """
+        await self._channels.get(user, target)
+        holders = await self._holders(user, url)
+        if not holders:
+            raise NotFound(f"'url' isn't followed: found '{mask_credentials(url)[:200]}', expected one of your feeds")
+        held = next(iter(holders.values()))
+        for uid in holders:
+            if uid != target:
+                # The subscription first, so that nothing more comes in behind the walk.
+                await self._channels.move_subscription(user, FeedMove(held.feed, uid, target, now), held.followed_at)
+        # Together with those that broke off.
+        moves = [move for move in await self._channels.moves(user) if move.feed == held.feed and move.source != target]
+        await self._feeds.subscribe(held.feed, user, target)
+        await self._carry_over(user, target, moves, now)
+        record = await self._feeds.get(held.feed) or await self._feeds.ensure(held.url, now)
+        return await self._one(user, target, record)
+
+    async def finish_moves(self, user: str, moves: Sequence[FeedMove], now: float) -> None:
+        """Finish moves of a user that broke off, and that nobody has asked for again."""
+        further = {(move.feed, move.source): move.target for move in moves}
+        for move in moves:
+            target, known = move.target, {move.source}
+            while (move.feed, target) in further and target not in known:
+                known.add(target)
+                target = further[move.feed, target]
+            if await self._channels.follows(user, target, move.feed):
+                await self._feeds.subscribe(move.feed, user, target)
+                await self._carry_over(user, target, [move], now)
+            else:
+                # The reader has ended it there too: it ends as any subscription.
+                await self._leave(user, move.source, move.feed, now)
+                await self._channels.moved(user, move)
+
+    async def _carry_over(self, user: str, target: str, moves: Sequence[FeedMove], now: float) -> None:
+        """Take a feed's items out of channels that don't follow it any more into one that does."""
+        for move in moves:
+            with suppress(NotFound):  # the former channel was deleted, and the items with it
+                await self._move_items(user, move.source, target, move.feed, now)
+                await self._leave(user, move.source, move.feed, now)
+        for move in moves:
+            # What the reader has removed from the former channel doesn't come back in the new one.
+            listed = await self._items.newest(move.feed, _MOST_ITEMS)
+            await self._timelines.inherit(user, move.source, target, listed)
+            # What was stored while they moved may have met the old list of followers.
+            await self._fill(user, target, move.feed, await self._since(listed[:_WALK], move.begun - _IN_FLIGHT), now)
+        for move in moves:
+            await self._channels.moved(user, move)
+
+    async def _leave(self, user: str, uid: str, feed_id: str, now: float) -> bool:
+        """Whether there was a subscription to end; the rest is done in any case."""
+        ended = await self._channels.unfollow(user, uid, feed_id)
+        await self._timelines.unfollow(user, uid, feed_id, now)
+        await unsubscribe(self._channels, self._feeds, user, uid, feed_id)
+        return ended
+
+    async def _fill(self, user: str, uid: str, feed_id: str, ids: Sequence[str], now: float) -> None:
+        items = await self._items.timeline_items(ids)
+        if items:
+            limits = await self._limits(user, uid)
+            await self._timelines.add(user, uid, feed_id, items, now=now, limit=limits.items, fresh=limits.fresh)
+
+    async def _move_items(self, user: str, uid: str, target: str, feed_id: str, now: float) -> None:
+        after: Cursor | None = None
+        while rows := (await self._timelines.walk(user, uid, _WALK, after)).rows:
+            after = Cursor(rows[-1].score, rows[-1].id)
+            await self._move_some(user, target, feed_id, [row.id for row in rows], now)
+        # Last: what is muted during the walk is found here.
+        async for ids in self._timelines.hidden(user, uid):
+            await self._move_some(user, target, feed_id, ids, now)
+
+    async def _move_some(self, user: str, target: str, feed_id: str, ids: Sequence[str], now: float) -> None:
+        mine = await self._items.in_feed(feed_id, ids)
+        if mine:
+            await self._timelines.move(user, target, [one for one in ids if one in mine], now, hidden_too=True)
+
+    async def _since(self, ids: Sequence[str], since: float) -> list[str]:
+        """Those of the ids whose posts were discovered since then."""
+        times = await self._items.fields(ids, ["discovered"])
+        return [item for item, (at,) in zip(ids, times, strict=True) if at is not None and float(at) >= since]
+
+    async def _holders(self, user: str, url: str) -> dict[str, Subscription]:
+        """The channels that follow the feed behind `url`, with their subscriptions."""
+        known = await self._feeds.find(url)
+        everywhere = await self._channels.all_subscriptions(user)
+        found = {uid: sub for uid, subs in everywhere.items() if (sub := _named(subs, url, known))}
+        feeds = {sub.feed for sub in found.values()}
+        return found if len(feeds) < 2 else {uid: sub for uid, sub in found.items() if sub.feed == known}
+
+    async def _one(self, user: str, uid: str, record: FeedRecord) -> FollowedFeed:
+        found = await self._channels.subscription(user, uid, record.id)
+        return _followed(found or Subscription(record.id, record.url, 0.0), record)
+
+
+def _named(subscriptions: Sequence[Subscription], url: str, known: str | None = None) -> Subscription | None:
+    """The subscription that a client means by `url`: as it was followed, or as our lists show it, masked."""
+    canonical = canonical_feed_url(url)
+    for sub in subscriptions:
+        if sub.feed == known or canonical_feed_url(sub.url) == canonical or mask_credentials(sub.url) == url:
+            return sub
+    return None
+
+
+def _followed(subscription: Subscription, record: FeedRecord | None) -> FollowedFeed:
+    return FollowedFeed(subscription, record or FeedRecord(subscription.feed, subscription.url))

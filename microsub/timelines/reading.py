@@ -1,0 +1,211 @@
+"""What a reader does: look at channels and pages, mark, remove and move items."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from microsub.errors import NotFound
+from microsub.feeds.store.record import FeedRecord, Feeds
+from microsub.formats.entry_id import mask_credentials
+from microsub.identity.activity import BeingSeen
+from microsub.model.reader import (
+    GLOBAL,
+    Channel,
+    Credential,
+    Cursor,
+    Grant,
+    PageQuery,
+    PageRows,
+    Subscription,
+    UnreadStyle,
+)
+from microsub.posts.store.items import Items
+from microsub.timelines.catching_up import CatchingUp
+from microsub.timelines.page_bytes import Splicer
+from microsub.timelines.store.channels import ChannelNames, Channels
+from microsub.timelines.store.itemcache import ItemCache
+from microsub.timelines.store.timelines import Timelines
+
+_COUNTING_PAGE = 1000
+_MOST_MERGES = 5
+"""Feeds that have taken each other's place one after the other, through which an id leads to the one of now."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCount:
+    """A feed in a channel and how many of its items are unread there."""
+
+    feed: str
+    url: str
+    name: str
+    unread: int
+
+
+StyleOf = Callable[[str], Awaitable[UnreadStyle]]
+"""User to the style of unread counts that their channels inherit."""
+
+
+async def counted(_user: str) -> UnreadStyle:
+    """The default for everybody."""
+    return "count"
+
+
+class Reading:
+    """The reader's use of their own channels and timelines. Times are Unix seconds; `uid` may be `global` for pages and
+    marks. Every method raises NotFound for a channel that isn't there.
+    """
+
+    def __init__(
+        self,
+        channels: Channels,
+        timelines: Timelines,
+        feeds: Feeds,
+        items: Items,
+        cache: ItemCache,
+        *,
+        style: StyleOf = counted,
+        catching_up: CatchingUp | None = None,
+        seen: BeingSeen[str] | None = None,
+    ) -> None:
+        self._channels = channels
+        self._timelines = timelines
+        self._feeds = feeds
+        self._items = items
+        self._cache = cache
+        self._style = style
+        self._catching_up = catching_up
+        self._seen = seen
+        self._splicer = Splicer()
+
+    async def aclose(self) -> None:
+        """Break off what goes on behind replies; nothing is lost by it."""
+        for part in (self._catching_up, self._seen):
+            if part is not None:
+                await part.aclose()
+
+    async def unread_style(self, user: str) -> UnreadStyle:
+        """How this user's channels tell what is unread, where they don't say so themselves."""
+        return await self._style(user)
+
+    async def counts_with_token(self, credential: Credential, now: float) -> tuple[Grant, ChannelNames, list[int]]:
+        """All channels in order and their unread counts, in one round trip with the token's check.
+
+        Where posts wait for timelines of a user who was away, these are filled first; so for pages.
+        """
+        found = await self._channels.counts_with_token(credential, now)
+        if await self._is_behind(found[0], GLOBAL, now):
+            found = await self._channels.counts_with_token(credential, now)
+        return found
+
+    async def page_with_token(
+        self, credential: Credential, uid: str, query: PageQuery, now: float
+    ) -> tuple[Grant, bytes]:
+        """A page as the bytes of the reply: one round trip with the token's check when all items are cached."""
+        grant, rows = await self._timelines.page_with_token(credential, uid, query, now)
+        if await self._is_behind(grant, uid, now):
+            grant, rows = await self._timelines.page_with_token(credential, uid, query, now)
+        source = None
+        if query.source is not None:
+            subscription, current = await self._followed(grant.user, query.source)
+            if current != query.source:
+                query = replace(query, source=current)
+                grant, rows = await self._timelines.page_with_token(credential, uid, query, now)
+            source = await self._source(current, subscription, query, rows)
+        data = await self._cache.get([row.id for row in rows.rows])
+        return grant, self._splicer.page(rows, data, newer=query.before is not None, source=source)
+
+    async def _is_behind(self, grant: Grant, uid: str, now: float) -> bool:
+        """Note the visit, and whether there was something to bring into the user's timelines: then it is in."""
+        if self._seen is not None:
+            self._seen.note(grant.user, now)
+        if not grant.behind or self._catching_up is None:
+            return False
+        await self._catching_up.catch_up(grant.user, uid, now)
+        return True
+
+    async def tree(self, user: str) -> list[tuple[Channel, list[SourceCount]]]:
+        """All channels in order, each with its feeds and what is unread of each."""
+        channels = await self._channels.list(user)
+        followed = await self._channels.all_subscriptions(user)
+        records = await self._feeds.get_many(sub.feed for subs in followed.values() for sub in subs)
+        branches = []
+        for channel in channels:
+            subscriptions = followed.get(channel.uid, [])
+            unread = await self._unread_by_feed(user, channel.uid) if subscriptions and channel.unread else Counter()
+            sources = [
+                SourceCount(
+                    one.feed, mask_credentials(one.url), feed_name(one, records.get(one.feed)), unread[one.feed]
+                )
+                for one in subscriptions
+            ]
+            branches.append((channel, sources))
+        return branches
+
+    async def mark_read(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
+        """Mark items read; how many changed. Ids that aren't in the channel are ignored."""
+        return await self._timelines.mark_read(user, uid, ids, now)
+
+    async def mark_unread(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
+        """Mark items unread; how many changed."""
+        return await self._timelines.mark_unread(user, uid, ids, now)
+
+    async def mark_read_before(self, user: str, uid: str, last: str, now: float) -> int:
+        """Mark the item `last` and all older ones read; how many changed. One that has left stands for its place."""
+        return await self._timelines.mark_read_before(user, uid, last, self._items.places, now)
+
+    async def mark_all_read(self, user: str, uid: str, now: float) -> int:
+        """Mark everything read; how many changed."""
+        return await self._timelines.mark_all_read(user, uid, now)
+
+    async def remove(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
+        """Take items out for good; how many were there."""
+        return await self._timelines.remove(user, uid, ids, now)
+
+    async def move(self, user: str, target: str, ids: Sequence[str], now: float) -> int:
+        """Move items into `target` with their read state; how many moved."""
+        return await self._timelines.move(user, target, ids, now)
+
+    async def _followed(self, user: str, feed_id: str) -> tuple[Subscription | None, str]:
+        """A feed that the user follows, or the one that has taken its place, and its id now."""
+        everywhere = await self._channels.all_subscriptions(user)
+        followed = {sub.feed: sub for subs in everywhere.values() for sub in subs}
+        current = feed_id
+        for _ in range(_MOST_MERGES):
+            if current in followed or (later := await self._channels.current_feed(user, current)) is None:
+                break
+            current = later
+        return followed.get(current), current if current in followed else feed_id
+
+    async def _source(
+        self, feed_id: str, subscription: Subscription | None, query: PageQuery, rows: PageRows
+    ) -> dict[str, str]:
+        """What a reply says of the feed that it is limited to; nothing about feeds that this user has no part in."""
+        if subscription is None and not rows.rows:
+            if query.before or query.after or rows.resume:
+                return {"_id": feed_id}  # an empty page on the way through what is left of an unfollowed feed
+            raise NotFound(f"'source' is unknown: found '{feed_id}', expected the '_source' of one of your items")
+        record = await self._feeds.get(feed_id)
+        url = mask_credentials(subscription.url if subscription else record.url if record else "")
+        return {"_id": feed_id, "name": feed_name(subscription, record), "url": url}
+
+    async def _unread_by_feed(self, user: str, uid: str) -> Counter[str]:
+        """Unread items of a channel by the feed that they came from."""
+        counts: Counter[str] = Counter()
+        after: Cursor | None = None
+        while True:
+            rows = await self._timelines.walk(user, uid, _COUNTING_PAGE, after, unread_only=True)
+            for (feed,) in await self._items.fields([row.id for row in rows.rows], ["feed"]):
+                if feed is not None:
+                    counts[feed.decode("utf-8", "replace")] += 1
+            if not rows.rows or not rows.older:
+                return counts
+            after = Cursor(rows.rows[-1].score, rows.rows[-1].id)
+
+
+def feed_name(subscription: Subscription | None, record: FeedRecord | None) -> str:
+    """What to call a feed: as its reader named it, else as it names itself, else its address."""
+    own = subscription.name if subscription else None
+    url = subscription.url if subscription else record.url if record else ""
+    return own or (record.title if record else None) or mask_credentials(url)

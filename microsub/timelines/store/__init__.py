@@ -1,0 +1,1 @@
+"""What Redis keeps of channels and timelines."""

@@ -1,0 +1,329 @@
+"""A user's channels, their order and settings, and the feeds in them.
+
+The lists of channels and subscriptions kept here are the truth about who follows what; `feeds.store.record` keeps a
+derived set per feed. A caller that follows a feed writes here first, and takes it out of the derived set last.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from microsub.errors import InvalidRequest, QuotaReached
+from microsub.identity.store.absent import absent
+from microsub.identity.store.accounts import grant, unauthorized
+from microsub.model.reader import (
+    NAME,
+    NOTIFICATIONS,
+    RESERVED,
+    Channel,
+    ChannelSettings,
+    Credential,
+    Grant,
+    Subscription,
+)
+from microsub.redis import identitykeys, keys
+from microsub.redis.protocol import Arg, Redis
+from microsub.redis.scripts import load
+from microsub.timelines.store.channeltext import read_settings, slug, write_settings
+from microsub.timelines.store.follows import FeedMove, Subscriptions
+
+LONGEST_NAME = 300
+_UIDS_TO_TRY = 1000
+_MOST_NAMES = 10_000
+"""Users whose channels a process remembers."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChannelNames:
+    """The channels of a user in order, as they were when the shape was that; their counts are not to be used.
+
+    The same object stands for the same names and settings, so that what is made of them can be remembered by it.
+    """
+
+    shape: tuple[bytes, bytes]
+    channels: tuple[Channel, ...]
+
+
+_DAY = 86_400
+
+
+class Channels:
+    """Channels and subscriptions in Redis. Every method raises NotFound for a user or channel that isn't there."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._names: dict[str, ChannelNames] = {}
+        self._subscriptions = Subscriptions(redis)
+
+    async def list(self, user: str) -> builtins.list[Channel]:
+        """All channels in the user's order, `notifications` first, with exact unread counts. One round trip.
+
+        A user that doesn't exist has none.
+        """
+        return (await self._list(user))[1]
+
+    async def counts_with_token(
+        self, credential: Credential, now: float
+    ) -> tuple[Grant, ChannelNames, builtins.list[int]]:
+        """What is unread in each channel of the token's user, exact and of one moment, beside the channels in order.
+
+        One round trip that checks the token too, and a second one where names or settings have changed. Raises
+        Unauthorized.
+        """
+        user = credential.user
+        digest = credential.digest
+        script_keys = [keys.channels(user), keys.user(user), keys.token(user, digest), keys.behind(user)]
+        reply = await self._redis.script(load("channel_counts"), script_keys, [keys.pattern(keys.unread, user), now])
+        if reply[0]:
+            raise unauthorized(reply[0].decode("utf-8", "replace"))
+        _, scopes, shape, uids, counts, waiting = reply
+        granted = grant(user, scopes, behind=bool(waiting))
+        known = self._names.get(user)
+        if known is not None and known.shape == (shape, uids):
+            return granted, known, [*map(int, counts.split())]
+        shape, channels = await self._list(user)
+        known = ChannelNames((shape, " ".join(channel.uid for channel in channels).encode()), tuple(channels))
+        if len(self._names) >= _MOST_NAMES:
+            self._names.clear()
+        self._names[user] = known
+        # These counts are of the same moment as the names, a little later than the token's check.
+        return granted, known, [channel.unread for channel in channels]
+
+    async def list_with_token(self, credential: Credential, now: float) -> tuple[Grant, builtins.list[Channel]]:
+        """`list` of the token's user, checking the token too. Raises Unauthorized."""
+        granted, names, counts = await self.counts_with_token(credential, now)
+        return granted, [replace(one, unread=count) for one, count in zip(names.channels, counts, strict=True)]
+
+    async def _list(self, user: str) -> tuple[bytes, builtins.list[Channel]]:
+        patterns = [keys.pattern(keys.channel, user), keys.pattern(keys.unread, user)]
+        shape, *rows = await self._redis.script(load("channel_list"), [keys.channels(user), keys.user(user)], patterns)
+        return shape, _channels(rows)
+
+    async def get(self, user: str, uid: str) -> Channel:
+        """One channel. Raises NotFound, also for one that is removed."""
+        (name, settings, removed), unread = await self._redis.pipeline(
+            [
+                ("HMGET", keys.channel(user, uid), "name", "settings", "removed"),
+                ("ZCARD", keys.unread(user, uid)),
+            ]
+        )
+        if name is None or removed is not None:
+            raise await absent(self._redis, user, uid)
+        return Channel(uid, name.decode("utf-8", "replace"), unread, read_settings(settings or b""))
+
+    async def changed(self, user: str, uids: Sequence[str]) -> dict[str, float]:
+        """When the channels' names or settings last changed, by uid in Unix seconds; 0 when they never did. One round
+        trip.
+        """
+        replies = await self._redis.pipeline([("HGET", keys.channel(user, uid), "changed") for uid in uids])
+        return {uid: float(reply or 0) for uid, reply in zip(uids, replies, strict=True)}
+
+    async def create(self, user: str, name: str, now: float, uid: str | None = None, *, most: int = 0) -> Channel:
+        """Make a channel, or find the one of that name (of that uid, where one is given).
+
+        A uid that is made from the name never changes afterwards. Raises InvalidRequest for a bad name, and for a uid
+        that is reserved, malformed, or taken by a removed channel; QuotaReached where there are `most` channels already
+        (0: any number; `notifications` doesn't count).
+        """
+        name = _checked(name)
+        if uid is None:
+            base = slug(name)
+            numbered = (f"{base[:60]}-{number}" for number in range(2, _UIDS_TO_TRY))
+            candidates = [base, *numbered] if base not in RESERVED else list(numbered)
+        else:
+            if uid in RESERVED and uid != NOTIFICATIONS:
+                raise InvalidRequest(f"the channel uid '{uid}' is reserved")
+            if not NAME.match(uid):
+                raise InvalidRequest(f"'{uid[:80]}' can't be a channel uid: expected 1 to 64 of A-Z a-z 0-9 _ -")
+            candidates = [uid]
+        reply = await self._redis.script(
+            load("channel_create"),
+            [keys.user(user), keys.channels(user), keys.removed_channels(user)],
+            [name, now, keys.pattern(keys.channel, user), "name" if uid is None else "uid", most, *candidates],
+        )
+        if reply[0] == b"" and len(reply) > 1:
+            raise QuotaReached("channels", reply[1], most)
+        if reply[0] == b"":
+            raise await absent(self._redis, user)
+        if len(reply) == 1:
+            raise InvalidRequest(f"the channel uid '{uid or candidates[0]}' is taken by a removed channel")
+        return await self.get(user, reply[0].decode("utf-8", "replace"))
+
+    async def rename(self, user: str, uid: str, name: str, now: float) -> Channel:
+        """Give the channel another name; its uid stays."""
+        await self._change(user, uid, "name", _checked(name), "changed", now)
+        return await self.get(user, uid)
+
+    async def set_settings(self, user: str, uid: str, settings: ChannelSettings, now: float) -> Channel:
+        """Replace the channel's settings."""
+        await self._change(user, uid, "settings", write_settings(settings), "changed", now)
+        return await self.get(user, uid)
+
+    async def _change(self, user: str, uid: str, *pairs: Arg) -> None:
+        script_keys = [keys.channels(user), keys.channel(user, uid), keys.user(user)]
+        if not await self._redis.script(load("channel_change"), script_keys, [uid, *pairs]):
+            raise await absent(self._redis, user, uid)
+
+    async def order(self, user: str, uids: Sequence[str]) -> builtins.list[Channel]:
+        """Permute the named channels among the places they hold; returns all channels in their new order.
+
+        `notifications` stays first, named or not. Raises NotFound when one is unknown; then nothing changes.
+        """
+        wished = [uid for uid in dict.fromkeys(uids) if uid != NOTIFICATIONS]
+        unknown = await self._redis.script(load("channel_order"), [keys.channels(user)], wished)
+        if unknown:
+            raise await absent(self._redis, user, unknown.decode("utf-8", "replace"))
+        return await self.list(user)
+
+    async def delete(self, user: str, uid: str) -> builtins.list[str]:
+        """Delete the channel, removed or not, with its timeline; returns the ids of the feeds it followed, which the
+        caller takes out of the feeds' subscribers. Raises InvalidRequest for `notifications`.
+        """
+        if uid == NOTIFICATIONS:
+            raise InvalidRequest("the channel 'notifications' can't be deleted")
+        return await self._feeds(user, uid, await self._delete(user, uid, ""))
+
+    async def delete_removed(self, user: str, uid: str) -> bool:
+        """Delete a channel only while it is removed; False when it isn't (any more)."""
+        return not isinstance(await self._delete(user, uid, "removed"), int)
+
+    async def _delete(self, user: str, uid: str, only: str) -> builtins.list[bytes] | int:
+        others = [key(user, uid) for key in keys.CHANNEL_KEYS if key is not keys.channel_feeds]
+        feeds: builtins.list[bytes] | int = await self._redis.script(
+            load("channel_delete"),
+            [keys.channels(user), keys.removed_channels(user), keys.user(user), keys.channel_feeds(user, uid), *others],
+            [uid, only],
+        )
+        return feeds
+
+    async def disable(self, user: str, uid: str, now: float) -> builtins.list[str]:
+        """Put a channel aside: it is neither listed nor read nor filled, and keeps everything for `restore`. Returns
+        the feeds that it follows, for the caller to unsubscribe. One that is put aside stays as it is. Raises
+        InvalidRequest for `notifications`.
+        """
+        if uid == NOTIFICATIONS:
+            raise InvalidRequest("the channel 'notifications' can't be removed")
+        return await self._remove(user, uid, "remove", now)
+
+    async def restore(self, user: str, uid: str) -> builtins.list[str]:
+        """Undo `disable`; returns the feeds that the channel follows, for the caller to subscribe again."""
+        return await self._remove(user, uid, "restore", 0)
+
+    async def _remove(self, user: str, uid: str, action: str, now: float) -> builtins.list[str]:
+        feeds = await self._redis.script(
+            load("channel_remove"),
+            [keys.channels(user), keys.removed_channels(user), keys.channel(user, uid), keys.channel_feeds(user, uid)],
+            [uid, action, now],
+        )
+        return await self._feeds(user, uid, feeds)
+
+    async def _feeds(self, user: str, uid: str, reply: builtins.list[bytes] | int) -> builtins.list[str]:
+        if isinstance(reply, int):
+            raise await absent(self._redis, user, uid)
+        return sorted(feed.decode("utf-8", "replace") for feed in reply)
+
+    async def removed(self, user: str) -> dict[str, float]:
+        """The uids of removed channels with the time of removal in Unix seconds."""
+        reply = await self._redis.command("ZRANGE", keys.removed_channels(user), 0, -1, "WITHSCORES")
+        return {uid.decode("utf-8", "replace"): float(at) for uid, at in zip(reply[0::2], reply[1::2], strict=True)}
+
+    async def follow(
+        self, user: str, uid: str, feed_id: str, url: str, now: float, name: str | None = None, *, most: int = 0
+    ) -> bool:
+        """Subscribe the channel to a feed; False when it is already, which changes nothing. Raises QuotaReached where
+        the user's channels follow `most` feeds already (0: any number).
+
+        The order that leaves no gap: this; `Timelines.add` of what the store has, in one call; `Feeds.subscribe`, by
+        which fan-out begins to deliver; `Timelines.add` of what the store has, once more.
+        """
+        return await self._subscriptions.follow(user, uid, Subscription(feed_id, url, now, name), most)
+
+    async def followed_on(self, user: str, now: float, more: int = 0) -> int:
+        """How many feeds the user has begun to follow in apps on the day of `now`, after counting `more`."""
+        key = identitykeys.follows(user, str(int(now // _DAY)))
+        if not more:
+            return int(await self._redis.command("GET", key) or 0)
+        count, _ = await self._redis.pipeline([("INCRBY", key, more), ("EXPIRE", key, 2 * _DAY)])
+        return int(count)
+
+    async def unfollow(self, user: str, uid: str, feed_id: str) -> bool:
+        """End a subscription; False when there was none. `Timelines.unfollow` then takes the unread items out."""
+        return await self._subscriptions.unfollow(user, uid, feed_id)
+
+    async def move_subscription(self, user: str, move: FeedMove, followed_at: float) -> bool:
+        """Let another channel follow a feed; False when the former one doesn't. Raises NotFound for the other one.
+
+        It is noted in the same step that the feed's items are to follow, until `moved`, or until the former channel
+        follows the feed again.
+        """
+        return await self._subscriptions.move(user, move, followed_at)
+
+    async def current_feed(self, user: str, feed_id: str) -> str | None:
+        """The feed that has taken the place of one that the user followed, because that was a page or has moved; None
+        where none has.
+        """
+        return await self._subscriptions.current(user, feed_id)
+
+    async def moves(self, user: str) -> builtins.list[FeedMove]:
+        """The moves of feeds between channels that have begun and not ended."""
+        return await self._subscriptions.moves(user)
+
+    async def moved(self, user: str, move: FeedMove) -> None:
+        """Note that a move has ended."""
+        await self._subscriptions.moved(user, move)
+
+    async def subscriptions(self, user: str, uid: str) -> builtins.list[Subscription]:
+        """The channel's subscriptions, oldest first. Raises NotFound."""
+        await self.get(user, uid)
+        return await self._subscriptions.of(user, uid)
+
+    async def subscription(self, user: str, uid: str, feed_id: str) -> Subscription | None:
+        """The channel's subscription of that feed, if it has one. Raises NotFound."""
+        await self.get(user, uid)
+        return await self._subscriptions.one(user, uid, feed_id)
+
+    async def count_feeds(self, user: str) -> int:
+        """How many feeds the user's channels follow, a feed once for each of them; removed channels are left out."""
+        return await self._subscriptions.count(user)
+
+    async def all_subscriptions(self, user: str) -> dict[str, builtins.list[Subscription]]:
+        """The subscriptions of all channels by uid, in the channels' order; removed channels are left out."""
+        return await self._subscriptions.all(user)
+
+    async def follows(self, user: str, uid: str, feed_id: str) -> bool:
+        """Whether the channel is to get what the feed posts: it follows it, is not removed, nor its user disabled."""
+        (name, removed), subscription, disabled = await self._redis.pipeline(
+            [
+                ("HMGET", keys.channel(user, uid), "name", "removed"),
+                ("HEXISTS", keys.channel_feeds(user, uid), feed_id),
+                ("HEXISTS", keys.user(user), "disabled"),
+            ]
+        )
+        return name is not None and removed is None and bool(subscription) and not disabled
+
+    async def update_subscription(
+        self, user: str, uid: str, feed_id: str, *, url: str | None = None, name: str | None = None,
+        new_feed: str | None = None,
+    ) -> Subscription | None:  # fmt: skip
+        """Change what is given: the URL, the reader's own name for it ('' deletes it), or the feed itself, when it has
+        moved to another record. Returns the subscription, or None when there is none.
+        """
+        return await self._subscriptions.update(user, uid, feed_id, url=url, name=name, new_feed=new_feed)
+
+
+def _channels(reply: list[Any]) -> list[Channel]:
+    rows = zip(reply[0::4], reply[1::4], reply[2::4], reply[3::4], strict=True)
+    return [
+        Channel(uid.decode("utf-8", "replace"), name.decode("utf-8", "replace"), unread, read_settings(text))
+        for uid, name, text, unread in rows
+    ]
+
+
+def _checked(name: str) -> str:
+    name = " ".join(name.split())
+    if not name or len(name) > LONGEST_NAME:
+        raise InvalidRequest(f"a channel's name has 1 to {LONGEST_NAME} characters; found {len(name)}")
+    return name

@@ -1,0 +1,144 @@
+"""Pages of a timeline: keyset walks from (score, id) in the order in which Redis keeps ties, newest first.
+
+A page that an index carries (all, unread) is one script call, with the check of the token where there is one. The
+other views (read, one source) filter that walk and examine at most `EXAMINED` ids per request: its price is bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from microsub.identity.store.absent import absent
+from microsub.identity.store.accounts import unauthorized
+from microsub.model.reader import GLOBAL, Credential, Cursor, PageQuery, PageRows, Row, View
+from microsub.redis import keys
+from microsub.redis.protocol import Arg, Redis
+from microsub.redis.scripts import load
+
+EXAMINED = 1000
+"""Most ids that one request looks at for a view without an index."""
+_STEP, _GLOBAL_STEP = 250, 100
+
+_row: Callable[[tuple[str, str, bool, str]], Row] = partial(tuple.__new__, Row)
+"""A Row of its parts without the detour through Python that the named tuple's own constructor is."""
+
+InFeed = Callable[[str, Sequence[str]], Awaitable[set[str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """Which piece of a timeline to read: `limit` rows of all or of the unread ones, next to a cursor."""
+
+    limit: int
+    unread_only: bool = False
+    direction: str = ""
+    cursor: Cursor | None = None
+
+
+async def read_page(
+    redis: Redis, user: str, uid: str, query: PageQuery, now: float, credential: Credential | None, in_feed: InFeed
+) -> tuple[bytes, PageRows]:
+    """The page and the scopes of the token (empty without one). Raises NotFound and Unauthorized."""
+    walk = _walk(query)
+    if query.view != "read" and query.source is None:
+        return await read_walk(redis, user, uid, walk, now, credential)
+
+    walk = replace(walk, limit=_GLOBAL_STEP if uid == GLOBAL else _STEP)
+    scope, piece = await read_walk(redis, user, uid, walk, now, credential)
+    found = _Found(query, piece, upward=walk.direction == "before")
+    while await found.take(piece, walk.limit, in_feed):
+        walk = replace(walk, direction=walk.direction or "after", cursor=found.last)
+        _, piece = await read_walk(redis, user, uid, walk, now)
+    return scope, found.page()
+
+
+class _Found:
+    """What a walk has found for a view without an index, nearest to the cursor first."""
+
+    def __init__(self, query: PageQuery, piece: PageRows, *, upward: bool) -> None:
+        self.last: Cursor | None = None
+        self._query = query
+        self._upward = upward
+        self._older = piece.older
+        self._behind = piece.behind
+        self._rows: list[Row] = []
+        self._names: dict[str, str] = {}
+        self._examined = 0
+        self._more = False
+
+    async def take(self, piece: PageRows, step: int, in_feed: InFeed) -> bool:
+        """Take in a piece of the walk; whether another one, of the same size, is wanted."""
+        self._names.update(piece.names)
+        near = piece.rows[::-1] if self._upward else piece.rows
+        self._more = len(near) == step if self._upward else piece.older
+        if not near:
+            return False
+        self.last = Cursor(near[-1].score, near[-1].id)
+        self._examined += len(near)
+        self._rows += await _matching(near, self._query, in_feed)
+        return self._more and len(self._rows) <= self._query.limit and self._examined < EXAMINED
+
+    def page(self) -> PageRows:
+        """The page: as many rows as were asked for, newest first, and where to go on."""
+        rows = self._rows[: self._query.limit]
+        beyond = len(self._rows) > len(rows)
+        older = self._older if self._upward else beyond or self._more
+        # Also behind a full page: what was examined in vain needn't be examined again.
+        resume = self.last if self._more and not beyond else None
+        found = tuple(rows[::-1] if self._upward else rows)
+        return PageRows(found, older, self._names, resume, behind=self._behind)
+
+
+async def read_walk(
+    redis: Redis, user: str, uid: str, walk: Walk, now: float, credential: Credential | None = None
+) -> tuple[bytes, PageRows]:
+    """One script call: the rows next to the walk's cursor, and the scopes of the token (empty without one)."""
+    token = [keys.token(user, credential.digest), keys.behind(user)] if credential else []
+    score, item = (walk.cursor.score, walk.cursor.item) if walk.cursor else ("0", "")
+    args: list[Arg] = [walk.limit, walk.direction, score, item, now]
+    walked = keys.unread if walk.unread_only else keys.posts
+    if uid == GLOBAL:
+        patterns = [keys.pattern(key, user) for key in (keys.channel, walked, keys.unread)]
+        script, script_keys = load("page_global"), [keys.channels(user), keys.user(user), *token]
+        reply = await redis.script(script, script_keys, [*args, *patterns])
+    else:
+        script_keys = [keys.channel(user, uid), walked(user, uid), keys.unread(user, uid), keys.user(user), *token]
+        reply = await redis.script(load("page"), script_keys, args)
+    state = reply[0]
+    if state == b"channel":
+        raise await absent(redis, user, uid)
+    if state:
+        raise unauthorized(state.decode("utf-8", "replace"))
+    return reply[5], _rows(uid, reply)
+
+
+def _walk(query: PageQuery) -> Walk:
+    direction = "before" if query.before else "after" if query.after else ""
+    return Walk(query.limit, query.view == "unread", direction, query.before or query.after)
+
+
+def _rows(uid: str, reply: list[bytes]) -> PageRows:
+    """The script's reply (page.lua, page_global.lua) as rows."""
+    names: Mapping[str, str]
+    places = reply[3].decode("utf-8", "replace").split()
+    if uid == GLOBAL:
+        listed = [part.decode("utf-8", "replace") for part in reply[1]]  # type: ignore[attr-defined]  # a list in this script's reply
+        names = dict(zip(listed[0::2], listed[1::2], strict=True))
+        homes = reply[6].decode("utf-8", "replace").split()
+    else:
+        names = {uid: reply[1].decode("utf-8", "replace")}
+        homes = [uid] * len(reply[4])
+    read = [flag == 48 for flag in reply[4]]
+    rows = tuple(map(_row, zip(places[0::2], places[1::2], read, homes, strict=True)))
+    return PageRows(rows, bool(reply[2]), names, behind=bool(reply[-1]))
+
+
+async def _matching(rows: Sequence[Row], query: PageQuery, in_feed: InFeed) -> list[Row]:
+    wanted: View = query.view
+    found = [row for row in rows if wanted != "read" or row.is_read]
+    if query.source is None or not found:
+        return found
+    members = await in_feed(query.source, [row.id for row in found])
+    return [row for row in found if row.id in members]

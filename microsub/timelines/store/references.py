@@ -1,0 +1,60 @@
+"""Which items and feeds a user's channels refer to: what decides whether an item or a feed's address may go.
+
+`references` is cheap and walks channel by channel, so an item that is moved during the walk may be missed; before an
+item is deleted, `holding` asks about it once more, over all channels of the user in one step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.replies import texts
+from microsub.redis.scripts import load
+from microsub.timelines.store.timelinekeys import BATCH, GLOBAL_BATCH, batches, distinct, split
+
+
+async def subscriptions(redis: Redis, user: str) -> set[str]:
+    """Ids of the feeds that the user's channels follow, removed channels included."""
+    uids = await _every_channel(redis, user)
+    replies = await redis.pipeline([("HKEYS", keys.channel_feeds(user, uid)) for uid in uids])
+    return {feed.decode("utf-8", "replace") for reply in replies for feed in reply}
+
+
+async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
+    """Ids that the user's channels show or hide, removed channels included, in batches; an id may come repeatedly."""
+    for uid in await _every_channel(redis, user):
+        for key in (keys.posts(user, uid), keys.hidden(user, uid)):
+            async for ids in members(redis, key):
+                yield ids
+
+
+async def _every_channel(redis: Redis, user: str) -> list[str]:
+    lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))])
+    return [uid.decode("utf-8", "replace") for reply in lists for uid in reply]
+
+
+async def holding(redis: Redis, user: str, ids: Sequence[str]) -> set[str]:
+    """Those of the ids that any channel of the user shows or hides at this moment."""
+    held: set[str] = set()
+    patterns = [keys.pattern(keys.posts, user), keys.pattern(keys.hidden, user)]
+    script_keys = [keys.channels(user), keys.removed_channels(user)]
+    for batch in batches(ids, GLOBAL_BATCH):
+        held.update(split(await redis.script(load("timeline_holding"), script_keys, [*patterns, *batch])))
+    return held
+
+
+async def members(redis: Redis, key: str) -> AsyncIterator[list[str]]:
+    """All ids that stand in a sorted set from the beginning to the end of the walk, in batches.
+
+    SCAN promises exactly that, whatever else comes and goes meanwhile; an id may come repeatedly.
+    """
+    cursor = b"0"
+    while True:
+        cursor, found = await redis.command("ZSCAN", key, cursor, "COUNT", BATCH)
+        ids = distinct(texts(found[0::2]))
+        if ids:
+            yield ids
+        if cursor == b"0":
+            return

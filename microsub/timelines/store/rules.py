@@ -1,0 +1,130 @@
+"""Whom a user mutes and blocks, in one channel or in all (`global`), and the moves that follow from it.
+
+A rule is a URL in the form of `formats.entry_id.normalise_profile`; it holds for items whose author or source has it.
+It is written first, so that from then on everything that comes in or is moved obeys it (lua/timeline_add.lua,
+lua/timeline_move.lua); then the items that are there already are brought to where the rules want them, in batches that
+each ask the rules anew (lua/timeline_settle.lua). So whatever happens meanwhile, the timelines end as the rules do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from microsub.errors import QuotaReached
+from microsub.formats.entry_id import normalise_profile
+from microsub.identity.store.absent import absent
+from microsub.model.reader import GLOBAL, TimelineItem
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.redis.scripts import load
+from microsub.timelines.store.lookup import ItemLookup
+from microsub.timelines.store.references import members
+from microsub.timelines.store.settling import settle
+from microsub.timelines.store.timelinekeys import urls
+
+
+class Rules:
+    """The rules of all users. `items` tells an item's author and sources.
+
+    Writes raise NotFound for a user or channel that doesn't exist, and QuotaReached where the user has `most` rules
+    already (0: any number). They return when all items have moved, with the number of these.
+    """
+
+    def __init__(self, redis: Redis, items: ItemLookup) -> None:
+        self._redis = redis
+        self._items = items
+
+    async def muted(self, user: str, uid: str) -> list[str]:
+        """The muted URLs as they were given, in alphabetical order."""
+        return await self._listed(keys.muted(user, uid))
+
+    async def blocked(self, user: str, uid: str) -> list[str]:
+        """The blocked URLs as they were given, in alphabetical order."""
+        return await self._listed(keys.blocked(user, uid))
+
+    async def of_channels(self, user: str, uids: Sequence[str]) -> dict[str, tuple[list[str], list[str]]]:
+        """By uid the muted and the blocked URLs, as `muted` and `blocked` have them. One round trip."""
+        replies = await self._redis.pipeline(
+            [("HVALS", key(user, uid)) for key in (keys.muted, keys.blocked) for uid in uids]
+        )
+        muted, blocked = replies[: len(uids)], replies[len(uids) :]
+        return {uid: (_listed(one), _listed(two)) for uid, one, two in zip(uids, muted, blocked, strict=True)}
+
+    async def mute(self, user: str, uid: str, url: str, now: float, *, most: int = 0) -> int:
+        """Hide what this author or source has posted and will post. Read state is kept."""
+        return await self._write(user, uid, keys.muted, url, now, on=True, most=most)
+
+    async def unmute(self, user: str, uid: str, url: str, now: float) -> int:
+        """Show it again, unless another rule hides it."""
+        return await self._write(user, uid, keys.muted, url, now, on=False)
+
+    async def block(self, user: str, uid: str, url: str, now: float, *, most: int = 0) -> int:
+        """Take out what this author or source has posted, for good, and keep out what they will post."""
+        return await self._write(user, uid, keys.blocked, url, now, on=True, most=most)
+
+    async def unblock(self, user: str, uid: str, url: str, now: float) -> int:
+        """Let in again what comes from now on."""
+        return await self._write(user, uid, keys.blocked, url, now, on=False)
+
+    async def _listed(self, key: str) -> list[str]:
+        return _listed(await self._redis.command("HVALS", key))
+
+    async def _write(
+        self, user: str, uid: str, key: Callable[[str, str], str], given: str, now: float, *, on: bool, most: int = 0
+    ) -> int:
+        url = normalise_profile(given)
+        reply = await self._redis.script(
+            load("rule_write"),
+            [keys.channels(user), key(user, uid)],
+            [uid, url, given if on else "", most, keys.pattern(keys.muted, user), keys.pattern(keys.blocked, user)],
+        )
+        if reply >= 2:
+            raise QuotaReached("mutes and blocks", reply - 2, most)
+        if reply < 0:
+            raise await absent(self._redis, user, uid if uid != GLOBAL else None)
+        parts = [
+            (channel, part)
+            for channel in await self._channels(user, uid)
+            for part in _touched(user, channel, mute=key is keys.muted, on=on)
+        ]
+        # Most of thousands of channels may be empty: asked together, they cost no round trip each.
+        there = await self._redis.pipeline([("EXISTS", part) for _, part in parts])
+        count = 0
+        for channel, part in (place for place, exists in zip(parts, there, strict=True) if exists):
+            async for ids in members(self._redis, part):
+                matching = [item for item in await self._items.timeline_items(ids) if url in urls(item)]
+                count += await self._settle(user, channel, matching, now)
+        return count
+
+    async def _channels(self, user: str, uid: str) -> list[str]:
+        """The channels that the rule holds for; removed ones too, since they can come back."""
+        if uid != GLOBAL:
+            return [uid]
+        replies = await self._redis.pipeline(
+            [("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))]
+        )
+        return [channel.decode("utf-8", "replace") for reply in replies for channel in reply]
+
+    async def _settle(self, user: str, uid: str, items: Sequence[TimelineItem], now: float) -> int:
+        """Settle items, and once more those of which an author was learnt between the look-up and the move."""
+        if not items:
+            return 0
+        moved = await settle(self._redis, user, uid, items, now)
+        before = {item.id: urls(item) for item in items}
+        fresh = await self._items.timeline_items(moved) if moved else []
+        changed = [item for item in fresh if urls(item) != before[item.id]]
+        if changed:
+            await settle(self._redis, user, uid, changed, now)
+        return len(moved)
+
+
+def _touched(user: str, uid: str, *, mute: bool, on: bool) -> list[str]:
+    """The sets in which a change of a rule may find items to move: an unblocked author's items are gone already."""
+    posts, hidden = keys.posts(user, uid), keys.hidden(user, uid)
+    if mute:
+        return [posts] if on else [hidden]
+    return [posts, hidden] if on else []
+
+
+def _listed(urls: Iterable[bytes]) -> list[str]:
+    return sorted(url.decode("utf-8", "replace") for url in urls)

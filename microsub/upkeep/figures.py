@@ -1,0 +1,110 @@
+"""How many users and feeds there are and how the feeds fare: for `/metrics`, and as a list for the admin."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from microsub import metrics
+from microsub.errors import StoreError
+from microsub.feeds.store.record import FeedRecord, Feeds
+from microsub.identity.store.accounts import Accounts
+from microsub.redis.presence import TO_COME, Presence
+from microsub.redis.processcounts import ProcessCounts
+
+log = structlog.get_logger(__name__)
+
+FRESH_SECONDS = 30.0
+"""For how long figures are good: every feed is looked at for them."""
+
+PUBLISH_SECONDS = 10.0
+"""Between two times that a worker adds what it has counted to what all workers have."""
+
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class FollowedFeed:
+    """A feed that somebody follows, with the number of users who do."""
+
+    record: FeedRecord
+    followers: int
+
+    @property
+    def state(self) -> str:
+        """`ok`, `failing` (the last poll failed), `gone` (410: it isn't asked any more) or `new` (not polled yet)."""
+        if self.record.gone:
+            return "gone"
+        if self.record.failures:
+            return "failing"
+        return "new" if self.record.last_success is None else "ok"
+
+
+async def followed_feeds(feeds: Feeds) -> AsyncIterator[FollowedFeed]:
+    """All feeds that somebody follows, by id."""
+    ids = await feeds.all_ids()
+    for start in range(0, len(ids), _BATCH):
+        records = await feeds.get_many(ids[start : start + _BATCH])
+        counts = await asyncio.gather(*(feeds.subscriber_count(feed_id) for feed_id in records))
+        for record, followers in zip(records.values(), counts, strict=True):
+            if followers:
+                yield FollowedFeed(record, followers)
+
+
+class Figures:
+    """Sets the gauges of `metrics` from what is in Redis, and brings together what several processes have counted."""
+
+    def __init__(self, feeds: Feeds, accounts: Accounts, presence: Presence, counts: ProcessCounts) -> None:
+        self._feeds = feeds
+        self._accounts = accounts
+        self._presence = presence
+        self._counts = counts
+        self._looked_at: float | None = None
+        self._looking = asyncio.Lock()
+
+    async def exposition(self, now: float) -> tuple[bytes, str]:
+        """All metrics in Prometheus' text format, and its Content-Type. Those of Redis are missing while it is away."""
+        published: Mapping[str, float] = {}
+        with contextlib.suppress(StoreError):
+            async with self._looking:
+                if self._looked_at is None or not 0 <= now - self._looked_at < FRESH_SECONDS:
+                    await self._look(now)
+                    self._looked_at = now
+            published = await self._counts.read()
+        return metrics.exposition(published)
+
+    async def _look(self, now: float) -> None:
+        states = dict.fromkeys(("ok", "failing", "gone", "new"), 0)
+        followers = 0
+        async for feed in followed_feeds(self._feeds):
+            states[feed.state] += 1
+            followers += feed.followers
+        for state, count in states.items():
+            metrics.FEEDS.labels(state).set(count)
+        metrics.FOLLOWERS.set(followers)
+        metrics.USERS.set(sum(user.disabled is None for user in await self._accounts.users()))
+        metrics.WORKERS.set(sum(not name.endswith(TO_COME) for name in await self._presence.alive(now)))
+
+    async def publish_for_ever(self) -> None:
+        """Add what this process counts to what all have counted, again and again.
+
+        Processes that share a folder of metrics (`PROMETHEUS_MULTIPROC_DIR`) are added up there, and publish nothing.
+        """
+        if os.environ.get(metrics.FOLDER_VARIABLE):
+            return
+        said: dict[str, float] = {}
+        while True:
+            await asyncio.sleep(PUBLISH_SECONDS)
+            counted = metrics.counts()
+            more = {name: value - said.get(name, 0.0) for name, value in counted.items()}
+            try:
+                await self._counts.add({name: value for name, value in more.items() if value})
+            except StoreError as error:
+                log.info("counts for /metrics wait for Redis", error=str(error))
+            else:
+                said = counted

@@ -1,0 +1,85 @@
+"""Posts that were stored and that nobody told the timelines of, and changes of feeds that nobody announced: told again.
+
+For posts that takes more than a crash, for after a crash the message comes again. It takes a message that is gone: a
+stream that was deleted by hand, a Redis that came back without its last second. A feed's change is told by whoever
+describes the feed next; that may be long after.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import structlog
+
+from microsub.feeds.announcing import Announcing
+from microsub.feeds.metadata import tell
+from microsub.feeds.store.record import Feeds
+from microsub.posts.messages import ItemsStored
+from microsub.posts.store.items import Items
+from microsub.redis.streams import Stream
+from microsub.timelines.rounds import PACE, Pace, for_ever
+
+_AT_ONCE = 500
+
+log = structlog.get_logger(__name__)
+
+
+class Reminding:
+    """Looks for posts that stand in their feed's pending set in two rounds, one after the other, and for notes of what
+    changed in feeds that stand there as long.
+    """
+
+    def __init__(
+        self,
+        feeds: Feeds,
+        items: Items,
+        stored: Stream,
+        announcing: Announcing,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._feeds = feeds
+        self._items = items
+        self._stored = stored
+        self._announcing = announcing
+        self._clock = clock
+        self._before: Mapping[str, frozenset[str]] = {}
+        self._notes: Mapping[str, str] = {}
+
+    async def run(self) -> int:
+        """Tell of what is pending since the last round; how many posts. Raises StoreError."""
+        told = 0
+        now: dict[str, frozenset[str]] = {}
+        notes: dict[str, str] = {}
+        feeds = await self._feeds.all_ids()
+        for start in range(0, len(feeds), _AT_ONCE):
+            batch = feeds[start : start + _AT_ONCE]
+            for feed_id, ids in (await self._items.pending_of(batch)).items():
+                stuck = sorted(self._before.get(feed_id, frozenset()).intersection(ids), key=int)
+                if stuck:
+                    # Whether they are new or edited nobody knows any more, so both is done with them.
+                    await self._stored.add([ItemsStored(feed_id, tuple(stuck), tuple(stuck)).to_fields()])
+                    await self._items.done(feed_id, stuck)
+                    log.warning("posts were forgotten, and are told of now", feed=feed_id, posts=len(stuck))
+                    told += len(stuck)
+                now[feed_id] = frozenset(ids) - set(stuck)
+            notes |= await self._announce(batch)
+        self._before, self._notes = now, notes
+        return told
+
+    async def _announce(self, feeds: Sequence[str]) -> dict[str, str]:
+        """Tell of changes whose notes were there in the last round; the notes that weren't, by feed."""
+        notes = await self._feeds.untold_of(feeds)
+        for feed_id in [one for one, note in notes.items() if self._notes.get(one) == note]:
+            await tell(self._feeds, self._announcing, feed_id, notes.pop(feed_id), self._clock())
+            log.warning("a change of a feed was forgotten, and is told of now", feed=feed_id)
+        return notes
+
+    async def run_for_ever(self, pace: Pace = PACE) -> None:
+        """Remind again and again, until cancelled."""
+
+        async def one_round(_now: float) -> None:
+            await self.run()
+
+        await for_ever(one_round, "reminding", pace)

@@ -1,0 +1,283 @@
+"""The sweep: items that no timeline of any user refers to leave the store, but for the newest of each feed.
+
+Who refers to what is written into a bitmap by id; a walk over all timelines fills it, a walk over all items asks it.
+Ids that are given out after the beginning are exempt. What nobody refers to is condemned by one sweep and deleted by a
+later one, that was begun an hour after, so that nothing which happens meanwhile is lost (`posts.store.garbage`).
+
+Any number of processes may offer to sweep; one does at a time, in small batches with pauses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict, dataclass, replace
+
+import structlog
+
+from microsub.configuration.model import KEEP_PER_FEED
+from microsub.feeds.store import url_index as addresses
+from microsub.feeds.store.record import Feeds
+from microsub.identity.store.accounts import Accounts
+from microsub.posts.store import garbage
+from microsub.posts.store.garbage import Candidate
+from microsub.redis.protocol import Redis
+from microsub.redis.streams import Stream
+from microsub.timelines.rounds import Pace, for_ever
+from microsub.timelines.store.references import references, subscriptions
+from microsub.upkeep.erasing import erase, withdraw
+
+GRACE = 3600.0
+"""Seconds between the condemnation of an item and the beginning of the sweep that may delete it."""
+
+BETWEEN_SWEEPS = 3600.0
+_PAUSE = 0.005
+"""Seconds after each batch, so that Redis has time for readers."""
+
+_BATCH = 500
+
+_CHUNK = 18
+_PLACES = (1 << _CHUNK) - 1
+"""A bitmap is kept in chunks of 2**18 ids, or 32 KiB, so that one odd large id costs no more than that."""
+
+log = structlog.get_logger(__name__)
+
+Elsewhere = Callable[[], AsyncIterator[Sequence[str]]]
+"""Ids that must stay for other reasons than a timeline, in batches: output feeds, what users have saved."""
+
+
+async def nothing_else() -> AsyncIterator[Sequence[str]]:
+    """Timelines are all there is."""
+    empty: tuple[Sequence[str], ...] = ()
+    for ids in empty:
+        yield ids
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep saw and did, in numbers of items: `reached` by somebody, `examined` in the store, `condemned` (all
+    that carry the mark now), `deleted`, and `tombstones` that were forgotten; `addresses` are URLs of feeds that are
+    gone, forgotten too, and `hollow` ids of posts that are gone, taken out of timelines. With `dry_run` nothing was
+    changed: `condemned`, `deleted` and `hollow` tell what would be, and the other two aren't looked for.
+    """
+
+    dry_run: bool = False
+    reached: int = 0
+    examined: int = 0
+    condemned: int = 0
+    deleted: int = 0
+    tombstones: int = 0
+    addresses: int = 0
+    hollow: int = 0
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return asdict(self)
+
+    def as_text(self) -> str:
+        """For people."""
+        would = "would leave" if self.dry_run else "left"
+        return (
+            f"{self.deleted} of {self.examined} items {would} the store; {self.condemned} more are in no "
+            "timeline and will be removed next time"
+        )
+
+
+class Sweeping:
+    """Sweeps the post store.
+
+    `kept` says how many of a feed's newest posts stay in any case: who follows it tomorrow begins with them.
+    """
+
+    def __init__(
+        self,
+        redis: Redis,
+        accounts: Accounts,
+        feeds: Feeds,
+        *,
+        elsewhere: Elsewhere = nothing_else,
+        kept: Callable[[], int] = lambda: KEEP_PER_FEED,
+        grace: float = GRACE,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._redis = redis
+        self._accounts = accounts
+        self._feeds = feeds
+        self._elsewhere = elsewhere
+        self._kept = kept
+        self._grace = grace
+        self._pause = pause
+
+    async def run(self, now: float, dry_run: bool = False) -> SweepReport:
+        """Sweep once; `now` is Unix time. Raises StoreError; a sweep that broke off is simply done again."""
+        if await self._is_behind(now):
+            return SweepReport(dry_run)
+        mark = await garbage.newest_id(self._redis)
+        reached = await self._reached(mark)
+        report = SweepReport(dry_run, reached=reached.count())
+        stored = Bitmap(mark)
+        async for ids in garbage.stored_ids(self._redis):
+            old = [item for item in ids if item <= mark]
+            stored.add_all(old)
+            report = replace(report, examined=report.examined + len(old))
+            unwanted = [str(item) for item in dict.fromkeys(old) if item not in reached]
+            for start in range(0, len(unwanted), _BATCH):
+                found = await garbage.candidates(self._redis, unwanted[start : start + _BATCH])
+                report = await self._decide([one for one in found if not self._stays(one)], now, report)
+                await self._pause(_PAUSE)
+        hollow = await self._hollow(reached, stored, now, dry_run)
+        report = replace(report, hollow=hollow)
+        if not dry_run:
+            report = replace(report, tombstones=await self._forget(now), addresses=await self._forget_addresses(now))
+        return report
+
+    async def run_for_ever(self, lease: Callable[[], AbstractAsyncContextManager[bool]], pace: Pace) -> None:
+        """Sweep again and again, while no other process does (`lease` says so), until cancelled."""
+
+        async def one_round(now: float) -> None:
+            async with lease() as mine:
+                if mine:
+                    report = await self.run(now)
+                    if report.deleted:
+                        log.info("swept", **report.as_dict())
+
+        await for_ever(one_round, "sweep", pace)
+
+    async def expire(self, feed_id: str, limit: int, now: float) -> int:
+        """Let the posts of one feed go at once, but for its `limit` newest and those that somebody can still reach.
+
+        Returns how many left. Takes two walks over all timelines: a post that is taken in meanwhile stays, and of one
+        that is taken in too late for that no id stays behind (`upkeep.erasing`).
+        """
+        ids: Sequence[str] = await self._feeds.item_ids(feed_id, limit)
+        for turn in range(2):
+            mark = max(map(int, ids), default=0)
+            reached = await self._reached(mark, only={int(item) for item in ids})
+            ids = [item for item in ids if int(item) not in reached]
+            if turn == 0:
+                await garbage.condemn(self._redis, ids, now)
+        doomed = [one for one in await garbage.candidates(self._redis, ids) if one.condemned]
+        return len(await erase(self._redis, self._accounts, doomed, now, wanted_too=False))
+
+    async def _is_behind(self, now: float) -> bool:
+        """Whether messages have waited so long that what they carry could look like nobody's."""
+        for name in ("entries", "stored"):
+            oldest = await Stream(self._redis, name).oldest_time()
+            if oldest is not None and oldest < now - self._grace / 2:
+                log.warning("the pipeline is behind; nothing is swept", stage=name, seconds=round(now - oldest))
+                return True
+        return False
+
+    async def _hollow(self, reached: Bitmap, stored: Bitmap, now: float, dry_run: bool) -> int:
+        """Let timelines go of ids whose items are gone; of how many.
+
+        An item is written before any timeline gets its id, and who adds an id looks again whether its item is still
+        there; so this is what somebody has left who died between the two, while the item was deleted.
+        """
+        count = 0
+        for ids in reached.but_not(stored, _BATCH):
+            dead = await garbage.missing(self._redis, ids)
+            count += len(dead)
+            if dead and not dry_run:
+                await withdraw(self._redis, self._accounts, dead, now)
+            await self._pause(_PAUSE)
+        if count and not dry_run:
+            log.warning("ids whose posts are gone were taken out of timelines", posts=count)
+        return count
+
+    def _stays(self, one: Candidate) -> bool:
+        return one.rank is not None and one.rank < self._kept()
+
+    async def _decide(self, unwanted: Sequence[Candidate], now: float, report: SweepReport) -> SweepReport:
+        ripe = [one for one in unwanted if one.condemned and float(one.condemned) <= now - self._grace]
+        ids = {one.id for one in ripe}
+        green = [one for one in unwanted if one.id not in ids]
+        deleted = len(ripe)
+        if not report.dry_run:
+            await garbage.condemn(self._redis, [one.id for one in green], now)
+            deleted = await garbage.delete(self._redis, ripe, now)
+        return replace(report, condemned=report.condemned + len(green), deleted=report.deleted + deleted)
+
+    async def _reached(self, mark: int, only: Collection[int] | None = None) -> Bitmap:
+        """The ids up to `mark` that somebody refers to.
+
+        Each user's timelines are walked twice: an id that moves from one set to the other behind the walk's back is
+        met in the second round.
+        """
+        found = Bitmap(mark)
+        for user in await self._accounts.users():
+            for _ in range(2):
+                async for batch in references(self._redis, user.name):
+                    found.add(batch, only)
+                await self._pause(0)
+        async for ids in self._elsewhere():
+            found.add(list(ids), only)
+        return found
+
+    async def _forget(self, now: float) -> int:
+        forgotten = 0
+        ids = await self._feeds.all_ids()
+        for start in range(0, len(ids), _BATCH):
+            forgotten += await garbage.forget_tombstones(self._redis, ids[start : start + _BATCH], now)
+        return forgotten
+
+    async def _forget_addresses(self, now: float) -> int:
+        """Forget URLs whose feeds are gone, as items are let go: marked by one sweep, forgotten by a later one."""
+        followed: set[str] = set()
+        for user in await self._accounts.users():
+            followed |= await subscriptions(self._redis, user.name)
+        forgotten = 0
+        async for batch in addresses.walk(self._redis):
+            forgotten += await addresses.forget_gone(self._redis, batch, followed, now, self._grace)
+            await self._pause(_PAUSE)
+        return forgotten
+
+
+class Bitmap:
+    """A set of ids from 0 to `most`, at a bit each; where there are no ids for long, at nothing."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._chunks: defaultdict[int, bytearray] = defaultdict(lambda: bytearray(1 << (_CHUNK - 3)))
+
+    def add(self, ids: Sequence[str], only: Collection[int] | None = None) -> None:
+        """Take in ids; those above the limit, and those that aren't among `only`, are left out."""
+        chunks, most = self._chunks, self._most
+        for text in ids:
+            number = int(text)
+            if number <= most and (only is None or number in only):
+                chunks[number >> _CHUNK][(number & _PLACES) >> 3] |= 1 << (number & 7)
+
+    def add_all(self, numbers: Sequence[int]) -> None:
+        """Take in ids, none of them above the limit."""
+        chunks = self._chunks
+        for number in numbers:
+            chunks[number >> _CHUNK][(number & _PLACES) >> 3] |= 1 << (number & 7)
+
+    def but_not(self, other: Bitmap, size: int) -> Iterator[list[str]]:
+        """The ids that are in this set and not in the other, `size` at a time."""
+        found: list[str] = []
+        for index, chunk in sorted(self._chunks.items()):
+            # As a rule there are none, which numbers tell in no time.
+            difference = int.from_bytes(chunk) & ~int.from_bytes(other._chunks.get(index, b""))
+            for place, bits in enumerate(difference.to_bytes(len(chunk)) if difference else ()):
+                left = bits
+                while left:
+                    low = left & -left
+                    found.append(str((index << _CHUNK) + 8 * place + low.bit_length() - 1))
+                    left -= low
+                    if len(found) == size:
+                        yield found
+                        found = []
+        if found:
+            yield found
+
+    def __contains__(self, number: int) -> bool:
+        chunk = self._chunks.get(number >> _CHUNK)
+        return chunk is not None and bool(chunk[(number & _PLACES) >> 3] & (1 << (number & 7)))
+
+    def count(self) -> int:
+        """How many ids are in it."""
+        return sum(int.from_bytes(chunk).bit_count() for chunk in self._chunks.values())

@@ -1,1 +1,0 @@
-"""The pages for people: plain HTML that works without JavaScript, and no file from elsewhere."""
