@@ -94,7 +94,7 @@ async def _followed(stores: wiring.stores.Stores, urls: Sequence[str], now: floa
     ids = await stores.feeds.find_many(urls)
     feeds = tuple((ids[url], host_of(url)) for url in urls)
     for feed, host in feeds:
-        await stores.schedule.remove(feed, host)
+        await stores.redis.command("ZREM", keys.host_due(host), feed)
     await stores.redis.command("DEL", keys.hosts_due())
     return feeds
 

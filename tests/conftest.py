@@ -17,11 +17,11 @@ import pytest
 import redis as redis_py
 import structlog
 
-from microsub.redis.client import ClientRedis
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.embedded.server import EmbeddedRedis, start_embedded
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
+from tests.support.client_redis import ClientRedis
 from tests.support.cluster import Cluster, running_cluster
 from tests.support.leftovers import none_left
 from tests.support.stray_keys import assert_no_stray_keys

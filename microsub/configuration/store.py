@@ -239,11 +239,6 @@ def _time_or_none(value: bytes) -> float | None:
         return None
 
 
-def is_setting(name: str, value: bytes) -> bool:
-    """Whether a field of `keys.settings` can be read."""
-    return _part(name, value) is not None
-
-
 def _part(name: str, value: bytes) -> InstanceSettings | Limits | Quotas | None:
     """One field of the settings in force; None for what can't be read, which `microsub check` finds."""
     try:

@@ -111,11 +111,6 @@ def _printable(text: str) -> str:
     return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
 
 
-def is_sound(message: Message) -> bool:
-    """Whether it is a letter that can be tried again: it names its stage."""
-    return message.fields.get(_STAGE, b"").decode("utf-8", "replace") in _STAGES
-
-
 def is_letter_id(text: str) -> bool:
     """Whether `text` has the shape of a dead letter's id."""
     return bool(_LETTER_ID.fullmatch(text))

@@ -52,11 +52,6 @@ LimitsOfUsers = Callable[[], Awaitable[Callable[[str], TimelineLimits]]]
 """What holds for the users' channels that say nothing else: asked once per message, and then for every subscriber."""
 
 
-async def default_limits(_user: str, _uid: str) -> TimelineLimits:
-    """The defaults for everybody."""
-    return TimelineLimits()
-
-
 async def default_limits_of_users() -> Callable[[str], TimelineLimits]:
     """The defaults for everybody."""
     limits = TimelineLimits()
@@ -111,13 +106,6 @@ class FanOut:
         await self._reconsider(news.feed, _of(items, (*news.edited, *news.reworded)), places, now)
         await self._take_back(ids, places, now)
 
-    async def deliver(self, feed_id: str, items: Sequence[TimelineItem], now: float) -> int:
-        """Add `items` to the timelines of all subscribers; how many were taken in, over all of them."""
-        places = await self._feeds.audience(feed_id)
-        taken = await self._deliver(feed_id, items, places, now)
-        await self._take_back([item.id for item in items], places, now)
-        return taken
-
     async def deliver_to(self, user: str, uid: str, feed_id: str, items: Sequence[TimelineItem], now: float) -> int:
         """Add `items` to one timeline; how many it took in.
 
@@ -126,10 +114,6 @@ class FanOut:
         taken = await self._add(feed_id, items, [(user, uid)], now)
         await self._take_back([item.id for item in items], [(user, uid)], now)
         return taken
-
-    async def recheck(self, feed_id: str, items: Sequence[TimelineItem], now: float) -> None:
-        """Let every timeline hold edited items against the rules again: a new author may be muted or blocked."""
-        await self._recheck(items, await self._feeds.audience(feed_id), now)
 
     async def _deliver(self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[Place], now: float) -> int:
         if not items:

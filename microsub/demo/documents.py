@@ -43,11 +43,6 @@ def feed_paths() -> tuple[str, ...]:
     return tuple(feed_path(blog) for blog in BLOGS)
 
 
-def documents(now: float, base: str, seed: int = SEED) -> dict[str, Document]:
-    """All feeds at `now` (Unix seconds) by path; `base` is the publisher's address without a slash at its end."""
-    return {path: found for path in feed_paths() if (found := document(path, now, base, seed))}
-
-
 def document(path: str, now: float, base: str, seed: int = SEED) -> Document | None:
     """What stands at `path` at `now` (Unix seconds), or None where there is nothing (yet)."""
     if path == "/":

@@ -9,11 +9,12 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from microsub.identity.protocol.pkce import challenge, new_verifier
+from microsub.identity.protocol.pkce import challenge
 from microsub.identity.store.codes import CODE_SECONDS, Codes, Consent
 from microsub.identity.store.grants import TOKEN_SECONDS
 from microsub.redis.protocol import Redis
 from tests.support.readers import Instance, instance
+from tests.support.verifier import new_verifier
 
 BASE = "https://reader.example"
 APP, BACK = "https://app.example/", "https://app.example/back"

@@ -12,12 +12,13 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser
 
-from microsub.identity.protocol.pkce import challenge, new_verifier
+from microsub.identity.protocol.pkce import challenge
 from tests.browser.tab import Tab, tab
 from tests.support.app_site import AppSite, app_site
 from tests.support.process import Installation, installation
 from tests.support.provider import Provider, Variant, provider
 from tests.support.raw_http import Reply, html_reply
+from tests.support.verifier import new_verifier
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(600)]
 

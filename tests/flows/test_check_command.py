@@ -8,12 +8,12 @@ import random
 from pathlib import Path
 
 from microsub.check.command import Checking
-from microsub.delivery.fan_out import default_limits
 from microsub.redis import keys
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
 from microsub.upkeep.follow_repair import Mending
+from tests.support.limits import default_limits
 from tests.support.polling import World, dated, rss, world
 from tests.support.process import installation
 from tests.support.web import Answer, Publisher, publisher

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.delivery.fan_out import default_limits
 from microsub.errors import StoreUnavailable
 from microsub.feeds.store.record import FeedRecord
 from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
+from tests.support.limits import default_limits
 from tests.support.polling import World, dated, rss, world
 from tests.support.web import Answer, Publisher, publisher
 

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from microsub.configuration.model import Delivery, InstanceSettings, Limits
-from microsub.delivery.fan_out import default_limits
 from microsub.delivery.rebuilding import Rebuilding
 from microsub.fetch import Fetched, FetchRequest, FetchResult
 from microsub.redis.multiplexer import Multiplexed
@@ -31,6 +30,7 @@ from microsub.timelines.following import Following
 from microsub.timelines.retention import Retention
 from microsub.upkeep.sweep import GRACE, Sweeping
 from tests.support.invariants import violations
+from tests.support.limits import default_limits
 from tests.support.polling import World
 
 T = TypeVar("T")

@@ -11,7 +11,6 @@ from microsub.check.look import look
 from microsub.configuration.model import Delivery, InstanceSettings
 from microsub.delivery.completing import Completing
 from microsub.delivery.dead_letters import DeadLetters
-from microsub.delivery.fan_out import default_limits
 from microsub.delivery.rebuilding import Rebuilding
 from microsub.delivery.stage import Patience
 from microsub.delivery.stages import Stages
@@ -22,6 +21,7 @@ from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
 from microsub.timelines.store.rules import Rules
 from tests.support.invariants import violations
+from tests.support.limits import default_limits
 from tests.support.parsing import PARSER
 from tests.support.polling import World, dated, rss, world
 from tests.support.web import Publisher, publisher

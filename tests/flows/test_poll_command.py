@@ -18,6 +18,7 @@ from microsub.redis.embedded.server import start_embedded
 from microsub.redis.protocol import Redis
 from tests.support.polling import dated, rss, world
 from tests.support.process import installation
+from tests.support.scheduled import next_time
 from tests.support.waiting import wait_until
 from tests.support.web import Answer, publisher
 
@@ -33,7 +34,7 @@ async def test_a_refusal_of_our_own_is_not_the_feeds_failure(real_redis: Redis) 
         assert "10.1.2.3" in refused[feed.id]
         after = await it.record(feed)
         assert replace(after, reading=before.reading) == before  # a reading's number is taken before it asks
-        due = await it.schedule.next_time()
+        due = await next_time(it.redis)
         assert due is not None
         assert due < it.clock() + 5
 

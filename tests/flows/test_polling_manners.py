@@ -13,7 +13,6 @@ import pytest
 import structlog.testing
 
 from microsub.configuration.model import FeedPolicy, InstanceSettings, Limits
-from microsub.delivery.fan_out import default_limits
 from microsub.feeds.store.record import FeedRecord
 from microsub.formats.entry_id import host_of
 from microsub.parsing.pool import ParsePool
@@ -23,6 +22,7 @@ from microsub.timelines.following import Following
 from microsub.timelines.retention import Retention
 from microsub.upkeep.follow_repair import Mended, Mending
 from microsub.upkeep.sweep import Sweeping
+from tests.support.limits import default_limits
 from tests.support.polling import FAST, World, dated, rss, world
 from tests.support.web import Answer, publisher
 

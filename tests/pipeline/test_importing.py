@@ -12,7 +12,6 @@ import pytest
 from microsub.check.command import Checking
 from microsub.configuration.apply import Applier
 from microsub.configuration.store import Applied
-from microsub.delivery.fan_out import default_limits
 from microsub.ekster.importing import Importing, read_old
 from microsub.ekster.report import ChannelImport, ImportReport
 from microsub.ekster.store import OldDatabase
@@ -24,6 +23,7 @@ from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
 from microsub.timelines.store.rules import Rules
 from microsub.upkeep.follow_repair import Mending
+from tests.support.limits import default_limits
 from tests.support.old_server import BEGIN, OldServer, post, when
 from tests.support.parsing import PARSER
 from tests.support.polling import World, world

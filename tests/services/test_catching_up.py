@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from microsub.configuration.model import Delivery, InstanceSettings
-from microsub.delivery.fan_out import FanOut, Patient, default_limits
+from microsub.delivery.fan_out import FanOut, Patient
 from microsub.errors import StoreUnavailable
 from microsub.identity.activity import EVERY, BeingSeen
 from microsub.identity.store.activity import Activity
@@ -21,6 +21,7 @@ from microsub.timelines.filling import MOST_ITEMS
 from microsub.timelines.reading import Reading
 from microsub.timelines.store.deferred import Behind
 from microsub.timelines.store.itemcache import ItemCache
+from tests.support.limits import default_limits
 from tests.support.posts import NOON
 from tests.support.readers import Instance, Reader, instance, posts
 

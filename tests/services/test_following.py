@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from microsub.delivery.fan_out import FanOut, TimelineLimits, default_limits
+from microsub.delivery.fan_out import FanOut, TimelineLimits
 from microsub.errors import StoreUnavailable
 from microsub.polling.moving import Mover
 from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
 from microsub.timelines.store.follows import Subscriptions
+from tests.support.limits import default_limits
 from tests.support.posts import NOON
 from tests.support.readers import Instance, Reader, instance, posts
 

@@ -14,6 +14,7 @@ from microsub.timelines.rounds import Pace
 from microsub.upkeep.follow_repair import Mended, Mending
 from tests.support.posts import NOON
 from tests.support.readers import Instance, Reader, instance, posts
+from tests.support.scheduled import unschedule
 from tests.support.waiting import wait_until
 
 FEED = "https://blog.example/feed"
@@ -60,7 +61,7 @@ async def test_a_follower_that_the_feed_has_lost(server: Instance, alice: Reader
     feed = await server.publish(FEED, *posts("a"))
     await alice.post(action="follow", channel="home", url=FEED)
     await server.feeds.unsubscribe(feed.id, "alice", "home")
-    await server.schedule.remove(feed.id, host_of(FEED))
+    await unschedule(server.redis, feed.id, host_of(FEED))
     await server.publish(FEED, *posts("b", at=NOON + 5000))
     assert await alice.names("home") == ["a"]
     assert await mending(server).run(server.now) == Mended(missing=1)
@@ -95,7 +96,7 @@ async def test_a_feed_that_nobody_would_ask(server: Instance, alice: Reader, lev
     for url in (FEED, gone.url):
         await alice.post(action="follow", channel="home", url=url)
     if level == "feed":
-        await server.schedule.remove(feed.id, host_of(FEED))
+        await unschedule(server.redis, feed.id, host_of(FEED))
     else:
         await server.redis.command("ZREM", keys.hosts_due(), host_of(FEED))
     assert await mending(server).run(server.now) == Mended(unscheduled=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from microsub.feeds.store.events import Events
+from microsub.redis import keys
 from microsub.upkeep.outbox import Reminding
 from tests.support.polling import dated, rss, world
 from tests.support.web import publisher
@@ -16,7 +17,7 @@ async def test_a_stream_that_was_deleted_by_hand_loses_no_post(redis):
         await it.poll(feed)
         ids = [row.id for row in await it.rows()]
         await it.follow(site.url("/feed", "blog.test"), "bob")
-        await it.items.add_pending(feed.id, ids)
+        await it.redis.command("SADD", keys.feed_pending(feed.id), *ids)
         service = Reminding(it.feeds, it.items, it.stages.stored, it.announcing)
         assert await service.run() == 0
         assert await it.rows("bob") == []
@@ -52,6 +53,6 @@ async def test_what_comes_and_goes_between_two_rounds_is_no_concern(redis):
         feed = await it.follow(site.url("/feed", "blog.test"))
         service = Reminding(it.feeds, it.items, it.stages.stored, it.announcing)
         for number in range(1, 4):
-            await it.items.add_pending(feed.id, [str(number)])
+            await it.redis.command("SADD", keys.feed_pending(feed.id), number)
             assert await service.run() == 0
             await it.items.done(feed.id, [str(number)])

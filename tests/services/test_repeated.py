@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from microsub.delivery.fan_out import default_limits
 from microsub.delivery.rebuilding import Rebuilding
 from microsub.errors import NotFound
 from microsub.feeds.store.record import FeedRecord
@@ -21,6 +20,7 @@ from microsub.timelines.rounds import Pace
 from microsub.timelines.store.rules import Rules
 from microsub.upkeep.follow_repair import Mending
 from tests.support.killing import Killing, killed_anywhere
+from tests.support.limits import default_limits
 from tests.support.polling import World, world
 from tests.support.posts import NOON, candidate
 

@@ -8,11 +8,12 @@ import pytest
 
 from microsub.check.look import look
 from microsub.feeds.store.record import FeedRecord, Feeds
+from microsub.posts.messages import ItemsStored
 from microsub.posts.store import garbage
 from microsub.redis import keys
 from microsub.redis.lease import leased
 from microsub.redis.protocol import Redis
-from microsub.redis.streams import Stream
+from microsub.redis.streams import Message, Stream
 from microsub.upkeep.sweep import GRACE, Bitmap, Sweeping, SweepReport
 from tests.support.between import Between, once
 from tests.support.polling import World, dated, rss, world
@@ -252,7 +253,7 @@ async def test_who_takes_a_post_in_after_it_expired_takes_it_back(it, site):
     assert await sweeping(it).expire(feed.id, 0, it.clock()) == 2
     assert (await it.timelines.add("bob", "home", feed.id, items, now=it.clock(), limit=0)).taken == 0
     await it.fan_out.deliver_to("bob", "home", feed.id, items, it.clock())
-    await it.fan_out.deliver(feed.id, items, it.clock())
+    await it.fan_out.handle(Message("1-1", ItemsStored(feed.id, tuple(ids)).to_fields()))
     assert await it.redis.command("ZCARD", keys.posts("bob", "home")) == 0
 
 

@@ -77,14 +77,14 @@ async def test_expired_revoked_and_disabled_tokens_are_refused_at_once(world: On
 
     async def everything(now: float) -> None:
         assert (await world.accounts.verify(credential, now)).user == ANN
-        assert (await world.channels.list_with_token(credential, now))[0].scopes == {"read"}
+        assert (await world.channels.counts_with_token(credential, now))[0].scopes == {"read"}
         for uid in ("home", "global"):
             assert (await world.timelines.page_with_token(credential, uid, PageQuery(), now))[0].user == ANN
 
     async def nothing(now: float, why: str) -> None:
         for call in (
             world.accounts.verify(credential, now),
-            world.channels.list_with_token(credential, now),
+            world.channels.counts_with_token(credential, now),
             world.timelines.page_with_token(credential, "home", PageQuery(), now),
             world.timelines.page_with_token(credential, "global", PageQuery(), now),
         ):
@@ -153,7 +153,7 @@ async def test_a_page_is_one_round_trip(world: OneReader) -> None:
     token = await world.accounts.create_token(ANN, ["read"], "", NOW)
     credential = world.accounts.credential(token)
     assert credential is not None
-    await world.channels.list_with_token(credential, NOW)
+    await world.channels.counts_with_token(credential, NOW)
     calls = []
     inner = world.redis.script
 
@@ -163,5 +163,5 @@ async def test_a_page_is_one_round_trip(world: OneReader) -> None:
 
     world.redis.script = counting  # type: ignore[assignment, method-assign]
     await world.timelines.page_with_token(credential, "home", PageQuery(), NOW)
-    await world.channels.list_with_token(credential, NOW)
+    await world.channels.counts_with_token(credential, NOW)
     assert len(calls) == 2

@@ -47,20 +47,3 @@ async def test_any_damage_is_found_and_mended(world: OneReader, seed: int) -> No
     assert await repair(world.redis, ANN, "home", NOW)
     assert await violations(world.redis, ANN, "home") == []
     assert set(await world.redis.command("ZRANGE", keys.unread(ANN, "home"), 0, -1)) <= unread
-
-
-async def test_references_name_everything_that_is_shown_or_hidden(world: OneReader) -> None:
-    """Muted items and those of removed channels count; what has left doesn't."""
-    await world.follow("work", "2")
-    await world.add("home", *(item(n, author="https://a.example/" if n % 2 else "") for n in range(1, 1501)))
-    await world.add("work", item(2000), feed="2")
-    await Rules(world.redis, world.items).mute(ANN, "home", "https://a.example/", NOW)
-    await world.timelines.remove(ANN, "home", ["4"], NOW)
-    await world.channels.disable(ANN, "work", NOW)
-    found = {one async for ids in world.timelines.references(ANN) for one in ids}
-    assert found == {*(str(n) for n in range(1, 1501) if n != 4), "2000"}
-    assert await world.timelines.holding(ANN, [str(n) for n in range(1, 2001, 3)] + ["2000"]) == {
-        one for one in [*(str(n) for n in range(1, 2001, 3)), "2000"] if one in found
-    }
-    assert await world.timelines.holding(ANN, []) == set()
-    assert await world.timelines.holding("bob", ["1"]) == set()

@@ -246,7 +246,7 @@ class Machine(RuleBasedStateMachine):
         known = replace(self.model.items[item], author=author)
         self.model.items[item] = self.world.items.items[item] = known
         for uid in UIDS:
-            self.run(self.world.timelines.recheck(ANN, uid, known, self.tick()))
+            self.run(self.world.timelines.recheck_in([(ANN, uid)], [known], self.tick()))
             self.model.settle(self.model.channels[uid], item)
 
     @rule(item=ids)

@@ -96,12 +96,12 @@ async def test_an_author_learnt_later_is_held_against_the_rules(world: Muting) -
     """After a look-up has changed an item's author, it is hidden, shown or removed as the rules want."""
     await world.rules.mute(ANN, "home", ALICE, NOW)
     await world.add("home", item(1))
-    assert await world.timelines.recheck(ANN, "home", by(ALICE, 1), NOW)
+    assert await world.timelines.recheck_in([(ANN, "home")], [by(ALICE, 1)], NOW)
     assert await world.ids("home") == []
-    assert await world.timelines.recheck(ANN, "home", by(BOB, 1), NOW)
+    assert await world.timelines.recheck_in([(ANN, "home")], [by(BOB, 1)], NOW)
     assert await world.ids("home") == ["1"]
     await world.rules.block(ANN, "home", BOB, NOW)
-    assert await world.timelines.recheck(ANN, "home", by(BOB, 1), NOW)
+    assert await world.timelines.recheck_in([(ANN, "home")], [by(BOB, 1)], NOW)
     assert (await world.add("home", item(1))).suppressed == ("1",)
 
 

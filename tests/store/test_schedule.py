@@ -8,6 +8,7 @@ import pytest
 from microsub.feeds.store.queue import Schedule
 from microsub.redis import keys
 from tests.support.posts import NOON
+from tests.support.scheduled import next_time, unschedule
 
 LEASE = 60.0
 
@@ -30,11 +31,11 @@ async def hosts(schedule: Schedule, now: float, count: int = 100) -> list[str]:
     return [lease.host for lease in await schedule.take(now, count, LEASE)]
 
 
-async def test_a_feed_is_due_at_its_time(schedule):
+async def test_a_feed_is_due_at_its_time(schedule, redis):
     """Not before, and not when it was removed."""
     await schedule.add("1", "a.example", NOON + 10)
     await schedule.add("2", "b.example", NOON + 20)
-    assert await schedule.next_time() == NOON + 10
+    assert await next_time(redis) == NOON + 10
     assert await schedule.take(NOON + 9.999, 10, LEASE) == []
     assert await hosts(schedule, NOON + 20) == ["a.example", "b.example"]
 
@@ -96,7 +97,7 @@ async def test_each_feed_is_polled_once_by_many_workers(schedule):
     assert sorted(polled) == sorted(feeds)
 
 
-async def test_spacing_holds_between_two_requests(schedule):
+async def test_spacing_holds_between_two_requests(schedule, redis):
     """A host with more feeds that are due comes again after the interval, the earliest feed first."""
     await schedule.add("late", "h", NOON - 1)
     await schedule.add("early", "h", NOON - 9)
@@ -105,10 +106,10 @@ async def test_spacing_holds_between_two_requests(schedule):
     assert await schedule.take(NOON + 0.99, 10, LEASE) == []
     (lease,) = await schedule.take(NOON + 1, 10, LEASE)
     assert await poll(schedule, lease, NOON + 1) == "late"
-    assert await schedule.next_time() == NOON + 3600
+    assert await next_time(redis) == NOON + 3600
 
 
-async def test_a_dead_workers_host_is_taken_when_the_lease_runs_out(schedule):
+async def test_a_dead_workers_host_is_taken_when_the_lease_runs_out(schedule, redis):
     """Nothing is lost, and the one that was thought dead has nothing to say any more."""
     await schedule.add("1", "h", NOON)
     (dead,) = await schedule.take(NOON, 10, LEASE)
@@ -123,7 +124,7 @@ async def test_a_dead_workers_host_is_taken_when_the_lease_runs_out(schedule):
     assert await schedule.due_feeds(dead, NOON + LEASE, 5) == []
     assert await poll(schedule, heir, NOON + LEASE) == "1"
     assert not await schedule.finish(dead, "1", NOON + 9999)
-    assert await schedule.next_time() == NOON + LEASE + 3600
+    assert await next_time(redis) == NOON + LEASE + 3600
 
 
 async def test_a_renewed_lease_lasts(schedule):
@@ -170,7 +171,7 @@ async def test_thousands_of_feeds_on_one_host_queue_fairly(schedule, request):
     assert polled["farm.example"] == order
 
 
-async def test_a_clock_that_jumps_back_hands_nothing_out_twice(schedule):
+async def test_a_clock_that_jumps_back_hands_nothing_out_twice(schedule, redis):
     """While the clock catches up, what is taken stays taken; then all goes on, and new feeds are due at once."""
     await schedule.add("1", "h", NOON)
     (lease,) = await schedule.take(NOON, 10, LEASE)
@@ -179,7 +180,7 @@ async def test_a_clock_that_jumps_back_hands_nothing_out_twice(schedule):
     await schedule.add("2", "new.example", earlier)
     assert await hosts(schedule, earlier) == ["new.example"]
     assert await poll(schedule, lease, earlier) is None  # not due by this clock, and not lost
-    assert await schedule.next_time() == earlier + LEASE
+    assert await next_time(redis) == earlier + LEASE
     (lease, _) = sorted(await schedule.take(NOON, 10, LEASE), key=lambda lease: lease.host)
     assert await poll(schedule, lease, NOON) == "1"
 
@@ -196,14 +197,14 @@ async def test_tokens_grow_also_when_the_clock_jumps_back(schedule):
     assert await schedule.finish(third, "1", None)
 
 
-async def test_a_feed_added_while_its_host_is_taken_is_found(schedule):
+async def test_a_feed_added_while_its_host_is_taken_is_found(schedule, redis):
     """The host keeps its lease, and is due for the new feed when it comes back."""
     await schedule.add("1", "h", NOON)
     (lease,) = await schedule.take(NOON, 10, LEASE)
     await schedule.add("2", "h", NOON + 5)
     assert await schedule.take(NOON + 10, 10, LEASE) == []
     assert await poll(schedule, lease, NOON + 10) == "1"
-    assert await schedule.next_time() == NOON + 11
+    assert await next_time(redis) == NOON + 11
     (lease,) = await schedule.take(NOON + 11, 10, LEASE)
     assert await poll(schedule, lease, NOON + 11) == "2"
 
@@ -224,7 +225,7 @@ async def test_a_feed_added_between_the_two_steps_of_a_release_is_found(schedule
             return await redis.script(script, script_keys, args)
 
     assert await Schedule(Interrupted()).release(lease, NOON, 1.0)
-    assert await schedule.next_time() == NOON + 5
+    assert await next_time(redis) == NOON + 5
 
 
 async def test_many_adds_and_polls_at_once_lose_no_feed(schedule, redis):
@@ -251,7 +252,7 @@ async def test_many_adds_and_polls_at_once_lose_no_feed(schedule, redis):
         asyncio.gather(*(adding(start) for start in (0, 40, 80)), *(polling() for _ in range(3))), timeout=60
     )
     assert sorted(polled) == sorted(added)
-    assert await schedule.next_time() is None
+    assert await next_time(redis) is None
 
 
 async def test_a_feed_that_is_gone_is_never_polled_again(schedule, redis):
@@ -260,36 +261,36 @@ async def test_a_feed_that_is_gone_is_never_polled_again(schedule, redis):
     (lease,) = await schedule.take(NOON, 10, LEASE)
     assert await schedule.finish(lease, "1", None)
     assert await schedule.release(lease, NOON, 1.0)
-    assert await schedule.next_time() is None
+    assert await next_time(redis) is None
     assert await redis.command("EXISTS", keys.host_due("h")) == 0
 
 
-async def test_a_feed_removed_during_its_poll_stays_removed(schedule):
+async def test_a_feed_removed_during_its_poll_stays_removed(schedule, redis):
     """The last follower left while the request was on its way."""
     await schedule.add("1", "h", NOON)
     (lease,) = await schedule.take(NOON, 10, LEASE)
-    await schedule.remove("1", "h")
+    await unschedule(redis, "1", "h")
     assert await schedule.finish(lease, "1", NOON + 60)
     assert await schedule.release(lease, NOON, 1.0)
-    assert await schedule.next_time() is None
+    assert await next_time(redis) is None
 
 
-async def test_a_removed_feeds_host_leaves_when_its_turn_comes(schedule):
+async def test_a_removed_feeds_host_leaves_when_its_turn_comes(schedule, redis):
     """A host that has nothing due costs one look."""
     await schedule.add("1", "h", NOON)
-    await schedule.remove("1", "h")
+    await unschedule(redis, "1", "h")
     (lease,) = await schedule.take(NOON, 10, LEASE)
     assert await poll(schedule, lease, NOON) is None
-    assert await schedule.next_time() is None
+    assert await next_time(redis) is None
 
 
-async def test_adding_again_only_moves_a_feed_forward(schedule):
+async def test_adding_again_only_moves_a_feed_forward(schedule, redis):
     """A restart that adds all feeds anew postpones none."""
     await schedule.add("1", "h", NOON + 100)
     await schedule.add("1", "h", NOON + 900)
-    assert await schedule.next_time() == NOON + 100
+    assert await next_time(redis) == NOON + 100
     await schedule.add("1", "h", NOON + 50)
-    assert await schedule.next_time() == NOON + 50
+    assert await next_time(redis) == NOON + 50
 
 
 async def test_bump_makes_feeds_due_at_once_but_no_faster(schedule):
@@ -304,7 +305,7 @@ async def test_bump_makes_feeds_due_at_once_but_no_faster(schedule):
     assert await hosts(schedule, NOON + 1) == ["a"]
 
 
-async def test_three_feeds_that_are_told_to_wait_hold_their_host(schedule):
+async def test_three_feeds_that_are_told_to_wait_hold_their_host(schedule, redis):
     """Until fewer than three wait; every other host goes on."""
     for number in range(5):
         await schedule.add(str(number), "h", NOON)
@@ -313,11 +314,11 @@ async def test_three_feeds_that_are_told_to_wait_hold_their_host(schedule):
     assert await schedule.hold("h", "1", NOON + 700, NOON) == 1
     assert await schedule.hold("h", "2", NOON + 300, NOON) == 2
     assert await schedule.release(lease, NOON, 1.0)
-    assert await schedule.next_time() == NOON + 1
+    assert await next_time(redis) == NOON + 1
     (lease,) = await schedule.take(NOON + 1, 10, LEASE)
     assert await schedule.hold("h", "3", NOON + 900, NOON + 1) == 3
     assert await schedule.release(lease, NOON + 1, 1.0)
-    assert await schedule.next_time() == NOON + 300
+    assert await next_time(redis) == NOON + 300
     await schedule.bump([("4", "h")], NOON + 10)
     assert await hosts(schedule, NOON + 299) == []
     assert await hosts(schedule, NOON + 300) == ["h"]
@@ -331,11 +332,11 @@ async def test_waits_that_are_over_dont_count(schedule):
     assert await schedule.hold("h", "4", NOON + 9e9, NOON + 49 * 3600) == 1
 
 
-async def test_times_keep_their_microseconds(schedule):
+async def test_times_keep_their_microseconds(schedule, redis):
     """Nothing on the way writes a time with 14 digits only."""
     await schedule.add("1", "h", NOON + 0.123456)
-    assert await schedule.next_time() == pytest.approx(NOON + 0.123456, abs=2e-6)
+    assert await next_time(redis) == pytest.approx(NOON + 0.123456, abs=2e-6)
     (lease,) = await schedule.take(NOON + 1, 10, LEASE)
     await schedule.finish(lease, "1", NOON + 7.654321)
     await schedule.release(lease, NOON + 1, 1.0)
-    assert await schedule.next_time() == pytest.approx(NOON + 7.654321, abs=2e-6)
+    assert await next_time(redis) == pytest.approx(NOON + 7.654321, abs=2e-6)

@@ -12,7 +12,6 @@ from typing import Any
 from microsub.configuration.apply import Applier
 from microsub.configuration.store import Applied
 from microsub.configuration.sync import Configuration, Timing
-from microsub.delivery.fan_out import default_limits
 from microsub.feeds.store.queue import Schedule
 from microsub.feeds.store.record import Feeds
 from microsub.identity.store.accounts import Accounts
@@ -22,6 +21,7 @@ from microsub.timelines.following import Following
 from microsub.timelines.store.channels import Channels
 from microsub.timelines.store.rules import Rules
 from microsub.timelines.store.timelines import Timelines
+from tests.support.limits import default_limits
 
 NOW = 1_700_000_000.0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from microsub.check.command import Checking, CheckReport
-from microsub.delivery.fan_out import default_limits
 from microsub.feeds.store.queue import Schedule
 from microsub.feeds.store.record import FeedRecord, Feeds
 from microsub.formats.entry_id import host_of
@@ -17,6 +16,7 @@ from microsub.timelines.store.channels import Channels
 from microsub.timelines.store.rules import Rules
 from microsub.timelines.store.timelines import Timelines
 from microsub.upkeep.follow_repair import Mending
+from tests.support.limits import default_limits
 from tests.support.posts import NOON, candidate
 
 LATER = NOON + 5000

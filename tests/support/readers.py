@@ -12,7 +12,7 @@ import httpx
 
 from microsub.app import create_app
 from microsub.configuration.model import InstanceSettings
-from microsub.delivery.fan_out import FanOut, default_limits
+from microsub.delivery.fan_out import FanOut
 from microsub.discovery.directory import Directory
 from microsub.discovery.search import Search
 from microsub.feeds.store.events import Events
@@ -25,11 +25,13 @@ from microsub.identity.store.service_tokens import ServiceTokens
 from microsub.library.reading import Posts
 from microsub.model.scopes import ALL_SCOPES
 from microsub.parsing.pool import ParsePool
+from microsub.posts.messages import ItemsStored
 from microsub.posts.store.items import Items
 from microsub.posts.values import ItemToStore
 from microsub.redis.presence import Presence
 from microsub.redis.processcounts import ProcessCounts
 from microsub.redis.protocol import Redis
+from microsub.redis.streams import Message
 from microsub.settings import Settings
 from microsub.surface import Services
 from microsub.timelines.channels import Curating
@@ -42,6 +44,7 @@ from microsub.timelines.store.rules import Rules
 from microsub.timelines.store.timelines import Timelines
 from microsub.upkeep.figures import Figures
 from microsub.wiring.identity import make_identity
+from tests.support.limits import default_limits
 from tests.support.parsing import PARSER
 from tests.support.posts import NOON, candidate
 
@@ -185,7 +188,7 @@ class Instance:
         await self.feeds.update(feed.id, {**fields, "next_poll": str(self.now + 3600)})
         await self.items.store(feed, posts, self.now)
         pending = await self.items.pending(feed.id)
-        await self.fan_out.deliver(feed.id, await self.items.timeline_items(pending), self.now)
+        await self.fan_out.handle(Message("1-1", ItemsStored(feed.id, tuple(pending)).to_fields()))
         await self.items.done(feed.id, pending)
         return feed
 

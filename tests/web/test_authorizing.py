@@ -13,7 +13,7 @@ from selectolax.lexbor import LexborHTMLParser
 
 from microsub.app import create_app
 from microsub.identity.activity import BeingSeen
-from microsub.identity.protocol.pkce import challenge, new_verifier
+from microsub.identity.protocol.pkce import challenge
 from microsub.identity.provider.clients import MAX_LOGO, Clients
 from microsub.identity.store.activity import TokenUse
 from microsub.identity.store.codes import Codes
@@ -21,6 +21,7 @@ from microsub.identity.web.pages import moment
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER
 from tests.support.readers import Instance
+from tests.support.verifier import new_verifier
 from tests.support.visitor import Shown, Visitor
 
 APP, BACK = "https://app.example/", "https://app.example/back"

@@ -27,11 +27,6 @@ class Described:
     changed: tuple[str, ...] = ()
     untold: str = ""
 
-    @property
-    def to_tell(self) -> tuple[str, ...]:
-        """The names of the fields to be told of."""
-        return names_in(self.untold)
-
 
 def names_in(note: str) -> tuple[str, ...]:
     """The names of the fields that a note says are to be told of."""

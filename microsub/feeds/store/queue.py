@@ -114,12 +114,6 @@ class Schedule:
         times = await self._redis.pipeline(commands)
         return [feed is not None and host is not None for feed, host in zip(times[0::2], times[1::2], strict=True)]
 
-    async def remove(self, feed_id: str, host: str) -> None:
-        """Never poll the feed again. Its host leaves the due set when it was taken next."""
-        await self._redis.pipeline(
-            [("ZREM", keys.host_due(host), feed_id), ("HDEL", keys.host(host), f"held:{feed_id}")]
-        )
-
     async def take(self, now: float, count: int, lease: float, among: Iterable[str] | None = None) -> list[HostLease]:
         """At most `count` hosts that are due, the longest waiting first, for `lease` seconds. Each to one worker only.
 
@@ -193,11 +187,6 @@ class Schedule:
         """The end of the host's newest hold, which may be over; None where there was none lately."""
         reply = await self._redis.command("HGET", keys.host(host), "hold")
         return float(reply) if reply is not None else None
-
-    async def next_time(self) -> float | None:
-        """When the next host is due (or its lease runs out); None where nothing is scheduled."""
-        reply = await self._redis.command("ZRANGE", keys.hosts_due(), 0, 0, "WITHSCORES")
-        return float(reply[1]) if reply else None
 
     async def _add(self, feeds: Iterable[tuple[str, str]], due: float) -> None:
         by_host: defaultdict[str, list[str]] = defaultdict(list)

@@ -6,18 +6,12 @@ import base64
 import hashlib
 import hmac
 import re
-import secrets
 
 METHOD = "S256"
 """The one method: `plain` proves nothing to whoever has seen the request."""
 
 _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
-
-
-def new_verifier() -> str:
-    """A fresh secret of 256 bits, in the 43 characters of base64url."""
-    return secrets.token_urlsafe(32)
 
 
 def challenge(verifier: str) -> str:

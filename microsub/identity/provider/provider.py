@@ -182,10 +182,6 @@ class Granting:
         held = {token.digest for token in await self.given_tokens(user)}
         return digest in held and await self._accounts.revoke(user, digest)
 
-    async def revoke_all(self, user: str) -> int:
-        """End all that the user has granted to any app; how many grants there were."""
-        return sum([await self.revoke_app(user, app.client) for app in await self.apps(user)])
-
     # --- apps ------------------------------------------------------------------------------------------------------
 
     async def redeem(self, shown: Redemption, now: float) -> Given:

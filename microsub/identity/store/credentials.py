@@ -120,10 +120,6 @@ class Credentials:
         names = [keys.user(user), identitykeys.credentials(user), identitykeys.invitation(user)]
         return int(await self._redis.script(load("password_set"), names, [hashed, now, former, invitation]))
 
-    async def remove_password(self, user: str) -> bool:
-        """Remove the user's password; whether there was one."""
-        return bool(await self._redis.command("HDEL", identitykeys.credentials(user), "password", "changed"))
-
     # --- passkeys
 
     async def overview(self, user: str) -> Overview:

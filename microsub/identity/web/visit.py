@@ -16,7 +16,6 @@ from microsub.identity.sign_in.sessions import SignedIn
 from microsub.identity.web.cookies import COOKIES, Cookies, new_secret
 from microsub.identity.web.forms import FIELD, Form, check_form, form_token, read_form
 from microsub.identity.web.site import Site
-from microsub.kit.http.address import origin
 from microsub.kit.http.headers import page_headers
 from microsub.kit.http.peer import peer
 
@@ -180,11 +179,6 @@ class Visit:
                 else:
                     self._cookies.write(response, name, value)
         return response
-
-    @property
-    def own_origin(self) -> str:
-        """The origin of our pages."""
-        return origin(self.base)
 
     @property
     def _session_id(self) -> str:

@@ -68,11 +68,6 @@ class Items:
         if calls:
             await self._redis.scripts(calls)
 
-    async def add_pending(self, feed_id: str, ids: Sequence[str]) -> None:
-        """These items must be held against the timelines' rules (again), whatever happens to us meanwhile."""
-        if ids:
-            await self._redis.command("SADD", keys.feed_pending(feed_id), *ids)
-
     async def pending(self, feed_id: str) -> list[str]:
         """Ids that are stored but not in all timelines yet, the oldest first."""
         return _in_order(await self._redis.command("SMEMBERS", keys.feed_pending(feed_id)))

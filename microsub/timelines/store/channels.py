@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from microsub.errors import InvalidRequest, QuotaReached
@@ -91,11 +91,6 @@ class Channels:
         self._names[user] = known
         # These counts are of the same moment as the names, a little later than the token's check.
         return granted, known, [channel.unread for channel in channels]
-
-    async def list_with_token(self, credential: Credential, now: float) -> tuple[Grant, builtins.list[Channel]]:
-        """`list` of the token's user, checking the token too. Raises Unauthorized."""
-        granted, names, counts = await self.counts_with_token(credential, now)
-        return granted, [replace(one, unread=count) for one, count in zip(names.channels, counts, strict=True)]
 
     async def _list(self, user: str) -> tuple[bytes, builtins.list[Channel]]:
         patterns = [keys.pattern(keys.channel, user), keys.pattern(keys.unread, user)]

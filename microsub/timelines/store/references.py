@@ -1,18 +1,17 @@
 """Which items and feeds a user's channels refer to: what decides whether an item or a feed's address may go.
 
-`references` is cheap and walks channel by channel, so an item that is moved during the walk may be missed; before an
-item is deleted, `holding` asks about it once more, over all channels of the user in one step.
+`references` walks channel by channel, so an item that is moved during the walk may be missed: the sweep deletes
+what two walks in turn have missed, an hour apart.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import texts
-from microsub.redis.scripts import load
-from microsub.timelines.store.timelinekeys import BATCH, GLOBAL_BATCH, batches, distinct, split
+from microsub.timelines.store.timelinekeys import BATCH, distinct
 
 
 async def subscriptions(redis: Redis, user: str) -> set[str]:
@@ -33,16 +32,6 @@ async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
 async def _every_channel(redis: Redis, user: str) -> list[str]:
     lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))])
     return [uid.decode("utf-8", "replace") for reply in lists for uid in reply]
-
-
-async def holding(redis: Redis, user: str, ids: Sequence[str]) -> set[str]:
-    """Those of the ids that any channel of the user shows or hides at this moment."""
-    held: set[str] = set()
-    patterns = [keys.pattern(keys.posts, user), keys.pattern(keys.hidden, user)]
-    script_keys = [keys.channels(user), keys.removed_channels(user)]
-    for batch in batches(ids, GLOBAL_BATCH):
-        held.update(split(await redis.script(load("timeline_holding"), script_keys, [*patterns, *batch])))
-    return held
 
 
 async def members(redis: Redis, key: str) -> AsyncIterator[list[str]]:

@@ -33,9 +33,9 @@ from microsub.timelines.store.leaving import Leaving, inherit, leave, left_for_g
 from microsub.timelines.store.lookup import ItemLookup
 from microsub.timelines.store.pages import Walk, read_page, read_walk
 from microsub.timelines.store.read_state import Places, mark, mark_all, mark_before
-from microsub.timelines.store.references import holding, members, references
+from microsub.timelines.store.references import members
 from microsub.timelines.store.restoring import Left, begin, restore
-from microsub.timelines.store.settling import settle, settle_in
+from microsub.timelines.store.settling import settle_in
 from microsub.timelines.store.timelinekeys import BATCH, Reason
 
 _MOST_FILTERING = 10_000
@@ -221,26 +221,11 @@ class Timelines:
         """Let those of the ids that have left the channel `source` for good stay out of `target` too; how many."""
         return await inherit(self._redis, user, source, target, ids)
 
-    async def recheck(self, user: str, uid: str, item: TimelineItem, now: float) -> bool:
-        """Hold an item whose author or sources have become known against the rules; returns whether it moved."""
-        return bool(await settle(self._redis, user, uid, [item], now))
-
     async def recheck_in(self, places: Sequence[tuple[str, str]], items: Sequence[TimelineItem], now: float) -> int:
-        """`recheck` several items in several channels (user, uid), in one round trip; how many moved."""
-        return sum(map(len, await settle_in(self._redis, places, items, now)))
-
-    # --- reach ---------------------------------------------------------------------------------------------------
-
-    def references(self, user: str) -> AsyncIterator[list[str]]:
-        """Ids that the user's channels show or hide, removed channels included, in batches; an id may come repeatedly.
-
-        An item that moves during the walk may be missed: ask `holding` before anything is deleted.
+        """Hold items whose author or sources have become known against the rules of several channels (user, uid); how
+        many moved. One round trip.
         """
-        return references(self._redis, user)
-
-    async def holding(self, user: str, ids: Sequence[str]) -> set[str]:
-        """Those of the ids that any channel of the user shows or hides at this moment."""
-        return await holding(self._redis, user, ids)
+        return sum(map(len, await settle_in(self._redis, places, items, now)))
 
     # --- retention; none of these raises for a channel that isn't there -----------------------------------------------
 

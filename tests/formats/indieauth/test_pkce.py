@@ -18,14 +18,6 @@ def test_the_rfcs_example() -> None:
     assert pkce.matches(VERIFIER, CHALLENGE, "S256")
 
 
-def test_verifiers_are_fresh_and_of_full_length() -> None:
-    """43 characters, 256 bits, never twice."""
-    made = {pkce.new_verifier() for _ in range(100)}
-    assert len(made) == 100
-    assert {len(verifier) for verifier in made} == {43}
-    assert all(pkce.matches(verifier, pkce.challenge(verifier), "S256") for verifier in made)
-
-
 @pytest.mark.parametrize(
     ("verifier", "challenge", "method"),
     [

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from microsub.errors import InvalidRequest, OAuthRefused
-from microsub.identity.protocol.pkce import challenge, new_verifier
+from microsub.identity.protocol.pkce import challenge
 from microsub.identity.protocol.requests import MAX_STATE, Asked, answer_url, read_asked, read_scope, read_target
+from tests.support.verifier import new_verifier
 
 APP, BACK = "https://app.example/", "https://app.example/back"
 NAMES = (

@@ -60,14 +60,14 @@ async def test_apps_are_listed_once_each_the_last_one_first(granting: Granting) 
     assert (two.client, two.title, two.times) == (TWO, "two.example", 1)
 
 
-async def test_shutting_out_one_app_or_all(granting: Granting) -> None:
+async def test_shutting_out_one_app_and_then_the_other(granting: Granting) -> None:
     """Of this user alone."""
     tokens = [await let_in(granting), await let_in(granting), await let_in(granting, "ann", TWO)]
     bobs = await let_in(granting, "bob")
     assert await granting.revoke_app("ann", ONE) == 2
     assert await granting.revoke_app("ann", ONE) == 0
     assert [app.client for app in await granting.apps("ann")] == [TWO]
-    assert await granting.revoke_all("ann") == 1
+    assert await granting.revoke_app("ann", TWO) == 1
     for token in tokens:
         assert await granting.introspect(token, token, NOW) is None
     assert await granting.introspect(bobs, bobs, NOW) is not None

@@ -1,0 +1,85 @@
+"""Public functions, classes and methods of the product that nothing in the product names.
+
+`python scripts/callers.py` lists them and ends with 1 where there are any. A name counts as used wherever product code
+or a template has it, so two things of one name hide each other: what is listed is unused for sure, or is called by a
+framework, or is offered to other programs; `OFFERED` says which, and why.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+PRODUCT = Path(__file__).resolve().parent.parent / "microsub"
+
+OFFERED = {
+    "microsub/posts.py": "the library for programs",
+    "microsub/library/post_store.py": "the library for programs",
+    "microsub/cache/": "the feed cache, usable alone",
+    "microsub/cache/redis_mapping.py": "the feed cache, usable alone",
+    "microsub/conformance/": "a program of its own",
+}
+
+_CALLED_BY_FRAMEWORKS = re.compile(
+    r"handle_\w+|visit_\w+|on_\w+|get_command|list_commands|format_\w+|data_received|eof_received|capture_signals"
+    r"|push_content"
+)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+
+def definitions(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    """What a module defines for others: at its top, and in its classes."""
+    for node in tree.body:
+        if isinstance(node, _DEFINITIONS):
+            yield node
+            if isinstance(node, ast.ClassDef):
+                yield from (one for one in node.body if isinstance(one, _DEFINITIONS))
+
+
+def names(tree: ast.AST) -> Iterator[str]:
+    """Every name that code has in use, also in text, such as `getattr` takes."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
+                yield name
+            case ast.alias(name=name):
+                yield name.rpartition(".")[2]
+            case ast.Constant(value=str(text)) if text.isidentifier():
+                yield text
+
+
+def is_registered(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+    """Whether a decorator gives it to somebody who calls it: a command of click, a validator."""
+    return any(isinstance(one, ast.Call) and not isinstance(node, ast.ClassDef) for one in node.decorator_list)
+
+
+def unused() -> list[str]:
+    """Where each of them stands."""
+    trees = {path: ast.parse(path.read_text()) for path in sorted(PRODUCT.rglob("*.py"))}
+    used = Counter(name for tree in trees.values() for name in names(tree))
+    for template in PRODUCT.rglob("*.html"):
+        used.update(re.findall(r"\w+", template.read_text()))
+    found = []
+    for path, tree in trees.items():
+        place = str(path.relative_to(PRODUCT.parent))
+        if any(place.startswith(part) for part in OFFERED):
+            continue
+        for node in definitions(tree):
+            if not (
+                node.name.startswith("_")
+                or used[node.name]
+                or is_registered(node)
+                or _CALLED_BY_FRAMEWORKS.fullmatch(node.name)
+            ):
+                found.append(f"{place}:{node.lineno}: {node.name}")
+    return found
+
+
+if __name__ == "__main__":
+    listed = unused()
+    print("\n".join(listed))
+    sys.exit(bool(listed))
