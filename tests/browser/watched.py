@@ -27,6 +27,16 @@ _POLICY = (
 )
 
 _LISTEN = """
+    // Once is enough for each thing: events bubble by the thousand.
+    for (const name of ['report', 'ran']) {
+        const send = window[name], sent = new Set();
+        window[name] = (...what) => {
+            if (!sent.has(what.join())) {
+                sent.add(what.join());
+                send(...what);
+            }
+        };
+    }
     document.addEventListener('securitypolicyviolation', e =>
         report(`policy: ${e.effectiveDirective} ${e.blockedURI} ${e.sample}`), true);
 """

@@ -129,11 +129,11 @@ async def test_killed_at_any_moment_nothing_is_lost_or_doubled(tmp_path: Path) -
         feeds = [site.serve_document(f"/{n}", rss(renamed(n), title=f"Feed {n}")) for n in range(count)]
         async with installation(tmp_path, document(home=feeds)) as installed:
             token, marked = "", set[str]()
-            for attempt in range(6):
+            for attempt in range(4):
                 url = await installed.serve()
                 token = token or await installed.token("alice")
                 async with reader(url, token) as alice:
-                    marked |= await mark_until_killed(installed, alice, after=0.05 + 0.12 * attempt)
+                    marked |= await mark_until_killed(installed, alice, after=0.05 + 0.2 * attempt)
             url = await installed.serve()
             async with reader(url, token) as alice:
 

@@ -11,7 +11,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from tests.support.one_reader import ANN, NOW, OneReader
 
-SMALL, LARGE = 1_000, 150_000
+SMALL, LARGE = 1_000, 40_000
 
 
 async def steps(world: OneReader, uid: str, query: PageQuery) -> dict[str, int]:
@@ -34,7 +34,7 @@ async def steps(world: OneReader, uid: str, query: PageQuery) -> dict[str, int]:
     ids=["first", "unread", "after", "before", "item gone"],
 )
 async def test_a_page_of_a_huge_timeline_takes_the_steps_of_a_small_one(real_redis: Redis, query: PageQuery) -> None:
-    """Each command of a page is logarithmic, and there are as many for 150,000 items as for 1,000."""
+    """Each command of a page is logarithmic, and there are as many for 40,000 items as for 1,000."""
     world = OneReader(real_redis)
     await world.begin()
     for uid, size in (("home", SMALL), ("work", LARGE)):
