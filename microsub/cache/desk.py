@@ -107,6 +107,17 @@ Raises ParseError where the document shall not replace anything.
 """
 
 
+@dataclass(slots=True)
+class _Held:
+    """What is known when a request may be made: the `lock`, where there is one to be given back, the `copy` as it is
+    under it, and the same copy as `others` where another process has asked meanwhile.
+    """
+
+    lock: UrlLock | None
+    copy: Copy | None
+    others: Copy | None = None
+
+
 class Desk:
     """Copies in a storage, and the requests that renew them.
 
@@ -138,17 +149,19 @@ class Desk:
 
     async def _find(self, ask: Ask, judge: Judge) -> Found:
         key = canonical_feed_url(ask.url)
-        copy = await self._read(key)
+        # A poll hardly ever finds an answer at hand: its first look is the one that takes the lock.
+        looked = ask.since is None
+        copy = await self._read(key) if looked else None
         if ask.offline:
             return Found(self._usable(copy, ask), None, "cache", "offline")
         while (found := self._at_hand(copy, ask)) is None:
             flight = self._flights.board(key)
             if flight is None:
-                return await self._lead(key, copy, ask, judge)
+                return await self._lead(key, looked, copy, ask, judge)
             outcome = await self._flights.wait(flight)
             if outcome is not None:
                 return self._shared(outcome, ask)
-            copy = await self._read(key)
+            looked, copy = True, await self._read(key)
         return found
 
     async def improve(self, url: str, document: Document, feed: bytes) -> None:
@@ -199,22 +212,26 @@ class Desk:
 
     # --- with a request
 
-    async def _lead(self, key: str, seen: Copy | None, ask: Ask, judge: Judge) -> Found:
-        """Make the request, if no other process makes it at this moment, and tell those who wait for it."""
+    async def _lead(self, key: str, looked: bool, seen: Copy | None, ask: Ask, judge: Judge) -> Found:
+        """Make the request, if no other process makes it at this moment, and tell those who wait for it. `seen` is the
+        copy that there was, where the asker has `looked`.
+        """
         outcome: Copy | None = None
         try:
-            async with self._locked(key):
-                copy = await self._read(key)
-                if copy is not None and (seen is None or copy.revision != seen.revision):
-                    # Another process has asked meanwhile: by the revision, whatever either clock says.
-                    outcome = copy
-                    return self._shared(copy, ask)
-                found, outcome = await self._request(key, copy, ask, judge)
+            async with self._locked(key, looked, seen) as held:
+                if held.others is not None:
+                    outcome = held.others
+                    return self._shared(outcome, ask)
+                if (at_hand := self._at_hand(held.copy, ask)) is not None:
+                    outcome = held.copy
+                    return at_hand
+                found, outcome = await self._request(key, held, ask, judge)
                 return found
         finally:
             self._flights.land(key, outcome)
 
-    async def _request(self, key: str, copy: Copy | None, ask: Ask, judge: Judge) -> tuple[Found, Copy | None]:
+    async def _request(self, key: str, held: _Held, ask: Ask, judge: Judge) -> tuple[Found, Copy | None]:
+        copy = held.copy
         document = self._usable(copy, ask)
         known = (document.etag, document.last_modified) if document else (None, None)
         sent = (ask.etag, ask.last_modified) if ask.has_validators else known
@@ -236,7 +253,7 @@ class Desk:
                 return Found(None, None, "not_modified", "revalidated", reply), None
             case Fetched():
                 new = await self._judged(key, document, reply, judge, now)
-        await self._write(new, ask.ttl)
+        await self._write(new, ask.ttl, held)
         source: Source = "not_modified" if isinstance(reply, NotModified) else "network"
         answer: Answer = "revalidated" if isinstance(reply, NotModified) else "fetched"
         if new.failure is not None:
@@ -262,57 +279,89 @@ class Desk:
     async def _read(self, key: str) -> Copy | None:
         """The stored copy. What can't be had or read counts as absent."""
         try:
-            data = await self._storage.get(key)
-            return None if data is None else codec.decode(data, key)
-        except codec.DamagedCopy as error:
-            log.warning("a stored copy is damaged", url=mask_credentials(key), problem=str(error))
+            return _decoded(await self._storage.get(key), key)
         except Exception as error:  # whatever a foreign mapping raises
             log.warning("a stored copy could not be read", url=mask_credentials(key), problem=_text(error))
         return None
 
-    async def _write(self, copy: Copy, ttl: float) -> None:
-        """Store `copy`. Where that fails the answer is as good, and the next asker has to ask again."""
+    async def _write(self, copy: Copy, ttl: float, held: _Held | None = None) -> None:
+        """Store `copy`, and give back the lock that is `held`. Where that fails the answer is as good, and the next
+        asker has to ask again.
+        """
         try:
             if copy.document is not None and len(copy.document.packed_body) > LARGEST:
                 log.info("a document is too large to be kept", url=mask_credentials(copy.url))
                 await self._storage.remove(copy.url)
                 return
             seconds = seconds_to_live(copy, ttl, self._keep, self._clock())
-            await self._storage.put(copy.url, codec.encode(copy), seconds)
+            data = codec.encode(copy)
+            if held is None or held.lock is None:
+                await self._storage.put(copy.url, data, seconds)
+            else:
+                lock, held.lock = held.lock, None
+                await lock.end(data, seconds)
         except Exception as error:  # whatever a foreign mapping raises
             log.warning("a copy could not be stored", url=mask_credentials(copy.url), problem=_text(error))
 
     @contextlib.asynccontextmanager
-    async def _locked(self, key: str) -> AsyncIterator[None]:
-        """Hold the lock of that URL among processes, where the storage offers one, and keep it while the block runs."""
-        lock = self._storage.lock(key)
-        if lock is None or not await self._acquire(lock, key):
-            yield
-            return
-        keeper = None if lock.lease is None else asyncio.create_task(_renew(lock, lock.lease / 3))
+    async def _locked(self, key: str, looked: bool, seen: Copy | None) -> AsyncIterator[_Held]:
+        """Hold the lock of that URL among processes, where the storage offers one, and keep it while the block runs, or
+        until `_write` gives it back.
+        """
+        held = await self._held(key, looked, seen)
+        lock = held.lock
+        keeper = None if lock is None or lock.lease is None else asyncio.create_task(_renew(lock, lock.lease / 3))
         try:
-            yield
+            yield held
         finally:
             if keeper is not None:
                 keeper.cancel()
+            if held.lock is not None:
+                try:
+                    await held.lock.release()
+                except Exception as error:  # it ends by itself
+                    log.warning("a lock could not be released", url=mask_credentials(key), problem=_text(error))
+
+    async def _held(self, key: str, looked: bool, seen: Copy | None) -> _Held:
+        lock = self._storage.lock(key)
+        if lock is not None:
             try:
-                await lock.release()
-            except Exception as error:  # it ends by itself
-                log.warning("a lock could not be released", url=mask_credentials(key), problem=_text(error))
+                is_ours, data = await lock.begin()
+                copy = _decoded(data, key)
+                if not looked:
+                    seen = copy
+                if not is_ours:
+                    is_ours = await self._acquire(lock, key)
+                    copy = await self._read(key)
+                return _Held(lock if is_ours else None, copy, _other(copy, seen))
+            except Exception as error:  # without a lock there may be a request too many, but there is an answer
+                log.warning("a lock could not be taken", url=mask_credentials(key), problem=_text(error))
+        copy = await self._read(key)
+        return _Held(None, copy, _other(copy, seen) if looked else None)
 
     async def _acquire(self, lock: UrlLock, key: str) -> bool:
         deadline, pause = time.monotonic() + self._patience, _FIRST_LOOK
-        try:
-            while not await lock.acquire():
-                if time.monotonic() > deadline:
-                    log.warning("another process seems to hang in a request", url=mask_credentials(key))
-                    return False
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, _LONGEST_LOOK)
-        except Exception as error:  # without a lock there may be a request too many, but there is an answer
-            log.warning("a lock could not be taken", url=mask_credentials(key), problem=_text(error))
-            return False
+        while not await lock.acquire():
+            if time.monotonic() > deadline:
+                log.warning("another process seems to hang in a request", url=mask_credentials(key))
+                return False
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_LOOK)
         return True
+
+
+def _other(copy: Copy | None, seen: Copy | None) -> Copy | None:
+    """`copy`, where it is another one than was seen: by the revision, whatever clocks say."""
+    return copy if copy is not None and (seen is None or copy.revision != seen.revision) else None
+
+
+def _decoded(data: bytes | None, key: str) -> Copy | None:
+    """The copy that `data` is; None as well where it is damaged."""
+    try:
+        return None if data is None else codec.decode(data, key)
+    except codec.DamagedCopy as error:
+        log.warning("a stored copy is damaged", url=mask_credentials(key), problem=str(error))
+        return None
 
 
 async def body_of(document: Document) -> bytes:

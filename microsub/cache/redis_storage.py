@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from microsub.redis import keys
 from microsub.redis.lease import Lease
-from microsub.redis.protocol import Redis
+from microsub.redis.protocol import Command, Redis
 
 LONGEST_KEPT = 30 * 86400.0
 """Seconds for which a copy without an end is kept: nothing of a cache stays for ever."""
@@ -44,23 +44,24 @@ class FeedCopies:
 
     async def put(self, url: str, value: bytes, seconds: float) -> None:
         """Keep a copy for that many seconds, a month at most."""
+        await self._redis.pipeline(self.putting(url, value, seconds))
+
+    def putting(self, url: str, value: bytes, seconds: float) -> list[Command]:
+        """The commands that `put` is."""
         milliseconds = math.ceil(min(seconds, LONGEST_KEPT) * 1000)
         if milliseconds <= 0 or not self._may_keep(len(value) + 2 * len(url)):
-            await self.remove(url)
-            return
+            return _removing(url)
         now = self._clock()
         # The list of URLs is written first: a copy that it doesn't have could not be purged.
-        await self._redis.pipeline(
-            [
-                ("ZADD", keys.feed_copies(), f"{now + milliseconds / 1000:.3f}", _bytes(url)),
-                ("SET", keys.feed_copy(_digest(url)), value, "PX", milliseconds),
-                ("ZREMRANGEBYSCORE", keys.feed_copies(), "-inf", f"({now:.3f}"),
-            ]
-        )
+        return [
+            ("ZADD", keys.feed_copies(), f"{now + milliseconds / 1000:.3f}", _bytes(url)),
+            ("SET", keys.feed_copy(_digest(url)), value, "PX", milliseconds),
+            ("ZREMRANGEBYSCORE", keys.feed_copies(), "-inf", f"({now:.3f}"),
+        ]
 
     async def remove(self, url: str) -> None:
         """Forget a copy, if there is one."""
-        await self._redis.pipeline([("DEL", keys.feed_copy(_digest(url))), ("ZREM", keys.feed_copies(), _bytes(url))])
+        await self._redis.pipeline(_removing(url))
 
     async def urls(self) -> list[str]:
         """The URLs of all copies."""
@@ -70,12 +71,36 @@ class FeedCopies:
     async def tidy(self) -> None:
         """Nothing to do: what nobody needs goes by itself."""
 
-    def lock(self, url: str) -> Lease:
+    def lock(self, url: str) -> CopyLock:
         """The lock of that URL, not taken yet."""
-        return Lease(self._redis, f"copy:{_digest(url)}", self._lease)
+        return CopyLock(self._redis, self, url, self._lease)
 
     async def aclose(self) -> None:
         """Nothing to do: the connection is whose it was."""
+
+
+class CopyLock(Lease):
+    """The lease on asking for one URL, which reads and writes the copy in the same round trips."""
+
+    def __init__(self, redis: Redis, copies: FeedCopies, url: str, lease: float) -> None:
+        super().__init__(redis, f"copy:{_digest(url)}", lease)
+        self._copies = copies
+        self._url = url
+
+    async def begin(self) -> tuple[bool, bytes | None]:
+        """Take it if it is free, and read the copy: one round trip. On a cluster, a copy that comes in this very moment
+        may be missed, which costs its publisher one request more.
+        """
+        is_ours, found = await self._redis.pipeline([self.acquiring(), ("GET", keys.feed_copy(_digest(self._url)))])
+        return is_ours is not None, found
+
+    async def end(self, value: bytes, seconds: float) -> None:
+        """Keep a copy, and give the lock back, if it is still ours: one round trip."""
+        await self._redis.pipeline([*self._copies.putting(self._url, value, seconds), self.releasing()])
+
+
+def _removing(url: str) -> list[Command]:
+    return [("DEL", keys.feed_copy(_digest(url))), ("ZREM", keys.feed_copies(), _bytes(url))]
 
 
 def _bytes(url: str) -> bytes:

@@ -27,6 +27,14 @@ class UrlLock(Protocol):
         """Take it if it is free; don't wait."""
         ...
 
+    async def begin(self) -> tuple[bool, bytes | None]:
+        """`acquire`, and then `Storage.get`: whether the lock is ours, and the bytes."""
+        ...
+
+    async def end(self, value: bytes, seconds: float) -> None:
+        """`Storage.put`, and then `release`."""
+        ...
+
     async def renew(self) -> object:
         """Begin the lease anew, if it is still ours."""
         ...
@@ -136,7 +144,7 @@ class MappingStorage:
 
     def lock(self, url: str) -> UrlLock | None:
         """See `Storage.lock`."""
-        return None if self._lockable is None else _ThreadedLock(self._lockable.lock(url))
+        return None if self._lockable is None else _ThreadedLock(self._lockable.lock(url), self, url)
 
     async def aclose(self) -> None:
         """See `Storage.aclose`. A mapping that was given open stays open."""
@@ -170,12 +178,23 @@ class MappingStorage:
 class _ThreadedLock:
     """A mapping's lock, worked on off the event loop."""
 
-    def __init__(self, lock: KeyLock) -> None:
+    def __init__(self, lock: KeyLock, storage: MappingStorage, url: str) -> None:
         self._lock = lock
+        self._storage = storage
+        self._url = url
         self.lease = lock.lease
 
     async def acquire(self) -> bool:
         return await asyncio.to_thread(self._lock.acquire)
+
+    async def begin(self) -> tuple[bool, bytes | None]:
+        return await self.acquire(), await self._storage.get(self._url)
+
+    async def end(self, value: bytes, seconds: float) -> None:
+        try:
+            await self._storage.put(self._url, value, seconds)
+        finally:
+            await self.release()
 
     async def renew(self) -> None:
         await asyncio.to_thread(self._lock.renew)

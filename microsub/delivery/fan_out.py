@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from microsub.identity.store.activity import Activity
     from microsub.model.reader import TimelineItem
     from microsub.posts.store.items import Items
+    from microsub.redis.protocol import ScriptCall
     from microsub.redis.streams import Message
     from microsub.timelines.store.deferred import Behind
     from microsub.timelines.store.timelines import Timelines
@@ -87,8 +88,8 @@ class FanOut:
         self._patient = patient
         self._clock = clock
 
-    async def handle(self, message: Message) -> None:
-        """Handle `ItemsStored`. Raises StoreError; anything else is a message that isn't ours."""
+    async def handle(self, message: Message) -> Sequence[ScriptCall]:
+        """Handle `ItemsStored`, all of it. Raises StoreError; anything else is a message that isn't ours."""
         news = ItemsStored.of(message.fields)
         now = self._clock()
         ids = list({*news.new, *news.edited, *news.reworded})
@@ -97,14 +98,16 @@ class FanOut:
             again = DOUBT if news.doubt else AGAIN
             await self._add(news.feed, _of(items, news.new), [news.target], now, again)
             await self._take_back(news.new, [news.target], now)
-            return
-        # Asked together, that is in one flight.
-        known, places = await asyncio.gather(self._items.timeline_items(ids), self._feeds.audience(news.feed))
+            return ()
+        asking = self._feeds.asking_edition(news.feed)
+        known, edition = await self._items.timeline_items_of(news.feed, ids, asking)
+        places = await self._feeds.audience_at(news.feed, edition)
         items = {item.id: item for item in known}
         await self._deliver(news.feed, _of(items, news.new), places, now)
         await self._recheck(_of(items, news.edited), places, now)
         await self._reconsider(news.feed, _of(items, (*news.edited, *news.reworded)), places, now)
         await self._take_back(ids, places, now)
+        return ()
 
     async def deliver_to(self, user: str, uid: str, feed_id: str, items: Sequence[TimelineItem], now: float) -> int:
         """Add `items` to one timeline; how many it took in.

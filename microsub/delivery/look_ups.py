@@ -7,7 +7,7 @@ of that edit, and what is complete already was asked for twice.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from microsub.feeds.announcing import Announcing
     from microsub.feeds.store.record import Feeds
     from microsub.posts.store.items import Items
-    from microsub.redis.protocol import Arg
+    from microsub.redis.protocol import Arg, ScriptCall
     from microsub.redis.streams import Message, Stream
 
 
@@ -70,8 +70,12 @@ class Populate:
         self._clock = clock
         self._told = told
 
-    async def __call__(self, message: Message) -> None:
-        """Look up and write. Raises StoreError; anything else is a message that isn't ours."""
+    async def __call__(self, message: Message) -> Sequence[ScriptCall]:
+        """Look up and write, all of it. Raises StoreError; anything else is a message that isn't ours."""
+        await self._complete(message)
+        return ()
+
+    async def _complete(self, message: Message) -> None:
         wanted = ItemIncomplete.of(message.fields)
         ((data, *others),) = await self._items.fields([wanted.item], _FIELDS)
         version, digest, feed_id, guid, written, incomplete = (

@@ -21,17 +21,18 @@ from microsub.metrics import STAGE_BACKLOG, STAGE_MESSAGES, STAGE_SECONDS
 
 if TYPE_CHECKING:
     from microsub.delivery.dead_letters import DeadLetters
+    from microsub.redis.protocol import ScriptCall
     from microsub.redis.streams import Message, Stream
 
 log = structlog.get_logger(__name__)
 
 
 class Handler(Protocol):
-    """Has the effects of one message. Raises StoreError to be tried again later; anything else is a failure of the
-    message.
+    """Has the effects of one message; returns calls to the store that may come with its end, in the same round trip.
+    Raises StoreError to be tried again later; anything else is a failure of the message.
     """
 
-    async def __call__(self, message: Message) -> None:
+    async def __call__(self, message: Message) -> Sequence[ScriptCall]:
         """See the class."""
         ...
 
@@ -185,8 +186,7 @@ class Stage:
         """Handle one message; whether that worked. Raises StoreError, and nothing else."""
         began = time.perf_counter()
         try:
-            await self._handle(message)
-            await self._stream.done([message])
+            await self._stream.done([message], await self._handle(message))
         except StoreError as error:
             STAGE_MESSAGES.labels(self.name, "store").inc()
             log.warning("the store failed a stage", stage=self.name, message=message.id, error=str(error))

@@ -71,7 +71,7 @@ class Stages:
         incomplete = Stream(redis, "incomplete")
         self.has_room = _Room(self.entries, limits)
         """Whether polling may go on."""
-        handle = StoreEntries(feeds, items, self.stored, incomplete, announcing, clock=clock, told=self.wake)
+        handle = StoreEntries(redis, feeds, items, self.stored, incomplete, announcing, clock=clock, told=self.wake)
         stage = functools.partial(Stage, dead=dead, consumer=consumer, patience=patience, clock=clock)
         self._stages = [
             stage(self.entries, handle, has_room=_Room(self.stored, limits)),

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from microsub.feeds.store.events import Event, Events
+from microsub.redis.protocol import ScriptCall
 
 Listener = Callable[[Event], Awaitable[None]]
 
@@ -34,6 +35,14 @@ class Announcing:
     async def tell(self, events: Sequence[Event]) -> None:
         """Publish events, then call the listeners in the order of their arrival. Raises StoreError."""
         await self._events.publish(events)
+        await self.published(events)
+
+    def publishing(self, events: Sequence[Event]) -> list[ScriptCall]:
+        """The calls that publish events, for whoever makes others with them and then says that they are `published`."""
+        return self._events.publishing(events)
+
+    async def published(self, events: Sequence[Event]) -> None:
+        """Call the listeners with events that were published."""
         for event in events:
             for listener in list(self._listeners):
                 try:

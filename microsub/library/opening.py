@@ -60,7 +60,9 @@ def post_store(stores: wiring.stores.Stores) -> PostStore:
     """The post store on stores that are open."""
     redis = stores.redis
     announcing = Announcing(Events(redis))
-    store = StoreEntries(stores.feeds, stores.items, Stream(redis, "stored"), Stream(redis, "incomplete"), announcing)
+    store = StoreEntries(
+        redis, stores.feeds, stores.items, Stream(redis, "stored"), Stream(redis, "incomplete"), announcing
+    )
     return PostStore(
         redis,
         stores.feeds,

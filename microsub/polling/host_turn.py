@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,9 +18,12 @@ from microsub.fetch import out_of_descriptors
 from microsub.polling.policy import HostManners, host_manners
 
 if TYPE_CHECKING:
-    from microsub.feeds.store.queue import HostLease, Schedule
+    from collections.abc import Sequence
+
+    from microsub.feeds.store.queue import DueFeeds, HostLease, Schedule
     from microsub.feeds.store.record import Feeds
-    from microsub.polling.poll import Poller, PollResult
+    from microsub.polling.poll import Ending, Poller, PollResult
+    from microsub.redis.protocol import ScriptCall
 
 log = structlog.get_logger(__name__)
 
@@ -33,9 +37,12 @@ REST_SECONDS = 10.0
 
 @dataclass(slots=True)
 class _Left:
-    """What the end of a turn has still to write: the last feed, and when it is due again."""
+    """What the end of a turn has still to write: the last feed, and when it is due again; nothing where the host was
+    handed back with the end of its poll.
+    """
 
     finished: tuple[str, float | None] | None = None
+    is_over: bool = False
 
 
 class Turn:
@@ -90,29 +97,38 @@ class Turn:
             return 0
         finally:
             keeper.cancel()
-            await self._hand_back(lease, pause, left.finished)
+            if not left.is_over:
+                await self._hand_back(lease, pause, left.finished)
 
     async def _poll_due(self, lease: HostLease, manners: HostManners, left: _Left) -> int:
         polled = 0
         while polled < _MOST_PER_TURN and not self._stopping and not self.rests:
-            feeds = await self._schedule.due_feeds(lease, self._clock(), manners.concurrency)
-            if not feeds:
+            due = await self._schedule.due_feeds(lease, self._clock(), manners.concurrency)
+            if not due.ids:
                 break
-            last = manners.interval > 0 and len(feeds) == 1
+            ending = None
+            if manners.interval > 0 and len(due.ids) == 1:
+                ending = functools.partial(self._ending, lease, manners.interval, due)
             ends = await asyncio.gather(
-                *(self._feed(lease, feed_id, left if last else None) for feed_id in feeds), return_exceptions=True
+                *(self._feed(lease, feed_id, left, ending) for feed_id in due.ids), return_exceptions=True
             )
             for end in ends:
                 if end is not None:
                     raise end
-            polled += len(feeds)
+            polled += len(due.ids)
             if manners.interval > 0:
                 break
         return polled
 
-    async def _feed(self, lease: HostLease, feed_id: str, left: _Left | None) -> None:
+    def _ending(self, lease: HostLease, interval: float, due: DueFeeds, next_poll: float) -> Sequence[ScriptCall]:
+        """What hands the host back with the end of its only poll."""
+        (feed_id,) = due.ids
+        return self._schedule.ending(lease, self._clock(), interval, (feed_id, next_poll), due)
+
+    async def _feed(self, lease: HostLease, feed_id: str, left: _Left, ending: Ending | None) -> None:
+        """Poll one feed; with `ending` it is the last one of the turn."""
         try:
-            result = await self._poller.poll(feed_id)
+            result = await self._poller.poll(feed_id, ending)
         except StoreError:
             raise
         except Exception as error:
@@ -123,7 +139,12 @@ class Turn:
                 result = await self._poller.give_up(feed_id, "internal", f"{type(error).__name__} while polling")
         if result.outcome == "local":
             self._rest(result.detail)
-        await self._finish(lease, feed_id, result, left)
+        if result.ended is not None:
+            left.is_over = True
+            if not await self._schedule.ended(lease, result.ended):
+                log.warning("a lease was lost during a poll", host=lease.host, feed=feed_id)
+            return
+        await self._finish(lease, feed_id, result, None if ending is None else left)
 
     def _rest(self, detail: str) -> None:
         if not self.rests:

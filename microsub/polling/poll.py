@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import islice
 from random import random as chance
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
@@ -22,6 +22,7 @@ from microsub.discovery.sites import feeds_by_address
 from microsub.errors import ParseError, ParserUnavailable, ParsingStopped
 from microsub.feeds.metadata import describe
 from microsub.feeds.store.metadata import UNTOLD
+from microsub.feeds.store.record import HANDLED
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, NotModified
 from microsub.formats.entry_id import host_of, mask_credentials
 from microsub.metrics import FETCH_SECONDS, POLL_DELAY, POLLS
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from microsub.polling.moving import Mover
     from microsub.posts.entries import PostsRead
     from microsub.posts.store.items import Items
+    from microsub.redis.protocol import ScriptCall
     from microsub.redis.streams import Stream
 
 log = structlog.get_logger(__name__)
@@ -73,7 +75,8 @@ class PollResult:
     followed from now on), overtaken (a later poll of the feed has begun, or its record is gone; nothing of this one
     counts), local (this process had no file descriptor left, or no parser: nothing is counted), or the reason of a
     failure, which `detail` explains. `next_poll` is a Unix time or None: never again; `host` is where the feed is
-    polled from now on; `hold_until` is set when the publisher asked for a pause.
+    polled from now on; `hold_until` is set when the publisher asked for a pause. `ended`: the replies to what followed
+    the end of the poll in its round trip (`Ending`), None where nothing did.
     """
 
     feed: str
@@ -84,6 +87,7 @@ class PollResult:
     updated: int = 0
     detail: str = ""
     hold_until: float | None = None
+    ended: tuple[Any, ...] | None = None
 
     @property
     def failed(self) -> bool:
@@ -91,15 +95,21 @@ class PollResult:
         return bool(self.detail)
 
 
+Ending = Callable[[float], "Sequence[ScriptCall]"]
+"""What follows the end of a poll that is to be repeated at a Unix time, in the same round trip to the store."""
+
+
 @dataclass(frozen=True, slots=True)
 class FeedDue:
     """A feed as it was when its poll began, the Unix time when the publisher was asked, and for whom its document is
-    read: some of its followers.
+    read: some of its followers; the marks of its last document; and what may follow the end of the poll.
     """
 
     feed: FeedRecord
     asked: float
     keys: tuple[str, ...] = ()
+    marks: bytes | None = None
+    ending: Ending | None = None
 
 
 class Poller:
@@ -139,20 +149,22 @@ class Poller:
         self._on_refused = on_refused
         self._told = told
 
-    async def poll(self, feed_id: str) -> PollResult:
+    async def poll(self, feed_id: str, ending: Ending | None = None) -> PollResult:
         """Poll a feed once, now, whether it is due or not; one that is gone or that nobody follows is left alone.
 
-        Raises StoreError and what is a bug; the caller plans the next attempt then.
+        Where the poll ends with a plan for the same feed on the same host, and nothing is held, `ending` follows in the
+        round trip that writes the plan. Raises StoreError and what is a bug; the caller plans the next attempt then.
         """
-        feed, users = await self._feeds.begin_reading(feed_id)
-        if feed is None or feed.gone:
-            return PollResult(feed_id, "gone", None, "" if feed is None else host_of(feed.url))
+        found = await self._feeds.begin_reading(feed_id)
+        if found is None or found.feed.gone:
+            return PollResult(feed_id, "gone", None, "" if found is None else host_of(found.feed.url))
+        feed, users = found.feed, found.users
         if not users:
             return PollResult(feed_id, "unfollowed", None, host_of(feed.url))
         pause = held_until(feed, self._clock())
         if pause is not None:
             return PollResult(feed_id, "held", pause, host_of(feed.url))
-        due = FeedDue(feed, self._clock(), tuple(islice(users, _SOME)))
+        due = FeedDue(feed, self._clock(), tuple(islice(users, _SOME)), found.marks, ending)
         if feed.next_poll is not None:
             POLL_DELAY.observe(max(0.0, due.asked - feed.next_poll))
         with structlog.contextvars.bound_contextvars(feed=feed.id, url=mask_credentials(feed.url)):
@@ -224,7 +236,7 @@ class Poller:
         when = _discovered(due.feed, now, is_first)
         parsed: PostsRead | ParseError
         try:
-            marks = await self._feeds.marks(due.feed)
+            marks = due.marks or await self._feeds.marks(due.feed)
             parsed, seconds = await self._parser.posts_in(document, source, marks, when, due.keys)
         except ParseError as error:
             parsed = error.with_traceback(None)  # which would keep this frame, and the document, for long
@@ -277,7 +289,7 @@ class Poller:
         # While the last news wait, the store doesn't show what it will say: an edit that is taken back is no edit yet.
         if await self._may_wait(feed, is_first):
             posts = parsed.items
-        if posts and await self._feeds.update(feed.id, _NOTHING_SEEN, feed.reading):
+        if posts and (sifted.is_open or await self._feeds.update(feed.id, _NOTHING_SEEN, feed.reading)):
             if is_first:
                 posts = tuple(replace(post, extra={**post.extra, FIRST: "1"}) for post in posts)
             # All of a document in one message: how many of a first fill stay unread is decided over all of it.
@@ -292,7 +304,7 @@ class Poller:
         """
         if feed.last_success is not None:
             first = feed.extra.get("first")
-            return first is not None and first == feed.extra.get("sent") and await self._entries.holds(first)
+            return first is not None and first == feed.extra.get("sent") and await self._waits(feed, first)
         if "begun" in feed.extra:
             return True
         if await self._items.newest(feed.id, 1):
@@ -308,7 +320,11 @@ class Poller:
             return True
         if last is not None and last == feed.extra.get("first"):
             return is_first  # asked already
-        return last is not None and await self._entries.holds(last)
+        return last is not None and await self._waits(feed, last)
+
+    async def _waits(self, feed: FeedRecord, message: str) -> bool:
+        """Whether news of the feed that were handed on aren't stored yet. The record may know that they are."""
+        return feed.extra.get(HANDLED) != message and await self._entries.holds(message)
 
     async def _describe(self, feed: FeedRecord, said: Mapping[str, str | None], now: float) -> None:
         """Keep what the document says of the feed, and announce what of it is new."""
@@ -337,14 +353,19 @@ class Poller:
         result = _result(feed, outcome, plan, label)
         counts = {"last_new": str(result.new), "last_updated": str(result.updated)}
         changes = {**fields, **fields_of(outcome, plan, move, due.asked, now), **counts}
-        if not await self._feeds.settle(feed.id, changes, marks, feed.reading):
+        moves = move is not None and move.move
+        calls: Sequence[ScriptCall] = ()
+        if due.ending is not None and plan.next_poll is not None and plan.hold_until is None and not moves:
+            calls = due.ending(plan.next_poll)
+        written, replies = await self._feeds.settle(feed.id, changes, marks, feed.reading, calls)
+        if not written:
             result, move = PollResult(feed.id, "overtaken", plan.next_poll, result.host), None
         POLLS.labels(result.outcome).inc()
         _log(result)
         if move is not None and move.move and move.moved_to is not None and self._mover is not None:
             moved = await self._mover.move(feed, move.moved_to, now)
             return replace(result, host=moved.host, next_poll=None if moved.merged_into else result.next_poll)
-        return result
+        return replace(result, ended=tuple(replies) or None)
 
     async def _named(self, due: FeedDue, document: Fetched, parsed: PostsRead | ParseError) -> list[FeedLink]:
         """The feeds to follow instead of a document, best first; none for a feed."""

@@ -15,7 +15,7 @@ import structlog
 from microsub.feeds.store.events import Event
 from microsub.metrics import ITEMS_NEW, ITEMS_UPDATED
 from microsub.posts.asking_again import LOOK_UPS, look_ups_of
-from microsub.posts.messages import EntriesFound, ItemsStored
+from microsub.posts.messages import EntriesFound, ItemIncomplete, ItemsStored
 from microsub.posts.values import WRITTEN_GUID
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from microsub.feeds.store.record import FeedRecord, Feeds
     from microsub.posts.store.items import Items
     from microsub.posts.values import Stored
+    from microsub.redis.protocol import Redis, ScriptCall
     from microsub.redis.streams import Message, Stream
 
 log = structlog.get_logger(__name__)
@@ -35,6 +36,7 @@ class StoreEntries:
 
     def __init__(
         self,
+        redis: Redis,
         feeds: Feeds,
         items: Items,
         stored: Stream,
@@ -45,6 +47,7 @@ class StoreEntries:
         told: Callable[[], object] = lambda: None,
     ) -> None:
         """`told` is called when there is news for the next stages."""
+        self._redis = redis
         self._feeds = feeds
         self._items = items
         self._stored = stored
@@ -53,25 +56,32 @@ class StoreEntries:
         self._clock = clock
         self._told = told
 
-    async def __call__(self, message: Message) -> None:
-        """Store what the message holds, and tell. Raises StoreError; anything else is a message that isn't ours."""
+    async def __call__(self, message: Message) -> Sequence[ScriptCall]:
+        """Store what the message holds, and tell; that all were told comes with the end of the message. Raises
+        StoreError; anything else is a message that isn't ours.
+        """
         found = EntriesFound.of(message.fields)
-        feed = await self._feeds.get(found.feed)
+        feed, stored = await self._items.store_in(found.feed, found.items, found.found, found.version)
         if feed is None:
             log.info("posts of a feed that is gone", feed=found.feed, posts=len(found.items))
-            return
-        stored = await self._items.store(feed, found.items, found.found, found.version)
+            return ()
         ITEMS_NEW.inc(len(stored.new))
         ITEMS_UPDATED.inc(len(stored.updated))
-        await self.tell(feed, stored)
+        pending = await self._tell(feed, stored)
+        return [self._items.handling(feed.id, pending, message.id)]
 
     async def tell(self, feed: FeedRecord, stored: Stored) -> None:
         """Tell the next stages and the world of what was stored just now, and of what is pending since a crash."""
+        await self._items.done(feed.id, await self._tell(feed, stored))
+
+    async def _tell(self, feed: FeedRecord, stored: Stored) -> list[str]:
+        """Which items needn't be pending any more."""
         written = {item.id for item in stored.new} | {item.id for item in stored.updated}
         # Somebody who stores posts of the same feed at the same time may have told of ours as of theirs.
-        pending = sorted({*await self._items.pending(feed.id), *written}, key=int)
+        found = await self._items.pending(feed.id) if stored.pending is None else stored.pending
+        pending = sorted({*found, *written}, key=int)
         if not pending:
-            return
+            return []
         new = [item.id for item in stored.new]
         same_author = {item.id for item in stored.updated if item.author == item.author_before}
         edited = [item.id for item in stored.updated if item.id not in same_author]
@@ -79,19 +89,25 @@ class StoreEntries:
         left = sorted(set(pending) - written, key=int)
         reworded = tuple(item.id for item in stored.updated if item.id in same_author)
         news = ItemsStored(feed.id, (*new, *left), (*edited, *left), reworded=reworded)
+        calls: list[ScriptCall] = []
         if news.new or news.edited or news.reworded:
-            await self._stored.add([news.to_fields()])
-            self._told()  # what follows here, nobody who waits for the post has to wait for
-        await self._ask_for_look_ups(pending)
-        await self._announcing.tell(self._events(feed.id, stored, await self._guids_of(left)))
-        await self._items.told(stored.updated)
-        await self._items.done(feed.id, pending)
+            calls.append(self._stored.adding([news.to_fields()]))
+        incomplete = [item.id for item in stored.new if item.incomplete]
+        incomplete += [item.id for item in stored.updated if item.incomplete]
+        wanted = [ItemIncomplete(item_id, stored.version).to_fields() for item_id in incomplete]
+        if left:
+            wanted += [one.to_fields() for one in await look_ups_of(self._items, left)]
+        if wanted:
+            calls.append(self._incomplete.adding_within(LOOK_UPS, wanted))
+        events = self._events(feed.id, stored, await self._guids_of(left))
+        # In one round trip, and in this order: what nobody who waits for the post has to wait for comes last.
+        replies = await self._redis.scripts([*calls, *self._announcing.publishing(events)])
         self._told()
-
-    async def _ask_for_look_ups(self, ids: Sequence[str]) -> None:
-        wanted = await look_ups_of(self._items, ids)
-        if not await self._incomplete.add_within(LOOK_UPS, [one.to_fields() for one in wanted]):
-            log.info("look-ups are left for later", posts=len(ids))
+        if wanted and not replies[len(calls) - 1]:
+            log.info("look-ups are left for later", posts=len(wanted))
+        await self._announcing.published(events)
+        await self._items.told(stored.updated)
+        return pending
 
     async def _guids_of(self, ids: Sequence[str]) -> dict[str, str]:
         """What identifies these items in their feed; those that are gone, of which others tell, are left out."""

@@ -39,12 +39,13 @@ class ItemToStore:
 
 @dataclass(frozen=True, slots=True)
 class StoredItem:
-    """An item that is new; `guid` as its feed wrote it, `score` as decimal text."""
+    """An item that is new; `guid` as its feed wrote it, `score` as decimal text. `incomplete` as in `ItemToStore`."""
 
     id: str
     guid: str
     score: str
     author: str
+    incomplete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +64,31 @@ class UpdatedItem:
     author_before: str
     changed: tuple[str, ...] = ()
     untold: str = ""
+    incomplete: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What became of one document; `unchanged` counts tombstones and outdated edits too."""
+    """What became of one document of that `version`; `unchanged` counts tombstones and outdated edits too. `pending`
+    are all items of the feed that somebody has to be told of, where that is known.
+    """
 
     new: tuple[StoredItem, ...] = ()
     updated: tuple[UpdatedItem, ...] = ()
     unchanged: int = 0
+    version: str = ""
+    pending: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Sifted:
-    """The news of one document, in its order: posts that the store doesn't know, and posts that it has otherwise."""
+    """The news of one document, in its order: posts that the store doesn't know, and posts that it has otherwise.
+    `is_open` says that the feed has no validators any more.
+    """
 
     new: tuple[ItemToStore, ...] = ()
     edited: tuple[ItemToStore, ...] = ()
+    is_open: bool = False
 
     @property
     def news(self) -> tuple[ItemToStore, ...]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from microsub.redis.protocol import Redis
+from microsub.redis.protocol import Command, Redis
 
 
 async def take(redis: Redis, counter: str, count: int = 1) -> int:
     """Take the next `count` ids of that counter (a key); the last of them."""
-    return int(await redis.command("INCRBY", counter, count))
+    return int(await redis.command(*taking(counter, count)))
+
+
+def taking(counter: str, count: int) -> Command:
+    """The command that `take` is, for whoever sends others with it."""
+    return "INCRBY", counter, count
 
 
 async def last(redis: Redis, counter: str) -> int:

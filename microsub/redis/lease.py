@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 from microsub.errors import StoreError
 from microsub.redis import keys
-from microsub.redis.protocol import Redis
+from microsub.redis.protocol import Command, Redis
 from microsub.redis.scripts import load
 
 RENEW = load("lease")
@@ -28,11 +28,19 @@ class Lease:
 
     async def acquire(self) -> bool:
         """Take it if it is free. One that Redis was given while its clock was ahead lives as long as any other."""
-        if await self._redis.command("SET", self._key, self._token, "NX", "PX", self._milliseconds) is not None:
+        if await self._redis.command(*self.acquiring()) is not None:
             return True
         if await self._redis.command("PTTL", self._key) > self._milliseconds:
             await self._redis.command("PEXPIRE", self._key, self._milliseconds)
         return False
+
+    def acquiring(self) -> Command:
+        """The command that takes it, for whoever sends others with it; it replies None where it isn't free."""
+        return "SET", self._key, self._token, "NX", "PX", self._milliseconds
+
+    def releasing(self) -> Command:
+        """The command that gives it back, if it is still ours."""
+        return "EVAL", RENEW.text, 1, self._key, self._token, 0
 
     async def renew(self) -> bool:
         """Extend it to its whole length from now; False where it is not ours any more."""

@@ -48,6 +48,10 @@ class Script:
         object.__setattr__(self, "writes", not READS.issuperset(_CALLS.findall(self.text)))
 
 
+ScriptCall = tuple[Script, Sequence[str], Sequence[Arg]]
+"""A script with its keys and arguments."""
+
+
 class Redis(Protocol):
     """A way to talk to Redis. One key (or one slot) per command and script, so that every form serves a cluster too."""
 

@@ -15,7 +15,7 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Command, Redis
+from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 from microsub.redis.scripts import load
 
 GROUP = "workers"
@@ -25,6 +25,7 @@ STAGES = ("entries", "stored", "incomplete")
 """The streams that stages read: all but the dead letters, which have no group."""
 
 _ADD = load("stream_add")
+_ADD_WITHIN = load("stream_add_within")
 _DONE = load("stream_done")
 _FIRST = load("stream_first")
 _HAND_BACK = load("stream_hand_back")
@@ -88,24 +89,18 @@ class Stream:
         """Append messages, all or none; their ids. Raises StoreFull and StoreUnavailable, as everything here."""
         if not messages:
             return []
-        args: list[Arg] = []
-        for fields in messages:
-            args += [size_of(fields), len(fields) * 2]
-            for name, value in fields.items():
-                args += [name, value]
-        return [reply.decode("utf-8", "replace") for reply in await self._redis.script(_ADD, self._keys, args)]
+        return [reply.decode("utf-8", "replace") for reply in await self._redis.script(*self.adding(messages))]
 
-    async def add_within(self, bounds: Bounds, messages: Sequence[Mapping[str, bytes]]) -> bool:
-        """Append messages unless the stream is full. Then it is noted that some were left out (`left_out`), and False
-        returned.
+    def adding(self, messages: Sequence[Mapping[str, bytes]]) -> ScriptCall:
+        """The call that `add` makes, for whoever makes others with it."""
+        return _ADD, self._keys, _args(messages)
+
+    def adding_within(self, bounds: Bounds, messages: Sequence[Mapping[str, bytes]]) -> ScriptCall:
+        """The call that appends messages unless the stream is full. Then it notes that some were left out (`left_out`),
+        and replies 0.
         """
-        if not messages:
-            return True
-        if bounds.leave_room(await self.backlog()):
-            await self.add(messages)
-            return True
-        await self._redis.command("SET", keys.stream_left_out(self.name), secrets.token_hex(8))
-        return False
+        limits: list[Arg] = [bounds.messages, bounds.bytes, secrets.token_hex(8)]
+        return _ADD_WITHIN, [*self._keys, keys.stream_left_out(self.name)], [*limits, *_args(messages)]
 
     async def left_out(self) -> str | None:
         """Whether messages were left out since that was made up for: a mark, another one each time, or None."""
@@ -155,13 +150,15 @@ class Stream:
             await self._redis.command("XCLAIM", self._key, GROUP, consumer, 0, *mine, "JUSTID")
         return set(mine)
 
-    async def done(self, messages: Sequence[Message]) -> None:
-        """These messages have had all their effects; they leave the stream. Saying so twice changes nothing."""
+    async def done(self, messages: Sequence[Message], last: Sequence[ScriptCall] = ()) -> None:
+        """These messages have had all their effects; they leave the stream. Saying so twice changes nothing. The calls
+        of `last` come before that in the same round trip (on a cluster, at the same time).
+        """
         if messages:
             args: list[Arg] = [GROUP]
             for message in messages:
                 args += [message.id, message.size]
-            await self._redis.script(_DONE, self._keys, args)
+            await self._redis.scripts([*last, (_DONE, self._keys, args)])
 
     async def hand_back(self, consumer: str, messages: Sequence[Message]) -> None:
         """Let others take over at once what `consumer` has begun and won't finish, without counting the attempt."""
@@ -234,6 +231,15 @@ async def backlogs(redis: Redis, names: Sequence[str]) -> dict[str, Backlog]:
         commands += [("XLEN", keys.stream(name)), ("GET", keys.stream_bytes(name))]
     replies = await redis.pipeline(commands)
     return {name: Backlog(int(replies[2 * n]), _count(replies[2 * n + 1])) for n, name in enumerate(names)}
+
+
+def _args(messages: Sequence[Mapping[str, bytes]]) -> list[Arg]:
+    args: list[Arg] = []
+    for fields in messages:
+        args += [size_of(fields), len(fields) * 2]
+        for name, value in fields.items():
+            args += [name, value]
+    return args
 
 
 def size_of(fields: Mapping[str, bytes]) -> int:

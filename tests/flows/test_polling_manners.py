@@ -303,7 +303,8 @@ async def test_a_feed_moves(redis: Redis) -> None:
         asked = site.count("/old")
         it.clock.advance(48 * HOUR)
         leases = await it.schedule.take(it.clock(), 10, 1)
-        assert [lease.host for lease in leases if await it.schedule.due_feeds(lease, it.clock(), 1)] == [host_of(new)]
+        due = {lease.host for lease in leases if (await it.schedule.due_feeds(lease, it.clock(), 1)).ids}
+        assert due == {host_of(new)}
         it.clock.advance(60)
         await it.worker.run_once()
         assert site.count("/old") == asked

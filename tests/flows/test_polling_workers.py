@@ -115,7 +115,7 @@ async def test_a_worker_stops_soon_and_hands_its_hosts_back(real_redis: Redis) -
             await wait_until(lambda: site.count("/hung") == 1)
         leases = await it.schedule.take(it.clock(), 10, 60)
         assert [lease.host for lease in leases] == ["hung.test"]
-        assert len(await it.schedule.due_feeds(leases[0], it.clock(), 10)) == 1
+        assert len((await it.schedule.due_feeds(leases[0], it.clock(), 10)).ids) == 1
 
 
 class Hanging:

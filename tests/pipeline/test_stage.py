@@ -39,7 +39,7 @@ class Handler:
         self.seen: list[str] = []
         self.most = self.now = 0
 
-    async def __call__(self, message: Message) -> None:
+    async def __call__(self, message: Message) -> tuple[()]:
         name = message.fields["name"].decode()
         self.seen.append(name)
         self.now += 1
@@ -50,6 +50,7 @@ class Handler:
                 await result
         finally:
             self.now -= 1
+        return ()
 
 
 class Signs(Stream):

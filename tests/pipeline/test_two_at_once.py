@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -44,17 +44,17 @@ async def site() -> AsyncIterator[Publisher]:
         yield found
 
 
-def storing(it: World, redis: Redis | Between | None = None) -> StoreEntries:
+def storing(it: World, redis: Redis | Between | None = None) -> Callable[[Message], Awaitable[None]]:
     """The stage of a worker, whose connection may be a special one."""
-    its = redis or it.redis
-    return StoreEntries(
-        it.feeds,
-        Items(its),  # type: ignore[arg-type]
-        Stream(its, "stored"),  # type: ignore[arg-type]
-        Stream(its, "incomplete"),  # type: ignore[arg-type]
-        it.announcing,
-        clock=it.clock,
+    its: Any = redis or it.redis
+    store = StoreEntries(
+        its, it.feeds, Items(its), Stream(its, "stored"), Stream(its, "incomplete"), it.announcing, clock=it.clock
     )
+
+    async def handle(message: Message) -> None:
+        await its.scripts(await store(message))
+
+    return handle
 
 
 def message(feed: str, place: int, *texts: str, **changes: Any) -> Message:

@@ -133,28 +133,30 @@ async def test_readings_have_growing_numbers_whatever_the_clock_does(feeds):
     feed = await feeds.ensure(URL, NOON)
     numbers = []
     for _ in range(3):
-        record, followers = await feeds.begin_reading(feed.id)
+        found = await feeds.begin_reading(feed.id)
+        record, followers = found.feed, found.users
         numbers.append(record.reading)
         assert not followers
     await feeds.update(feed.id, {"reading": "95617584000.000"})
-    numbers += [(await feeds.begin_reading(feed.id))[0].reading for _ in range(2)]
+    numbers += [(await feeds.begin_reading(feed.id)).feed.reading for _ in range(2)]
     assert numbers == sorted(set(numbers))
     assert numbers[-1] == 95617584000.002
-    assert await feeds.begin_reading("999") == (None, frozenset())
+    assert await feeds.begin_reading("999") is None
 
 
 async def test_a_reading_writes_nothing_when_a_later_one_has_begun(feeds):
     """Neither fields nor a description nor its end; the later one writes all of them."""
     feed = await feeds.ensure(URL, NOON)
     await feeds.subscribe(feed.id, "ann", "home")
-    earlier, followers = await feeds.begin_reading(feed.id)
+    found = await feeds.begin_reading(feed.id)
+    earlier, followers = found.feed, found.users
     assert followers == {"ann"}
-    later, _ = await feeds.begin_reading(feed.id)
+    later = (await feeds.begin_reading(feed.id)).feed
     assert not await feeds.update(feed.id, {"etag": "old"}, earlier.reading)
     assert not (await feeds.describe(feed.id, {"title": "Old"}, {"etag": "old"}, earlier.reading)).changed
-    assert not await feeds.settle(feed.id, {"body_hash": "00"}, b"old", earlier.reading)
+    assert not (await feeds.settle(feed.id, {"body_hash": "00"}, b"old", earlier.reading))[0]
     assert await feeds.get(feed.id) == later
     assert await feeds.update(feed.id, {"etag": "new"}, later.reading)
     assert (await feeds.describe(feed.id, {"title": "New"}, {}, later.reading)).changed == ("title",)
-    assert await feeds.settle(feed.id, {"body_hash": "00"}, b"new", later.reading)
+    assert (await feeds.settle(feed.id, {"body_hash": "00"}, b"new", later.reading))[0]
     assert await feeds.marks(await feeds.get(feed.id)) == b"new"

@@ -20,7 +20,7 @@ def schedule(redis):
 
 async def poll(schedule: Schedule, lease, now: float, interval: float = 3600.0) -> str | None:
     """What a worker does with a host: one request, then back."""
-    feeds = await schedule.due_feeds(lease, now, 1)
+    feeds = (await schedule.due_feeds(lease, now, 1)).ids
     for feed_id in feeds:
         assert await schedule.finish(lease, feed_id, now + interval)
     assert await schedule.release(lease, now, 1.0)
@@ -82,7 +82,7 @@ async def test_each_feed_is_polled_once_by_many_workers(schedule):
             for lease in leases:
                 assert lease.host not in busy
                 busy.add(lease.host)
-                (feed_id,) = await schedule.due_feeds(lease, now, 1) or [None]
+                (feed_id,) = (await schedule.due_feeds(lease, now, 1)).ids or [None]
                 await asyncio.sleep(0)
                 if feed_id is not None:
                     polled.append(feed_id)
@@ -113,15 +113,15 @@ async def test_a_dead_workers_host_is_taken_when_the_lease_runs_out(schedule, re
     """Nothing is lost, and the one that was thought dead has nothing to say any more."""
     await schedule.add("1", "h", NOON)
     (dead,) = await schedule.take(NOON, 10, LEASE)
-    assert await schedule.due_feeds(dead, NOON, 5) == ["1"]
+    assert (await schedule.due_feeds(dead, NOON, 5)).ids == ("1",)
     assert await schedule.take(NOON + LEASE - 0.01, 10, LEASE) == []
     (heir,) = await schedule.take(NOON + LEASE, 10, LEASE)
     assert int(heir.token) > int(dead.token)
     assert not await schedule.finish(dead, "1", NOON + 9999)
     assert not await schedule.renew(dead, NOON + LEASE, LEASE)
     assert not await schedule.release(dead, NOON + LEASE, 1.0)
-    assert await schedule.due_feeds(heir, NOON + LEASE, 5) == ["1"]
-    assert await schedule.due_feeds(dead, NOON + LEASE, 5) == []
+    assert (await schedule.due_feeds(heir, NOON + LEASE, 5)).ids == ("1",)
+    assert (await schedule.due_feeds(dead, NOON + LEASE, 5)).ids == ()
     assert await poll(schedule, heir, NOON + LEASE) == "1"
     assert not await schedule.finish(dead, "1", NOON + 9999)
     assert await next_time(redis) == NOON + LEASE + 3600
@@ -241,7 +241,7 @@ async def test_many_adds_and_polls_at_once_lose_no_feed(schedule, redis):
     async def polling() -> None:
         while len(polled) < 120:
             for lease in await schedule.take(NOON, 2, LEASE):
-                feeds = await schedule.due_feeds(lease, NOON, 2)
+                feeds = (await schedule.due_feeds(lease, NOON, 2)).ids
                 for feed_id in feeds:
                     assert await schedule.finish(lease, feed_id, None)
                 polled.extend(feeds)

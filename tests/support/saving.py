@@ -17,7 +17,7 @@ def post_store(it: World) -> PostStore:
     """As another program has it: with listeners and locks of its own."""
     announcing = Announcing(Events(it.redis))
     stored, incomplete = Stream(it.redis, "stored"), Stream(it.redis, "incomplete")
-    store = StoreEntries(it.feeds, it.items, stored, incomplete, announcing, clock=it.clock)
+    store = StoreEntries(it.redis, it.feeds, it.items, stored, incomplete, announcing, clock=it.clock)
     sweeping = Sweeping(it.redis, it.accounts, it.feeds)
     return PostStore(
         it.redis, it.feeds, it.items, it.accounts, it.timelines, store, announcing, sweeping, clock=it.clock

@@ -6,7 +6,8 @@
 -- KEYS  1 feeds of the host by time due  2 host
 -- ARGV  1 token  2 time to live of the host's record
 --       3 'due'     4 now   5 how many  6 the farthest time that a feed can be due; one beyond it was planned by a
---                   clock that was ahead, and is due too                          reply: feed ids
+--                   clock that was ahead, and is due too
+--                   reply: when a further feed is due, and until when the host is held, or '' for either; feed ids
 --         'finish'  4 feed  5 next time or ''   reply: 1
 --         'next'    4 time until which the spacing lasts  5 the farthest time that a host can be held until
 --                   6, 7 feed and next time as 'finish' has them, or neither
@@ -19,8 +20,14 @@ redis.call('HSET', KEYS[2], 'token', ARGV[1])
 redis.call('EXPIRE', KEYS[2], ARGV[2])
 if ARGV[3] == 'due' then
   local due = redis.call('ZRANGEBYSCORE', KEYS[1], '(' .. ARGV[6], '+inf', 'LIMIT', 0, ARGV[5])
-  if #due > 0 then return due end
-  return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[4], 'LIMIT', 0, ARGV[5])
+  if #due == 0 then due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', ARGV[4], 'LIMIT', 0, ARGV[5]) end
+  local taken, further = {}, ''
+  for _, feed in ipairs(due) do taken[feed] = true end
+  local first = redis.call('ZRANGE', KEYS[1], 0, #due, 'WITHSCORES')
+  for at = #first - 1, 1, -2 do
+    if not taken[first[at]] then further = string.format('%.6f', tonumber(first[at + 1])) end
+  end
+  return { further, redis.call('HGET', KEYS[2], 'hold') or '', unpack(due) }
 end
 local function finish(feed, time)
   if time == '' then

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from microsub.redis import keys
-from microsub.redis.protocol import Command, Redis
+from microsub.redis.protocol import Arg, Redis, ScriptCall
 from microsub.redis.replies import fields, reading, text
+from microsub.redis.scripts import load
 
 KEPT = 10_000
 """Events that are kept at least; Redis trims in blocks, so there may be a few more."""
+
+_ADD = load("events_add")
 
 _ID = re.compile(r"[0-9]{1,19}(?:-[0-9]{1,19})?", re.ASCII)
 
@@ -51,11 +54,15 @@ class Events:
 
     async def publish(self, events: Sequence[Event]) -> None:
         """Append events. Raises StoreError."""
-        commands: list[Command] = [
-            ("XADD", keys.events_stream(), "MAXLEN", "~", self._kept, "*", *_fields(event)) for event in events
-        ]
-        if commands:
-            await self._redis.pipeline(commands)
+        await self._redis.scripts(self.publishing(events))
+
+    def publishing(self, events: Sequence[Event]) -> list[ScriptCall]:
+        """The calls that `publish` makes, for whoever makes others with them."""
+        args: list[Arg] = [self._kept]
+        for event in events:
+            fields = _fields(event)
+            args += (len(fields), *fields)
+        return [(_ADD, [keys.events_stream()], args)] if events else []
 
     async def since(self, event_id: str, count: int = 100) -> list[Event]:
         """Up to `count` events behind that id, the oldest first; `0` for all that are kept."""

@@ -24,7 +24,7 @@ from typing import Any
 from microsub.logs import LibraryLogger
 from microsub.model.moments import is_ahead, number
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Command, Redis
+from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 from microsub.redis.scripts import load
 from microsub.timelines.store.timelinekeys import batches
 
@@ -64,6 +64,17 @@ class HostLease:
 
     host: str
     token: str
+
+
+@dataclass(frozen=True, slots=True)
+class DueFeeds:
+    """Feeds of a host that are due, the earliest first; when a `further` one is, as a Unix time or None, and until when
+    the host is held, 0 for not at all.
+    """
+
+    ids: tuple[str, ...] = ()
+    further: float | None = None
+    hold: float = 0.0
 
 
 class Schedule:
@@ -139,10 +150,13 @@ class Schedule:
         )
         return reply
 
-    async def due_feeds(self, lease: HostLease, now: float, count: int) -> list[str]:
-        """The feeds of the host that are due, the earliest first. Empty as well where the lease was lost."""
+    async def due_feeds(self, lease: HostLease, now: float, count: int) -> DueFeeds:
+        """At most `count` feeds of the host that are due. None as well where the lease was lost."""
         reply = await self._host(lease, "due", _time(now), count, _time(now + FARTHEST))
-        return [feed_id.decode("utf-8", "replace") for feed_id in reply or ()]
+        if reply is None:
+            return DueFeeds()
+        further, hold, *ids = [part.decode("utf-8", "replace") for part in reply]
+        return DueFeeds(tuple(ids), float(further) if further else None, float(hold or 0))
 
     async def renew(self, lease: HostLease, now: float, lease_seconds: float) -> bool:
         """Keep the host for `lease_seconds` from now. False where the lease was lost."""
@@ -164,9 +178,34 @@ class Schedule:
         """
         args = () if finished is None else (finished[0], _time_or_never(finished[1]))
         next_request = await self._host(lease, "next", _time(now + interval), _time(now + FARTHEST), *args)
-        released = (
-            0 if next_request is None else await self._lease(lease, "release", next_request.decode("utf-8", "replace"))
-        )
+        if next_request is None:
+            return False
+        return await self._released(lease, next_request, await self._lease(lease, "release", next_request.decode()))
+
+    def ending(
+        self, lease: HostLease, now: float, interval: float, finished: tuple[str, float], due: DueFeeds
+    ) -> list[ScriptCall]:
+        """`release` as calls that need no reply in between, for whoever makes another call with them; `ended` reads the
+        replies. `due` is what `due_feeds` said, whose only feed is finished, and no hold has come since.
+
+        Feeds that were added meanwhile are looked for at the end, as `release` does.
+        """
+        feed_id, next_due = finished
+        first = next_due if due.further is None else min(next_due, due.further)
+        hold = due.hold if due.hold <= now + FARTHEST else 0.0
+        next_request = _time(max(first, now + interval, hold))
+        spacing = [_time(now + interval), _time(now + FARTHEST), feed_id, _time(next_due)]
+        return [
+            (_HOST, _host_keys(lease.host), [lease.token, HOST_RECORD, "next", *spacing]),
+            (_LEASE, _LEASE_KEYS, [lease.host, lease.token, "release", next_request]),
+        ]
+
+    async def ended(self, lease: HostLease, replies: Sequence[Any]) -> bool:
+        """What the calls of `ending` came to, as `release` returns it."""
+        next_request, released = replies
+        return await self._released(lease, next_request, int(released))
+
+    async def _released(self, lease: HostLease, next_request: bytes | None, released: int) -> bool:
         if released > 1:
             # Feeds were added while the host was taken, and our look above may have missed them.
             again = await self._redis.script(_FEEDS, _host_keys(lease.host))
@@ -208,11 +247,13 @@ class Schedule:
         return token is not None and token.decode("utf-8", "replace") == lease.token
 
     async def _lease(self, lease: HostLease, verb: str, time: str) -> int:
-        args = [lease.host, lease.token, verb, time]
-        return int(await self._redis.script(_LEASE, [keys.hosts_due(), keys.hosts_leases()], args))
+        return int(await self._redis.script(_LEASE, _LEASE_KEYS, [lease.host, lease.token, verb, time]))
 
     async def _host(self, lease: HostLease, verb: str, *args: str | int) -> Any:
         return await self._redis.script(_HOST, _host_keys(lease.host), [lease.token, HOST_RECORD, verb, *args])
+
+
+_LEASE_KEYS = [keys.hosts_due(), keys.hosts_leases()]
 
 
 def _host_keys(host: str) -> list[str]:

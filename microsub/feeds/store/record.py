@@ -16,13 +16,16 @@ from microsub.feeds.store.metadata import Described, reading_text, set_or_delete
 from microsub.feeds.store.subscribers import Audience, Places, as_places
 from microsub.formats.entry_id import canonical_feed_url
 from microsub.redis import counters, keys
-from microsub.redis.protocol import Arg, Redis
+from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 from microsub.redis.replies import fields as read_fields
 from microsub.redis.replies import reading
 from microsub.redis.scripts import load
 
 KEEP_UNFOLLOWED = 30 * 86400
 """Seconds that a feed and its guid map outlive the last follower."""
+
+HANDLED = "handled"
+"""A field of the record: the id of the last message with posts of the feed that was stored and told of."""
 
 _TRIES = 10
 """Batches of ids that `page` looks at."""
@@ -75,6 +78,21 @@ class FeedRecord:
     reading: float | None = None
     kept: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
+
+
+FEW_MARKS = 64 * 1024
+"""Bytes of marks that are read with the record: some 2,500 entries."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedToRead:
+    """A feed at the beginning of a reading, whose number `feed` has; the `users` who follow it; and the `marks` of its
+    last document, None where there are none or too many to be read by the way (`Feeds.marks`).
+    """
+
+    feed: FeedRecord
+    users: frozenset[str]
+    marks: bytes | None
 
 
 _TIMES = frozenset(
@@ -136,19 +154,21 @@ class Feeds:
         """The records of those ids, by id; missing ones are left out. One round trip."""
         ids = list(dict.fromkeys(feed_ids))
         replies = await self._redis.pipeline([("HGETALL", keys.feed(feed_id)) for feed_id in ids])
-        return {feed_id: _record(feed_id, reply) for feed_id, reply in zip(ids, replies, strict=True) if reply}
+        return {feed_id: record_of(feed_id, reply) for feed_id, reply in zip(ids, replies, strict=True) if reply}
 
-    async def begin_reading(self, feed_id: str) -> tuple[FeedRecord | None, frozenset[str]]:
-        """The record, with the number of a reading that begins now, and which users follow the feed.
+    async def begin_reading(self, feed_id: str) -> FeedToRead | None:
+        """What a reading that begins now has to know; None where there is no such feed.
 
         From now on whatever earlier readings write is refused. One round trip, another one for a list that changed.
         """
-        reply = await self._redis.script(_READ, [keys.feed(feed_id), keys.feed_edition(feed_id)])
+        slot = [keys.feed(feed_id), keys.feed_edition(feed_id), keys.feed_marks(feed_id)]
+        reply = await self._redis.script(_READ, slot, [FEW_MARKS])
         if not reply:
-            return None, frozenset()
-        _, record, *edition = reply
-        places = await self._audience.at(feed_id, edition[0] if edition else None)
-        return _record(feed_id, record), frozenset(user for user, _ in places)
+            return None
+        _, fields, edition, marks = reply
+        feed = record_of(feed_id, fields)
+        places = await self._audience.at(feed_id, edition)
+        return FeedToRead(feed, frozenset(user for user, _ in places), _marks_of(feed, marks))
 
     async def update(self, feed_id: str, fields: Mapping[str, str | None], reading: float | None = None) -> bool:
         """Set fields, or delete those whose value is None.
@@ -183,24 +203,32 @@ class Feeds:
         return await metadata.untold_of(self._redis, feed_ids)
 
     async def settle(
-        self, feed_id: str, fields: Mapping[str, str | None], marks: bytes | None = None, reading: float | None = None
-    ) -> bool:
+        self,
+        feed_id: str,
+        fields: Mapping[str, str | None],
+        marks: bytes | None = None,
+        reading: float | None = None,
+        then: Sequence[ScriptCall] = (),
+    ) -> tuple[bool, list[Any]]:
         """Update fields at the end of a reading; `marks` are those of the document whose hash is among them.
 
-        False as in `update`.
+        False as in `update`. The calls of `then` follow in the same round trip, whatever becomes of the update (on a
+        cluster, at the same time); their replies.
         """
         digest = fields.get("body_hash")
         remembered = b"" if marks is None or digest is None else bytes.fromhex(digest) + marks
         args: list[Arg] = [reading_text(reading), remembered, KEEP_MARKS, *set_or_deleted(fields)]
-        return bool(await self._redis.script(_SETTLE, [keys.feed(feed_id), keys.feed_marks(feed_id)], args))
+        settle: ScriptCall = (_SETTLE, [keys.feed(feed_id), keys.feed_marks(feed_id)], args)
+        written, *replies = await self._redis.scripts([settle, *then])
+        return bool(written), replies
 
     async def marks(self, feed: FeedRecord) -> bytes | None:
         """The marks of the document that `feed` names as its last one; None where there are none."""
-        if feed.body_hash is None:
-            return None
-        found = await self._redis.command("GET", keys.feed_marks(feed.id))
-        digest = bytes.fromhex(feed.body_hash)
-        return found[len(digest) :] if found is not None and found.startswith(digest) else None
+        return (
+            None
+            if feed.body_hash is None
+            else _marks_of(feed, await self._redis.command("GET", keys.feed_marks(feed.id)))
+        )
 
     async def rename(self, feed_id: str, url: str) -> str | None:
         """Let the feed live at `url` from now on; its former URLs lead to it as before.
@@ -271,6 +299,14 @@ class Feeds:
         """
         return await self._audience.of(feed_id)
 
+    def asking_edition(self, feed_id: str) -> Command:
+        """The command whose reply `audience_at` takes, for whoever reads something else with it."""
+        return self._audience.asking(feed_id)
+
+    async def audience_at(self, feed_id: str, edition: bytes | None) -> Places:
+        """`audience` for who has just read its edition: no round trip, or one for a list that changed."""
+        return await self._audience.at(feed_id, edition)
+
     async def subscriber_count(self, feed_id: str) -> int:
         """How many distinct users follow the feed."""
         return len({user for user, _ in await self.subscribers(feed_id)})
@@ -291,6 +327,13 @@ class Feeds:
         await self._redis.script(_CREATE, [keys.feed(feed_id)], [url, f"{now:.6f}", KEEP_UNFOLLOWED])
 
 
+def _marks_of(feed: FeedRecord, stored: bytes | None) -> bytes | None:
+    if feed.body_hash is None or not stored:
+        return None
+    digest = bytes.fromhex(feed.body_hash)
+    return stored[len(digest) :] if stored.startswith(digest) else None
+
+
 def _slot(feed_id: str) -> list[str]:
     """All keys of a feed; the subscribers first, and then their edition."""
     key_functions = (
@@ -305,7 +348,8 @@ def _slot(feed_id: str) -> list[str]:
     return [key(feed_id) for key in key_functions]
 
 
-def _record(feed_id: str, reply: Sequence[bytes]) -> FeedRecord:
+def record_of(feed_id: str, reply: Sequence[bytes]) -> FeedRecord:
+    """The record that HGETALL replies."""
     values: dict[str, Any] = {}
     extra: dict[str, str] = {}
     for name, text in read_fields(reply).items():

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from microsub.redis import keys
-from microsub.redis.protocol import Redis
+from microsub.redis.protocol import Command, Redis
 
 REMEMBERED = 300.0
 """Seconds after which a list is read again in any case."""
@@ -61,8 +61,12 @@ class Audience:
         self._keep(feed_id, _Known(edition, self._clock() + REMEMBERED, places))
         return places
 
+    def asking(self, feed_id: str) -> Command:
+        """The command whose reply `at` takes, for whoever reads something else with it."""
+        return "GET", keys.feed_edition(feed_id)
+
     async def _edition(self, feed_id: str) -> bytes | None:
-        edition: bytes | None = await self._redis.command("GET", keys.feed_edition(feed_id))
+        edition: bytes | None = await self._redis.command(*self.asking(feed_id))
         return edition
 
     def _keep(self, feed_id: str, known: _Known) -> None:

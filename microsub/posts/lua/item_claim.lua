@@ -5,7 +5,7 @@
 --
 -- KEYS  1 feed  2 guids  3 items  4 pending
 -- ARGV  1 time to live where the feed has gone altogether  2.. per item: guid, id, score
--- reply per item the id that the guid belongs to
+-- reply {per item the id that the guid belongs to}, {ids that are pending}
 local owners = {}
 for at = 2, #ARGV, 3 do
   local guid, id, score = ARGV[at], ARGV[at + 1], ARGV[at + 2]
@@ -23,4 +23,4 @@ if ttl ~= -1 then
   if ttl < 1 then ttl = ARGV[1] end
   for place = 2, 4 do redis.call('EXPIRE', KEYS[place], ttl) end
 end
-return owners
+return { owners, redis.call('SMEMBERS', KEYS[4]) }

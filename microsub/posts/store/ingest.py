@@ -9,12 +9,14 @@ A guid that stands in the feed's map while its item is gone is a tombstone: the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import orjson
 
-from microsub.feeds.store.record import KEEP_UNFOLLOWED, FeedRecord
+from microsub.feeds.store.metadata import reading_text
+from microsub.feeds.store.record import KEEP_UNFOLLOWED, FeedRecord, record_of
 from microsub.formats.entry_id import host_of, normalise_url, told_apart
 from microsub.formats.wire import identified, redated
 from microsub.posts.store import duplicates
@@ -28,6 +30,8 @@ from microsub.redis.scripts import load
 _CLAIM, _UPDATE, _CONFIRM, _TOLD = (
     load(name) for name in ("item_claim", "item_update", "item_confirm", "compare_and_set")
 )
+
+_SIFT = load("feed_sift")
 
 _KNOWN = ("hash", "score", "author", "Published", "twin", "twin_at", "version", "confirmed", "untold")
 
@@ -85,6 +89,10 @@ class _Compared:
         return [(old, candidate) for old, candidate in self.again if old.hash == candidate.hash]
 
 
+_IdsOf = Callable[[Sequence[str], Sequence[str]], Awaitable[list[Any]]]
+"""Asks for the ids that guids stand for: those of posts that are listed, and other names that they may have."""
+
+
 class Intake:
     """Decides what is news and writes it. Each method takes a handful of round trips, however many posts."""
 
@@ -92,11 +100,23 @@ class Intake:
         self._redis = redis
 
     async def sift(self, feed: FeedRecord, candidates: Sequence[ItemToStore], now: float) -> Sifted:
-        """What of a document is news. The copies of the rest stay known of each other for as long as it is listed."""
-        compared = await self._compare(feed, candidates)
+        """What of a document is news. The copies of the rest stay known of each other for as long as it is listed.
+
+        Where anything is new, the feed has no validators any more: what is handed on must be found again if we die.
+        """
+        is_open = False
+
+        async def ids_of(listed: Sequence[str], others: Sequence[str]) -> list[Any]:
+            nonlocal is_open
+            args: list[Arg] = [reading_text(feed.reading), len(listed), *listed, *others]
+            reply: list[Any] = await self._redis.script(_SIFT, [keys.feed(feed.id), keys.feed_guids(feed.id)], args)
+            is_open = bool(reply[0])
+            return reply[1:]
+
+        compared = await self._compare(feed.id, candidates, ids_of)
         await listed_again(self._redis, feed.id, compared.tombstones, now)
         await self._prolong_twins(feed, compared.again, now)
-        return Sifted(tuple(compared.new), tuple(candidate for _, candidate in compared.edited))
+        return Sifted(tuple(compared.new), tuple(candidate for _, candidate in compared.edited), is_open)
 
     async def store(
         self, feed: FeedRecord, candidates: Sequence[ItemToStore], now: float, version: str = ANY
@@ -107,18 +127,55 @@ class Intake:
         and edited items stand in the feed's pending set until `Items.done`. An edit of this version that was written
         and not told is among the `updated` again.
         """
-        compared = await self._compare(feed, candidates)
+        return await self._store(feed, await self._compare(feed.id, candidates, self._asking(feed.id)), now, version)
+
+    async def store_in(
+        self, feed_id: str, candidates: Sequence[ItemToStore], now: float, version: str
+    ) -> tuple[FeedRecord | None, Stored]:
+        """`store` for who has yet to read the feed's record, which is returned; nothing is stored where there is none.
+
+        All the candidates may be new, so they have their ids at once: what isn't needed of these, nobody gets.
+        """
+        fields: list[bytes] = []
+        last: int | None = None
+
+        async def ids_of(listed: Sequence[str], others: Sequence[str]) -> list[Any]:
+            nonlocal fields, last
+            reading = [("HGETALL", keys.feed(feed_id)), ("HMGET", keys.feed_guids(feed_id), *listed, *others)]
+            counter = keys.item_ids()
+            fields, ids, last = await self._redis.pipeline([*reading, counters.taking(counter, len(listed))])
+            found: list[Any] = ids
+            return found
+
+        compared = await self._compare(feed_id, candidates, ids_of)
+        if not fields:
+            return None, Stored()
+        feed = record_of(feed_id, fields)
+        return feed, await self._store(feed, compared, now, version, last)
+
+    def _asking(self, feed_id: str) -> _IdsOf:
+        async def ids_of(listed: Sequence[str], others: Sequence[str]) -> list[Any]:
+            found: list[Any] = await self._redis.command("HMGET", keys.feed_guids(feed_id), *listed, *others)
+            return found
+
+        return ids_of
+
+    async def _store(
+        self, feed: FeedRecord, compared: _Compared, now: float, version: str, last: int | None = None
+    ) -> Stored:
+        """`last` is the last of as many ids as there are candidates, where these are taken already."""
         if not compared.listed:
             return Stored()
-        new, lost = await self._add(feed, compared.new, now, version)
+        new, lost, pending = await self._add(feed, compared.new, now, version, last)
         # What somebody else stored meanwhile may be of an earlier document.
-        theirs = await self._compare(feed, lost)
+        theirs = await self._compare(feed.id, lost, self._asking(feed.id))
         edited = [*compared.edited, *theirs.edited, *await self._confirm([*compared.same, *theirs.same], version)]
         updated = await self._edit(feed, edited, now, version)
         if version:
             updated += [_untold(old, candidate) for old, candidate in compared.same if old.untold]
         await self._prolong_twins(feed, compared.again, now)
-        return Stored(tuple(new), tuple(updated), len(compared.listed) - len(new) - len(updated))
+        unchanged = len(compared.listed) - len(new) - len(updated)
+        return Stored(tuple(new), tuple(updated), unchanged, version, None if updated else pending)
 
     async def told(self, updated: Iterable[UpdatedItem]) -> None:
         """Everybody who must know has been told of these edits; later ones are left to who made them."""
@@ -126,54 +183,42 @@ class Intake:
         if calls:
             await self._redis.scripts(calls)
 
-    async def _compare(self, feed: FeedRecord, candidates: Sequence[ItemToStore]) -> _Compared:
+    async def _compare(self, feed_id: str, candidates: Sequence[ItemToStore], ids_of: _IdsOf) -> _Compared:
         listed: dict[str, ItemToStore] = {}
         for candidate in candidates:
             listed.setdefault(candidate.guid, candidate)
         if not listed:
             return _Compared({}, {}, {})
-        found = await self._redis.command("HMGET", keys.feed_guids(feed.id), *listed)
-        ids = {
-            guid: item_id.decode("utf-8", "replace")
-            for guid, item_id in zip(listed, found, strict=True)
-            if item_id is not None
+        # Posts that were stored beside others of their guid, and are listed without these now, don't become what the
+        # guid alone stands for: that may be any of the others in its turn.
+        names = {
+            guid: name
+            for guid, one in listed.items()
+            if not one.shared and (name := told_apart(guid, one.link, one.written_guid))
         }
-        ids |= await self._once_alone(feed, [one for guid, one in listed.items() if one.shared and guid not in ids])
-        known = await self._known(ids)
-        apart = await self._told_apart(
-            feed, [one for guid, one in listed.items() if _is_news(one, known.get(guid))], ids
-        )
+        found = await ids_of(list(listed), list(names.values()))
+        texts = [None if item_id is None else item_id.decode("utf-8", "replace") for item_id in found]
+        ids = {guid: item_id for guid, item_id in zip(listed, texts, strict=False) if item_id is not None}
+        beside = dict(zip(names, texts[len(listed) :], strict=True))
+        ids |= await self._once_alone(feed_id, [one for guid, one in listed.items() if one.shared and guid not in ids])
+        known = await self._known(ids) if ids else {}
+        apart = {
+            guid: item_id
+            for guid, item_id in beside.items()
+            if item_id is not None and item_id != ids.get(guid) and _is_news(listed[guid], known.get(guid))
+        }
         if apart:
             known = {guid: one for guid, one in known.items() if guid not in apart} | await self._known(apart)
         return _Compared(listed, ids | apart, known)
 
-    async def _told_apart(
-        self, feed: FeedRecord, candidates: Sequence[ItemToStore], ids: Mapping[str, str]
-    ) -> dict[str, str]:
-        """Posts that were stored beside others of their guid, and are listed without these now (guid → item id).
-
-        They don't become what the guid alone stands for: that may be any of the others in its turn.
-        """
-        names = {one.guid: told_apart(one.guid, one.link, one.written_guid) for one in candidates if not one.shared}
-        asked = {guid: name for guid, name in names.items() if name}
-        if not asked:
-            return {}
-        found = await self._redis.command("HMGET", keys.feed_guids(feed.id), *asked.values())
-        texts = {
-            guid: item_id.decode("utf-8", "replace")
-            for guid, item_id in zip(asked, found, strict=True)
-            if item_id is not None
-        }
-        return {guid: item_id for guid, item_id in texts.items() if ids.get(guid) != item_id}
-
-    async def _once_alone(self, feed: FeedRecord, candidates: Sequence[ItemToStore]) -> dict[str, str]:
+    async def _once_alone(self, feed_id: str, candidates: Sequence[ItemToStore]) -> dict[str, str]:
         """Posts that were stored when no other post of their feed had their guid, or by an import (guid → item id).
 
         From now on they are known by what tells them apart, too.
         """
         if not candidates:
             return {}
-        key = keys.feed_guids(feed.id)
+        key = keys.feed_guids(feed_id)
         ids = await self._redis.command("HMGET", key, *(one.shared for one in candidates))
         pairs = [
             (one, item_id.decode("utf-8", "replace"))
@@ -182,7 +227,7 @@ class Intake:
         ]
         links = await self._redis.pipeline([("HGET", keys.item(item_id), "link") for _, item_id in pairs])
         # Of a post that is gone the link isn't known any more; what was published after it was deleted is another one.
-        buried = await self._redis.pipeline([("ZSCORE", keys.feed_tombstones(feed.id), one.shared) for one, _ in pairs])
+        buried = await self._redis.pipeline([("ZSCORE", keys.feed_tombstones(feed_id), one.shared) for one, _ in pairs])
         same = [
             (one.guid, item_id)
             for (one, item_id), link, until in zip(pairs, links, buried, strict=True)
@@ -206,13 +251,16 @@ class Intake:
         return known
 
     async def _add(
-        self, feed: FeedRecord, fresh: Sequence[ItemToStore], now: float, version: str
-    ) -> tuple[list[StoredItem], list[ItemToStore]]:
-        """Write new items; what became of them, and those that somebody else has stored meanwhile."""
+        self, feed: FeedRecord, fresh: Sequence[ItemToStore], now: float, version: str, last: int | None
+    ) -> tuple[list[StoredItem], list[ItemToStore], frozenset[str] | None]:
+        """Write new items; what became of them, those that somebody else has stored meanwhile, and all that are pending
+        by then.
+        """
         if not fresh:
-            return [], []
+            return [], [], None
         was = await self._predecessors(feed, fresh)
-        last = await counters.take(self._redis, keys.item_ids(), len(fresh))
+        if last is None:
+            last = await counters.take(self._redis, keys.item_ids(), len(fresh))
         # The document's first entry is its newest: it gets the largest id.
         numbered = [(str(last - place), candidate) for place, candidate in enumerate(fresh)]
         commands: list[Command] = []
@@ -232,16 +280,18 @@ class Intake:
             if candidate.twin:
                 commands += duplicates.register(candidate.twin, _copy(feed, item_id, candidate))
         await self._redis.pipeline(commands)
-        owners = await self._claim(feed, numbered)
+        owners, pending = await self._claim(feed, numbered)
         lost = [(item_id, candidate) for item_id, candidate in numbered if owners[candidate.guid] != item_id]
         if lost:
             await self._redis.pipeline([command for pair in lost for command in _withdrawal(feed, *pair)])
         stored = [
-            StoredItem(item_id, candidate.written_guid, score_text(candidate.score), candidate.author)
+            StoredItem(
+                item_id, candidate.written_guid, score_text(candidate.score), candidate.author, candidate.incomplete
+            )
             for item_id, candidate in numbered
             if owners[candidate.guid] == item_id
         ]
-        return stored, [candidate for _, candidate in lost]
+        return stored, [candidate for _, candidate in lost], pending
 
     async def _predecessors(self, feed: FeedRecord, fresh: Sequence[ItemToStore]) -> dict[str, str]:
         """What new posts were in feeds that gave this one their followers, by guid, as `twins.WAS` has it."""
@@ -252,8 +302,10 @@ class Intake:
                 found[guid] = f"{found.get(guid, '')} {item} {former}".strip()
         return found
 
-    async def _claim(self, feed: FeedRecord, numbered: Sequence[tuple[str, ItemToStore]]) -> dict[str, str]:
-        """Guid → the id that it belongs to from now on."""
+    async def _claim(
+        self, feed: FeedRecord, numbered: Sequence[tuple[str, ItemToStore]]
+    ) -> tuple[dict[str, str], frozenset[str]]:
+        """Guid → the id that it belongs to from now on; and the ids that are pending."""
         args: list[Arg] = [KEEP_UNFOLLOWED]
         for item_id, candidate in numbered:
             args += (candidate.guid, item_id, score_text(candidate.score))
@@ -263,11 +315,12 @@ class Intake:
             keys.feed_items(feed.id),
             keys.feed_pending(feed.id),
         ]
-        owners = await self._redis.script(_CLAIM, feed_keys, args)
-        return {
+        owners, pending = await self._redis.script(_CLAIM, feed_keys, args)
+        belonging = {
             candidate.guid: owner.decode("utf-8", "replace")
             for (_, candidate), owner in zip(numbered, owners, strict=True)
         }
+        return belonging, frozenset(one.decode() for one in pending)
 
     async def _edit(
         self, feed: FeedRecord, edited: Sequence[tuple[_Known, ItemToStore]], now: float, version: str
@@ -289,7 +342,16 @@ class Intake:
         await self._redis.command("SADD", keys.feed_pending(feed.id), *(old.id for old, _ in edited))
         written = await self._redis.scripts(calls)
         updated = [
-            UpdatedItem(old.id, candidate.written_guid, old.score, candidate.author, _before(old), names, version)
+            UpdatedItem(
+                old.id,
+                candidate.written_guid,
+                old.score,
+                candidate.author,
+                _before(old),
+                names,
+                version,
+                candidate.incomplete,
+            )
             for (old, candidate), names, was_written in zip(edited, changed, written, strict=True)
             if was_written
         ]
@@ -352,7 +414,15 @@ def _changing(
 
 def _untold(old: _Known, candidate: ItemToStore) -> UpdatedItem:
     """An edit that somebody wrote and didn't live to tell."""
-    return UpdatedItem(old.id, candidate.written_guid, old.score, candidate.author, _UNKNOWN, untold=old.untold)
+    return UpdatedItem(
+        old.id,
+        candidate.written_guid,
+        old.score,
+        candidate.author,
+        _UNKNOWN,
+        untold=old.untold,
+        incomplete=candidate.incomplete,
+    )
 
 
 def _before(old: _Known) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from microsub.feeds.store.record import FeedRecord
+from microsub.feeds.store.record import HANDLED, FeedRecord
 from microsub.formats.entry_id import host_of, normalise_profile
 from microsub.model.reader import Cursor, TimelineItem, Twin
 from microsub.posts.store import duplicates
@@ -13,11 +14,11 @@ from microsub.posts.store.garbage import spare
 from microsub.posts.store.ingest import ANY, FIRST, Intake
 from microsub.posts.values import ItemToStore, Sifted, Stored, UpdatedItem
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Redis, Script
+from microsub.redis.protocol import Arg, Command, Redis, Script, ScriptCall
 from microsub.redis.scripts import load
 
 _COMPLETE, _UPDATE = load("item_complete"), load("item_update")
-_PAGE = load("feed_page")
+_PAGE, _HANDLED = load("feed_page"), load("feed_handled")
 
 _TIMELINE = ("feed", "score", "author", "twin", "link", "condemned", FIRST, duplicates.WAS)
 
@@ -51,6 +52,12 @@ class Items:
     ) -> Stored:
         """See `Intake.store`."""
         return await self._intake.store(feed, candidates, now, version)
+
+    async def store_in(
+        self, feed_id: str, candidates: Sequence[ItemToStore], now: float, version: str
+    ) -> tuple[FeedRecord | None, Stored]:
+        """See `Intake.store_in`."""
+        return await self._intake.store_in(feed_id, candidates, now, version)
 
     async def complete(self, item_id: str, version: str, digest: str, fields: Mapping[str, Arg]) -> bool:
         """Write what look-ups found out about that version of an item, which had that hash; False where it is another
@@ -87,6 +94,10 @@ class Items:
         if ids:
             await self._redis.command("SREM", keys.feed_pending(feed_id), *ids)
 
+    def handling(self, feed_id: str, ids: Sequence[str], message: str) -> ScriptCall:
+        """The call that does what `done` does, and notes the message that brought the items, '' for none."""
+        return _HANDLED, [keys.feed(feed_id), keys.feed_pending(feed_id)], [HANDLED, message, *ids]
+
     # --- reading ---------------------------------------------------------------------------------------------------
 
     async def timeline_items(self, ids: Sequence[str]) -> list[TimelineItem]:
@@ -94,7 +105,20 @@ class Items:
 
         The sweep spares them from now on, for whoever asks is about to put them into timelines.
         """
-        rows = dict(zip(ids, await self.fields(ids, _TIMELINE), strict=True))
+        return await self._timeline_items(ids, await self.fields(ids, _TIMELINE), {})
+
+    async def timeline_items_of(
+        self, feed_id: str, ids: Sequence[str], command: Command
+    ) -> tuple[list[TimelineItem], Any]:
+        """`timeline_items` for items of one feed, with a round trip less; and the reply to a command beside it."""
+        commands = [("HMGET", keys.item(item_id), *_TIMELINE) for item_id in ids]
+        *rows, source, reply = await self._redis.pipeline([*commands, _asking_source(feed_id), command])
+        return await self._timeline_items(ids, rows, {feed_id: _source(source)}), reply
+
+    async def _timeline_items(
+        self, ids: Sequence[str], found_rows: Sequence[list[bytes | None]], sources: dict[str, _Source]
+    ) -> list[TimelineItem]:
+        rows = dict(zip(ids, found_rows, strict=True))
         if condemned := [item_id for item_id, row in rows.items() if row[5] is not None]:
             await spare(self._redis, condemned)
             # One that was deleted or retired in this moment is missing now.
@@ -102,7 +126,7 @@ class Items:
             dead = {item_id for item_id, exists in zip(condemned, alive, strict=True) if not exists}
             rows = {item_id: row for item_id, row in rows.items() if item_id not in dead}
         found = {item_id: _texts(row[:5]) for item_id, row in rows.items() if row[1] is not None}
-        sources = await self._sources(feed for feed, *_ in found.values())
+        sources = sources | await self._sources(feed for feed, *_ in found.values() if feed not in sources)
         asking = (
             (twin, duplicates.Copy(item_id, feed, sources[feed].host, host_of(link)))
             for item_id, (feed, _, _, twin, link) in found.items()
@@ -205,11 +229,17 @@ class Items:
     async def _sources(self, feed_ids: Iterable[str]) -> dict[str, _Source]:
         """Where posts of these feeds come from."""
         ids = list(dict.fromkeys(feed_ids))
-        rows = await self._redis.pipeline([("HMGET", keys.feed(feed_id), "url", "home") for feed_id in ids])
-        return {
-            feed_id: _Source(host_of(url), tuple(dict.fromkeys(normalise_profile(u) for u in (url, home) if u)))
-            for feed_id, (url, home) in zip(ids, map(_texts, rows), strict=True)
-        }
+        rows = await self._redis.pipeline([_asking_source(feed_id) for feed_id in ids])
+        return dict(zip(ids, map(_source, rows), strict=True))
+
+
+def _asking_source(feed_id: str) -> Command:
+    return "HMGET", keys.feed(feed_id), "url", "home"
+
+
+def _source(reply: Sequence[bytes | None]) -> _Source:
+    url, home = _texts(reply)
+    return _Source(host_of(url), tuple(dict.fromkeys(normalise_profile(u) for u in (url, home) if u)))
 
 
 def _in_order(members: Iterable[bytes]) -> list[str]:

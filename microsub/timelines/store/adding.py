@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from microsub.model.reader import TimelineItem
 from microsub.redis import keys
-from microsub.redis.protocol import Arg, Script
+from microsub.redis.protocol import Arg, ScriptCall
 from microsub.redis.scripts import load
 from microsub.timelines.store.timelinekeys import split, urls
 
@@ -18,7 +18,6 @@ _FILTERS = b'"filters":{'
 AGAIN, DOUBT = "a", "d"
 """Items that the store offers to a timeline once more, and the same where all that was read there is lost."""
 
-ScriptCall = tuple[Script, Sequence[str], Sequence[Arg]]
 
 UNFILTERED = b"*"
 """In place of settings: these items come in whatever the channel filters, with the limits that are given."""

@@ -1,0 +1,13 @@
+-- Appends events to their stream, which is kept short.
+--
+-- Atomic: all events or none, one behind the other.
+--
+-- KEYS  1 events
+-- ARGV  1 how many are kept at least  2.. per event: n, n names and values in turn
+-- reply nothing
+local at = 2
+while at <= #ARGV do
+  local n = tonumber(ARGV[at])
+  redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', unpack(ARGV, at + 1, at + n))
+  at = at + 1 + n
+end

@@ -1,0 +1,125 @@
+"""What polling costs Redis: each round trip of a poll by the worker, its cache and its stages is counted."""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from microsub.formats.entry_id import host_of
+from microsub.polling.worker import Worker
+from microsub.redis import keys
+from microsub.redis.embedded.revival import Watch
+from microsub.redis.protocol import Arg, Command, Redis, Script
+from microsub.settings import Settings
+from microsub.wiring.stores import Stores, following
+from microsub.wiring.worker import open_worker
+from tests.support.polling import dated, rss
+from tests.support.web import Publisher, publisher
+
+
+class NamingRedis:
+    """Passes everything on, and names each round trip, but for looks of the stages that found nothing to do."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self.trips: list[str] = []
+
+    async def command(self, *parts: Arg) -> Any:
+        reply = await self._redis.command(*parts)
+        if parts[0] not in {"XPENDING", "XREADGROUP"} or reply:
+            self.trips.append(" ".join(map(str, parts[:2])))
+        return reply
+
+    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        if commands:
+            self.trips.append(", ".join(" ".join(str(part)[:40] for part in command[:2]) for command in commands))
+        return await self._redis.pipeline(commands)
+
+    async def script(self, script: Script, keys: Sequence[str], args: Sequence[Arg] = ()) -> Any:
+        self.trips.append(f"{script.name} {keys[0]}")
+        return await self._redis.script(script, keys, args)
+
+    async def scripts(self, calls: Sequence[tuple[Script, Sequence[str], Sequence[Arg]]]) -> list[Any]:
+        if calls:
+            self.trips.append(", ".join(f"{script.name} {keys[0]}" for script, keys, _ in calls))
+        return await self._redis.scripts(calls)
+
+    def scan(self, count: int = 1000) -> AsyncIterator[list[bytes]]:
+        return self._redis.scan(count)
+
+    async def aclose(self) -> None:
+        await self._redis.aclose()
+
+
+@dataclass
+class Followed:
+    """A worker by the real wiring, and one feed with one follower."""
+
+    redis: NamingRedis
+    stores: Stores
+    worker: Worker
+    site: Publisher
+    url: str
+    feed: str
+
+    async def poll(self) -> list[str]:
+        """The round trips of the feed's next poll, until its posts stand in the timeline."""
+        host = host_of(self.url)
+        await self.redis.command("HDEL", keys.host(host), "free")
+        await self.stores.schedule.bump([(self.feed, host)], time.time())
+        await self.stores.in_force.instance()
+        asked = len(self.site.asked)
+        self.redis.trips.clear()
+        assert await self.worker.run_once() == 1
+        trips = list(self.redis.trips)
+        assert len(self.site.asked) == asked + 1
+        print(*(f"{number:3} {trip}" for number, trip in enumerate(trips, 1)), sep="\n")
+        return trips
+
+    async def names(self) -> int:
+        return int(await self.stores.redis.command("ZCARD", keys.posts("ann", "home")))
+
+
+def document(posts: int) -> bytes:
+    """A feed that names no page of an author, who would be looked up."""
+    return rss(dated(posts)).replace(b"<link>http://posts.test/</link>", b"")
+
+
+@asynccontextmanager
+async def followed(redis: Redis, folder: Path) -> AsyncIterator[Followed]:
+    """After the first poll and one that brought nothing."""
+    naming = NamingRedis(redis)
+    stores = Stores(naming, "", "", Watch())
+    settings = Settings(data_dir=folder, allow_private_networks=(ipaddress.ip_network("127.0.0.0/8"),))
+    async with publisher() as site, open_worker(settings, stores) as worker:
+        now = time.time()
+        await stores.accounts.add_user("ann", "", now)
+        await stores.channels.create("ann", "home", now, "home")
+        url = site.serve_document("/feed", document(15), etag='"1"')
+        await following(stores).follow("ann", "home", url, now)
+        feed = await stores.feeds.find(url)
+        assert feed is not None
+        here = Followed(naming, stores, worker, site, url, feed)
+        await here.poll()
+        await here.poll()
+        yield here
+
+
+async def test_a_poll_with_one_new_post_takes_20_round_trips(real_redis: Redis, tmp_path: Path) -> None:
+    """From the due host to the timeline of the one follower, cache and stages included."""
+    async with followed(real_redis, tmp_path) as here:
+        here.site.serve_document("/feed", document(16), etag='"2"')
+        trips = await here.poll()
+        assert await here.names() == 16
+        assert len(trips) <= 20
+
+
+async def test_a_poll_that_finds_nothing_new_takes_6_round_trips(real_redis: Redis, tmp_path: Path) -> None:
+    """A 304, from the due host to its next time."""
+    async with followed(real_redis, tmp_path) as here:
+        assert len(await here.poll()) <= 6
