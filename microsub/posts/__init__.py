@@ -12,6 +12,8 @@ def __getattr__(name: str) -> object:
     """A name of the library, which is imported when it is first asked for: it stands on everything else here."""
     from microsub.library import opening
 
+    if name == "__all__":
+        return opening.__all__
     if name in opening.__all__:
         return getattr(opening, name)
     raise AttributeError(name)

@@ -85,7 +85,7 @@ def probe() -> str:
 
 
 def workers() -> str:
-    """Sorted set: worker name by last sign of life. Lifetime: permanent, trimmed. Runner; /health."""
+    """Sorted set: worker name by last sign of life. Lifetime: permanent, trimmed. `redis.presence`; read by /health."""
     return "workers"
 
 

@@ -10,8 +10,10 @@ from redis.crc import key_slot
 import microsub
 from microsub.redis import identitykeys, keys
 from microsub.redis.keynames import key_functions
+from microsub.redis.scripts import script_files
 from tests.support.stray_keys import assert_no_stray_keys, named_keys
 
+ROOT = Path(microsub.__file__).parent
 FUNCTIONS = {function.__name__: function for function in key_functions()}
 ARGUMENTS = {
     "name": "ann",
@@ -40,7 +42,8 @@ def test_every_key_is_described(name):
     text = " ".join((FUNCTIONS[name].__doc__ or "").split())
     assert re.match(r"(String|Hash|Set|Sorted set|Stream|List)\b", text), text
     assert re.search(r"permanent|lifetime", text, re.IGNORECASE), text
-    assert re.search(r"`(store|services|configuration)\.|runner|fan-out", text, re.IGNORECASE), text
+    named = re.findall(r"`([a-z_]+(?:\.[a-z_]+)*)`", text)
+    assert any((ROOT / f"{name.replace('.', '/')}.py").exists() for name in named), text
 
 
 @pytest.mark.parametrize(("owner", "parameter"), [("user:{", "name"), ("feed:{", "feed_id"), ("host:{", "host_name")])
@@ -73,8 +76,7 @@ def test_nothing_else_builds_a_key():
 
 def test_scripts_open_with_their_contract():
     """Each says what must be atomic, and lists KEYS, ARGV and reply."""
-    folder = Path(microsub.__file__).parent / "store" / "lua"
-    for path in folder.glob("*.lua"):
+    for path in script_files().values():
         head = path.read_text().split("\n\n", 1)[0] + path.read_text()[:2500]
         assert path.read_text().startswith("-- "), path.name
         for part in ("Atomic", "KEYS", "ARGV", "reply"):

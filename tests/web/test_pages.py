@@ -22,7 +22,7 @@ from tests.support.local_sign_in import PASSWORD, tried
 from tests.support.readers import Instance, instance
 from tests.support.visitor import Visitor, fields_of
 
-WEB = Path(microsub.__file__).parent / "web"
+WEB = Path(microsub.__file__).parent / "identity" / "web"
 
 
 async def test_a_page_may_load_nothing_from_elsewhere_and_stands_in_no_frame(ann: Visitor, signed_in) -> None:
@@ -293,11 +293,11 @@ async def test_under_a_path_links_and_forms_name_it(real_redis) -> None:
 def test_templates_and_static_files_are_part_of_the_wheel(tmp_path: Path) -> None:
     """As `pip` installs it, without a checkout beside it."""
     builders = pytest.importorskip("hatchling.builders.wheel", reason="hatchling comes with the extra 'build'")
-    (made,) = builders.WheelBuilder(str(WEB.parents[1])).build(directory=str(tmp_path), versions=["standard"])
+    (made,) = builders.WheelBuilder(str(WEB.parents[2])).build(directory=str(tmp_path), versions=["standard"])
     with zipfile.ZipFile(made) as wheel:
         packed = set(wheel.namelist())
     files = [path for folder in ("templates", "static") for path in (WEB / folder).iterdir() if path.is_file()]
-    assert {str(path.relative_to(WEB.parents[1])) for path in files} <= packed
+    assert {str(path.relative_to(WEB.parents[2])) for path in files} <= packed
 
 
 @given(st.text(max_size=60) | st.text(alphabet="/\\.:@?#\t\n evil%2f", max_size=30).map(lambda text: "/" + text))
