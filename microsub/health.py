@@ -18,7 +18,6 @@ PROBE_SECONDS = 5.0
 RedisState = Literal["ok", "full", "unreachable"]
 WorkerState = Literal["ok", "silent", "unknown"]
 BackendState = Literal["ok", "refused", "lost"]
-Trouble = Callable[[], str | None]
 
 
 class Signs(Protocol):
@@ -59,13 +58,12 @@ class HealthReport:
 class Health:
     """Asks for the newest sign of life, which also shows that Redis answers, and now and then writes a little.
 
-    `trouble` says what is wrong with a Redis of ours that has ended, `status` what is known of backend.json.
+    `status` says what is known of backend.json.
     """
 
-    def __init__(self, signs: Signs, trouble: Trouble = lambda: None, status: Callable[[], Status] = Status) -> None:
+    def __init__(self, signs: Signs, status: Callable[[], Status] = Status) -> None:
         self._signs = signs
         self._status = status
-        self._trouble = trouble
         self._probed = float("-inf")
         self._refusal: str | None = None
 
@@ -80,7 +78,7 @@ class Health:
             last = await self._signs.last_sign()
             await self._probe(now)
         except StoreError:
-            return HealthReport("unreachable", "unknown", reason=self._trouble())
+            return HealthReport("unreachable", "unknown")
         redis: RedisState = "ok" if self._refusal is None else "full"
         if last is None:
             return HealthReport(redis, "silent", reason=self._refusal)

@@ -151,10 +151,10 @@ async def _run(settings: Settings, parts: Parts) -> None:
         if parts.parent is None:
             await _log_start(settings, stores, parts)
             await _greet(settings, stores, web=parts.listener is not None, show_token=parts.show_token)
-        await first(stop, stores.watch.lost)
+        await first(stop, stores.watch.ended)
         if worker is not None:
             worker.stop()  # it ends what it has in hand while the server does the same
-        stores.watch.raise_if_lost()
+        stores.watch.raise_if_ended()
 
 
 async def _log_start(settings: Settings, stores: wiring.stores.Stores, parts: Parts) -> None:

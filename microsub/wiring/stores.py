@@ -13,8 +13,8 @@ import structlog
 from microsub.migrations import migrate
 from microsub.redis.connect import connect, doubts
 from microsub.redis.embedded.datafolder import require_data
-from microsub.redis.embedded.revival import Watch, kept_alive
 from microsub.redis.embedded.server import start_embedded
+from microsub.redis.embedded.watch import Watch, watched
 from microsub.redis.protocol import Redis
 from microsub.settings import Settings, mask_password
 from microsub.wiring.tasks import tell_failure
@@ -141,7 +141,7 @@ async def open_stores(settings: Settings, *, create: bool = False) -> AsyncItera
         stack.push_async_callback(redis.aclose)
         watch = Watch()
         if embedded is not None:
-            watch = await stack.enter_async_context(kept_alive(embedded, redis, ended=tell_failure))
+            watch = await stack.enter_async_context(watched(embedded, failed=tell_failure))
         await migrate(redis)
         yield Stores(redis, url, where, watch)
 

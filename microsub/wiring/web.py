@@ -98,7 +98,7 @@ def _services(
         following=following(stores),
         rules=RuleBook(stores.rules, stores.channels),
         search=Search(fetcher, directory, parser),
-        health=Health(stores.presence, lambda: stores.watch.trouble, lambda: config.status),
+        health=Health(stores.presence, lambda: config.status),
         figures=figures(stores),
         posts=Posts(stores.feeds, stores.items, Events(stores.redis)),
         service_tokens=ServiceTokens(stores.redis),

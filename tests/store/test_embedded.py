@@ -229,7 +229,7 @@ def test_a_server_that_never_ends_reading_its_data_is_given_up(data_dir, monkeyp
             start_embedded(data_dir)
     again = start_embedded(data_dir)
     assert again.pid == server.pid
-    again.detach()
+    assert not again.stop()
     assert server.stop()
 
 

@@ -69,26 +69,11 @@ class EmbeddedRedis:
             remove_socket(folder.record(), folder.path)
             return True
 
-    def revive(self) -> bool:
-        """Start the server again where it has died; returns whether it was us who did. Blocks until it answers.
-
-        Its address stays, so that clients find it by reconnecting. Raises as `start_embedded` does, and
-        StoreUnavailable where the address can't be had again.
-        """
-        if self._users is None:
-            return False
-        again = start_embedded(self.data_dir)
-        again.detach()  # we are attached already
-        if again.url != self.url:
-            raise StoreUnavailable(f"redis-server of {self.data_dir} has moved to {again.url}: restart this process")
-        self.pid, self.version = again.pid, again.version
-        return not again.adopted
-
-    def detach(self) -> None:
-        """Leave the server alone, also when nobody else is attached."""
-        users, self._users = self._users, None
-        if users is not None:
-            users.close()
+    def is_running(self) -> bool:
+        """Whether the server lives; False too once another one has taken its place."""
+        folder = Folder(self.data_dir)
+        record = folder.record()
+        return folder.is_running() and (record is None or record.pid == self.pid)
 
 
 def start_embedded(data_dir: Path) -> EmbeddedRedis:
