@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 LOOK_UPS_AT_ONCE = 16
 """Items that are completed together; most of that time is waiting for other people's servers."""
 
-_ROOM_HOLDS = 0.2
+_ROOM_HOLDS = 1.0
 """Seconds for which a stream that had room is taken to have it still; it is filled by whole documents anyway."""
 
 
 class _Room:
-    """Whether a stream takes more, asked for at most a few times a second."""
+    """Whether a stream takes more, asked for once a second at most."""
 
     def __init__(self, stream: Stream, bounds: Bounds) -> None:
         self._stream = stream
@@ -71,14 +71,16 @@ class Stages:
         incomplete = Stream(redis, "incomplete")
         self.has_room = _Room(self.entries, limits)
         """Whether polling may go on."""
-        handle = StoreEntries(redis, feeds, items, self.stored, incomplete, announcing, clock=clock, told=self.wake)
+        handle = StoreEntries(
+            redis, feeds, items, self.stored, incomplete, announcing, clock=clock, told=self._wake_next
+        )
         stage = functools.partial(Stage, dead=dead, consumer=consumer, patience=patience, clock=clock)
         self._stages = [
             stage(self.entries, handle, has_room=_Room(self.stored, limits)),
             stage(self.stored, fan_out.handle),
         ]
         if completing is not None:
-            populate = Populate(feeds, items, completing, self.stored, announcing, clock=clock, told=self.wake)
+            populate = Populate(feeds, items, completing, self.stored, announcing, clock=clock, told=self._wake_next)
             self._stages.append(stage(incomplete, populate, at_once=LOOK_UPS_AT_ONCE))
 
     async def run(self, grace: float) -> None:
@@ -108,6 +110,10 @@ class Stages:
             stage.stop()
 
     def wake(self) -> None:
-        """There is news in a stream: look at once."""
-        for stage in self._stages:
+        """There are news of a document: look at once."""
+        self._stages[0].wake()
+
+    def _wake_next(self) -> None:
+        """There is something for the stages behind the first one."""
+        for stage in self._stages[1:]:
             stage.wake()
