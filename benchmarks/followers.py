@@ -21,7 +21,7 @@ from microsub.feeds.announcing import Announcing
 from microsub.feeds.store.events import Events
 from microsub.feeds.store.record import FeedRecord
 from microsub.model.jf2 import Feed
-from microsub.model.reader import ChannelSettings
+from microsub.model.settings import OwnChannelSettings
 from microsub.posts.entries import items_to_store
 from microsub.posts.messages import EntriesFound, ItemsStored
 from microsub.posts.values import ItemToStore
@@ -117,7 +117,7 @@ class Followers:
                 await self._stores.feeds.subscribe(feed, name, HOME)
         await self._redis.command("DEL", keys.channel_unfilled(name, HOME))
         if place % FULL == 0:
-            settings = ChannelSettings(max_items=length_of(name))
+            settings = OwnChannelSettings(max_items=length_of(name))
             await self._stores.channels.set_settings(name, HOME, settings, self._now)
 
     def _timeline(self, name: str) -> list[Command]:

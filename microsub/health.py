@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from microsub.configuration.notices import Status
+from microsub.configuration.sync import Status
 from microsub.errors import StoreError, StoreFull
 
 WORKER_SILENCE = 60.0

@@ -21,7 +21,7 @@ from microsub.redis.scripts import load
 
 log = LibraryLogger(__name__)
 
-VERSION = 2
+VERSION = 3
 """The layout that this software reads and writes."""
 
 LEASE = 60
@@ -104,7 +104,37 @@ def _clean(wire: dict[str, Any]) -> bool:
     return changed
 
 
-STEPS: Mapping[int, Step] = {2: clean_posts}
+async def spread_settings(redis: Redis) -> None:
+    """To version 3: each setting of a channel has a field of its own in the channel's hash, which held them all as one
+    JSON object; and a user's quotas stand among the user's other settings.
+    """
+    for member in await redis.command("SMEMBERS", keys.users()):
+        user = member.decode()
+        lists = await redis.pipeline(
+            [("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))]
+        )
+        places = [keys.channel(user, uid.decode()) for uids in lists for uid in uids]
+        texts = await redis.pipeline([("HGET", key, "settings") for key in places])
+        for key, text in zip(places, texts, strict=True):
+            if text is not None:
+                pairs = [part for name, value in orjson.loads(text).items() for part in (name, _field(value))]
+                await redis.command("HSET", key, *pairs)
+                await redis.command("HDEL", key, "settings")
+        await redis.command("EXPIRE", keys.lease(_JOB), LEASE)
+    for name in await redis.command("HKEYS", keys.settings()):
+        kind, _, user = name.decode().partition(":")
+        if kind == "quotas":
+            own, quotas = await redis.command("HMGET", keys.settings(), f"user:{user}", name)
+            together = {**orjson.loads(own or b"{}"), "quotas": orjson.loads(quotas)}
+            await redis.command("HSET", keys.settings(), f"user:{user}", orjson.dumps(together))
+            await redis.command("HDEL", keys.settings(), name)
+
+
+def _field(value: Any) -> bytes:
+    return orjson.dumps(value) if isinstance(value, dict) else str(value).encode()
+
+
+STEPS: Mapping[int, Step] = {2: clean_posts, 3: spread_settings}
 """From the version before it to the version that is the key."""
 
 

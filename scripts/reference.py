@@ -5,23 +5,25 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 from prometheus_client.metrics import MetricWrapperBase
 
 from microsub import metrics
 from microsub.cli import main
-from microsub.configuration.validation import schema
+from microsub.configuration.model import schema
 from microsub.model.scopes import ALL_SCOPES, OTHER_NAMES
 from microsub.redis.keynames import key_functions
 from microsub.settings import SETTINGS
 from microsub.timelines.api.endpoint import TABLE
 
-REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
+ROOT = Path(__file__).resolve().parent.parent
+REFERENCE = ROOT / "docs" / "reference"
+SCHEMA = ROOT / "microsub" / "configuration" / "backend.schema.json"
 MADE = "<!-- Made by scripts/reference.py from the code. Edit the code, then run `make docs`. -->\n"
 
 VERSIONS = """## Keys of your own
@@ -182,24 +184,30 @@ def backend_page() -> str:
     return "\n".join(lines)
 
 
-def _type(node: dict[str, object]) -> str:
+def _type(node: dict[str, Any]) -> str:
     if "$ref" in node:
-        *_, name = parts = str(node["$ref"]).removeprefix("#/").split("/")
-        described = functools.reduce(lambda found, part: found[part], parts, schema())
-        return f"[{name}](#{name.lower()})" if "properties" in described else _type(described)
+        name = node["$ref"].removeprefix("#/$defs/")
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in node:
+        return " or ".join(map(_type, node["anyOf"]))
     if "enum" in node:
-        return " or ".join(f"`{json.dumps(value)}`" for value in node["enum"])  # type: ignore[attr-defined]
-    entries = node.get("additionalProperties")
-    if isinstance(entries, dict):
-        return f"object of {_type(entries)}"
-    kind = node.get("type", "any")
-    return " or ".join(kind) if isinstance(kind, list) else str(kind)
+        return " or ".join(f"`{json.dumps(value)}`" for value in node["enum"])
+    if node.get("type") == "array":
+        return f"array of {_type(node['items'])}"
+    entries = node.get("additionalProperties") or next(iter(node.get("patternProperties", {}).values()), None)
+    return f"object of {_type(entries)}" if entries else str(node.get("type", "any"))
+
+
+def schema_text() -> str:
+    """The JSON Schema as it is shipped."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
 
 
 def write() -> None:
     """Write all generated pages, and the table of scopes into the API reference."""
     for name, text in pages().items():
         (REFERENCE / name).write_text(text, encoding="utf-8")
+    SCHEMA.write_text(schema_text(), encoding="utf-8")
     api = REFERENCE / "api.md"
     before, _, rest = api.read_text(encoding="utf-8").partition("<!-- scopes: made from the action table -->")
     _, _, after = rest.partition("<!-- /scopes -->")

@@ -26,9 +26,9 @@ from microsub.cli.beside import worker_beside
 from microsub.cli.options import counted, fail
 from microsub.cli.terminal import say
 from microsub.cli.webport import bounded, look_at_all
+from microsub.configuration.sync import first
 from microsub.demo import publisher as demo_publisher
 from microsub.errors import MicrosubError
-from microsub.kit.waits import first
 from microsub.logs import set_up_logs
 from microsub.settings import Network, Settings
 

@@ -1,125 +1,93 @@
-"""Carrying out what an edit of backend.json asks for, and telling what the stores hold now.
+"""Carrying out what an edit of backend.json asks for, and gathering what the stores hold now.
 
-The stores and services that are needed are named as protocols, with the methods and nothing more.
+No two users are one person: whoever signs in with an address must come to one account, and to theirs. Everything that
+gives a user an address goes through `Applier.apply`, which looks after that; only registration doesn't, since admission
+has compared the person with all users before (`identity.admission`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Protocol
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
-from microsub.configuration.changes import (
-    Change,
-    ChannelAdded,
-    ChannelRemoved,
-    ChannelRenamed,
-    ChannelSettingsChanged,
-    ChannelsReordered,
-    Current,
-    FeedAdded,
-    FeedRemoved,
-    FeedRenamed,
-    InstanceSettingsChanged,
-    RuleAdded,
-    RuleRemoved,
-    TokenEndpointChanged,
-    UserAdded,
-    UserChanged,
-    UserQuotasChanged,
-    UserRemoved,
-    UserReturned,
-    UserSettingsChanged,
-)
-from microsub.configuration.joining import Quotas
-from microsub.configuration.model import ChannelConfig, FeedConfig, InstanceSettings, Limits, UserConfig
-from microsub.configuration.persons import Clash, clashes
-from microsub.configuration.store import InForce
+from microsub.configuration.facts import Change, Current, Forms, What
+from microsub.configuration.model import ChannelConfig, FeedConfig, UserConfig, UserSettings
 from microsub.errors import InvalidRequest, NotFound
-from microsub.formats.entry_id import canonical_feed_url
 from microsub.identity.protocol.me import same_me
-from microsub.identity.store.accounts import User
+from microsub.kit.hosts import comparable_person
 from microsub.kit.identifiers import PROFILE, unfit_profile
-from microsub.model.reader import GLOBAL, Channel, ChannelSettings, Subscription
+from microsub.kit.urls import canonical_feed_url, normalise_profile
+from microsub.model.reader import GLOBAL, Subscription
 from microsub.settings import mask_password
+
+if TYPE_CHECKING:
+    from microsub.configuration.store import Applied
+    from microsub.feeds.store.record import Feeds
+    from microsub.identity.store.accounts import Accounts, User
+    from microsub.timelines.store.channels import Channels
+    from microsub.timelines.store.rules import Rules
 
 _AT_ONCE = 8
 """Users that are looked at concurrently."""
 _CHANNELS_AT_ONCE = 200
 """Channels of a user that are asked for in one round trip, so that those who read wait for no more than that."""
 
-
-class AccountsPort(Protocol):
-    """What is needed of `identity.store.accounts.Accounts`."""
-
-    async def users(self) -> list[User]: ...  # noqa: D102
-    async def add_user(self, name: str, me: str, now: float) -> User: ...  # noqa: D102
-    async def set_me(self, name: str, me: str) -> None: ...  # noqa: D102
-    async def set_token_endpoint(self, name: str, url: str | None) -> None: ...  # noqa: D102
-    async def disable_user(self, name: str, now: float) -> None: ...  # noqa: D102
-    async def restore_user(self, name: str) -> None: ...  # noqa: D102
-    async def user(self, name: str) -> User | None: ...  # noqa: D102
-    async def end_access(self, name: str) -> None: ...  # noqa: D102
+_GIVE_ADDRESS = frozenset({What.USER_ADDED, What.USER_RETURNED, What.SITE})
 
 
-class ChannelsPort(Protocol):
-    """What is needed of `timelines.store.channels.Channels`."""
+@dataclass(frozen=True, slots=True)
+class Clash:
+    """`user` would have the address `me`, which `other` has as `theirs`; `disabled`: that one is disabled."""
 
-    async def list(self, user: str) -> list[Channel]: ...  # noqa: D102
-    async def get(self, user: str, uid: str) -> Channel: ...  # noqa: D102
-    async def create(self, user: str, name: str, now: float, uid: str | None = None) -> Channel: ...  # noqa: D102
-    async def rename(self, user: str, uid: str, name: str, now: float) -> Channel: ...  # noqa: D102
-    async def set_settings(self, user: str, uid: str, settings: ChannelSettings, now: float) -> Channel: ...  # noqa: D102
-    async def order(self, user: str, uids: Sequence[str]) -> Sequence[Channel]: ...  # noqa: D102
-    async def disable(self, user: str, uid: str, now: float) -> Sequence[str]: ...  # noqa: D102
-    async def restore(self, user: str, uid: str) -> Sequence[str]: ...  # noqa: D102
-    async def delete(self, user: str, uid: str) -> Sequence[str]: ...  # noqa: D102
-    async def removed(self, user: str) -> Mapping[str, float]: ...  # noqa: D102
-    async def changed(self, user: str, uids: Sequence[str]) -> Mapping[str, float]: ...  # noqa: D102
-    async def subscriptions(self, user: str, uid: str) -> Sequence[Subscription]: ...  # noqa: D102
-    async def all_subscriptions(  # noqa: D102
-        self, user: str
-    ) -> Mapping[str, Sequence[Subscription]]: ...
-    async def update_subscription(  # noqa: D102
-        self, user: str, uid: str, feed_id: str, *, name: str | None = None
-    ) -> Subscription | None: ...
+    user: str
+    me: str
+    other: str
+    theirs: str
+    disabled: bool = False
+
+    def __str__(self) -> str:
+        me, theirs = mask_password(self.me), mask_password(self.theirs)
+        text = f"'{me}' is the user '{self.other}' already, written as '{theirs}'"
+        return f"{text}; they are disabled: microsub user restore {self.other}" if self.disabled else text
 
 
-class FeedsPort(Protocol):
-    """What is needed of `feeds.store.record.Feeds`."""
+def clashes(users: Iterable[User], changes: Iterable[Change], *, disabled_too: bool = False) -> list[Clash]:
+    """Whom `changes`, all of them carried out, would make the same person as somebody else. Pure.
 
-    async def unsubscribe(self, feed_id: str, user: str, uid: str) -> None: ...  # noqa: D102
-    async def find_many(self, urls: Iterable[str]) -> Mapping[str, str]: ...  # noqa: D102
+    Two who are so already, and stay what they are, are not told of. Disabled users count with `disabled_too` alone: in
+    a file, a person may be given another name.
+    """
+    known = list(users)
+    addresses = {user.name: user.me for user in known if disabled_too or user.disabled is None}
+    given: dict[str, str] = {}
+    for change in changes:
+        if change.what in _GIVE_ADDRESS:
+            addresses[change.user] = given[change.user] = change.value
+        elif change.what is What.USER_REMOVED:
+            addresses.pop(change.user, None)
+            given.pop(change.user, None)
+    holders: dict[str, list[str]] = {}
+    for name, me in addresses.items():
+        if me:
+            holders.setdefault(comparable_person(me), []).append(name)
+    disabled = {user.name for user in known if user.disabled is not None}
+    return [
+        Clash(name, me, other, addresses[other], other in disabled and other not in given)
+        for name, me in given.items()
+        if me
+        for other in holders[comparable_person(me)]
+        if other != name
+    ]
 
 
-class RulesPort(Protocol):
-    """What is needed of `timelines.store.rules.Rules`."""
-
-    async def of_channels(  # noqa: D102
-        self, user: str, uids: Sequence[str]
-    ) -> Mapping[str, tuple[Collection[str], Collection[str]]]: ...
-    async def mute(self, user: str, uid: str, url: str, now: float) -> Any: ...  # noqa: D102
-    async def unmute(self, user: str, uid: str, url: str, now: float) -> Any: ...  # noqa: D102
-    async def block(self, user: str, uid: str, url: str, now: float) -> Any: ...  # noqa: D102
-    async def unblock(self, user: str, uid: str, url: str, now: float) -> Any: ...  # noqa: D102
-
-
-class FollowingPort(Protocol):
-    """What is needed of `timelines.following.Following`: both may be called twice without harm."""
+class Follower(Protocol):
+    """What follows and unfollows feeds (`timelines.following`); both may be done twice without harm."""
 
     async def follow(self, user: str, uid: str, url: str, now: float, name: str | None = None) -> Any: ...  # noqa: D102
     async def unfollow(self, user: str, uid: str, url: str, now: float) -> Any: ...  # noqa: D102
-
-
-class SettingsPort(Protocol):
-    """What is needed of `store.applied.Applied` for settings."""
-
-    async def in_force(self) -> InForce: ...  # noqa: D102
-    async def set_instance(self, settings: InstanceSettings) -> None: ...  # noqa: D102
-    async def set_user(self, user: str, limits: Limits) -> None: ...  # noqa: D102
-    async def set_quotas(self, user: str, quotas: Quotas) -> None: ...  # noqa: D102
 
 
 class Applier:
@@ -127,12 +95,12 @@ class Applier:
 
     def __init__(
         self,
-        accounts: AccountsPort,
-        channels: ChannelsPort,
-        feeds: FeedsPort,
-        rules: RulesPort,
-        following: FollowingPort,
-        settings: SettingsPort,
+        accounts: Accounts,
+        channels: Channels,
+        feeds: Feeds,
+        rules: Rules,
+        following: Follower,
+        settings: Applied,
     ) -> None:
         self._accounts = accounts
         self._channels = channels
@@ -154,11 +122,9 @@ class Applier:
 
         async def look(user: User) -> UserConfig:
             bare = UserConfig(
-                user.name,
                 user.me,
-                settings=in_force.users.get(user.name, Limits()),
                 token_endpoint=user.token_endpoint,
-                quotas=in_force.quotas.get(user.name, Quotas()),
+                settings=in_force.users.get(user.name, UserSettings()),
             )
             if user.name not in only if only is not None else user.disabled is not None:
                 return bare
@@ -195,15 +161,13 @@ class Applier:
             )
             for channel in some:
                 feeds = subscriptions.get(channel.uid, ())
-                limits, filters = _limits(channel.settings)
                 mute, block = rules[channel.uid]
                 found.append(
                     ChannelConfig(
                         channel.uid,
                         channel.name,
                         tuple(FeedConfig(feed.url, feed.name) for feed in feeds),
-                        limits,
-                        filters,
+                        channel.settings,
                         tuple(mute),
                         tuple(block),
                     )
@@ -211,20 +175,20 @@ class Applier:
                 times[user, channel.uid] = max([changed[channel.uid], *(feed.followed_at for feed in feeds)])
         return tuple(found), times
 
-    async def same_feed(self, *users: Iterable[UserConfig]) -> Callable[[str], str]:
-        """The comparison form of the feeds' URLs in those users' channels: all that lead to one feed are equal.
+    async def forms(self, *users: Iterable[UserConfig]) -> Forms:
+        """How URLs are compared in those users' channels: all that lead to one feed are equal.
 
         So a file may name a page while its feed is followed, or a feed's former address.
         """
         urls = (feed.url for part in users for user in part for channel in user.channels for feed in channel.feeds)
         known = await self._feeds.find_many(urls)
-        return lambda url: f"feed {known[url]}" if url in known else canonical_feed_url(url)
+        return Forms(lambda url: f"feed {known[url]}" if url in known else canonical_feed_url(url), normalise_profile)
 
     # --- what is to be done
 
     async def clashes(self, changes: Sequence[Change], *, disabled_too: bool = False) -> list[Clash]:
         """Whom these changes, all of them carried out, would make the same person as somebody else."""
-        if not any(isinstance(change, UserAdded | UserReturned | UserChanged) and change.me for change in changes):
+        if not any(change.what in _GIVE_ADDRESS and change.value for change in changes):
             return []
         return clashes(await self._accounts.users(), changes, disabled_too=disabled_too)
 
@@ -232,11 +196,10 @@ class Applier:
         """Raise InvalidRequest where this change, by itself, would make two users one person, or give somebody an
         address with which nobody can sign in.
         """
-        coming_back = isinstance(change, UserAdded) and change.restored
-        given = change.me if isinstance(change, UserAdded | UserReturned | UserChanged) and not coming_back else ""
+        given = change.value if change.what in _GIVE_ADDRESS and not change.restored else ""
         if given and (problem := unfit_profile(given)):
             raise InvalidRequest(f"'me' can't be used: found '{mask_password(given)}', {problem}; expected {PROFILE}")
-        for clash in await self.clashes([change], disabled_too=not coming_back):
+        for clash in await self.clashes([change], disabled_too=not change.restored):
             raise InvalidRequest(str(clash))
 
     async def apply(self, change: Change, now: float, *, vetted: bool = False) -> None:
@@ -246,29 +209,46 @@ class Applier:
         """
         if not vetted:
             await self.vet(change)
-        match change:
-            case InstanceSettingsChanged(settings):
-                await self._settings.set_instance(settings)
-            case UserSettingsChanged(user, limits):
-                await self._settings.set_user(user, limits)
-            case UserQuotasChanged(user, quotas):
-                await self._settings.set_quotas(user, quotas)
-            case UserAdded(user, me, restored):
-                await self._add_user(user, me, restored, now)
-            case UserReturned(user, me):
-                await self._bring_back(user, me, now)
-            case UserChanged(user, me):
-                await self._accounts.set_me(user, me)
-            case TokenEndpointChanged(user, url):
-                await self._accounts.set_token_endpoint(user, url)
-            case UserRemoved(user):
+        user, uid, value = change.user, change.uid, change.value
+        match change.what:
+            case What.INSTANCE:
+                await self._settings.set_instance(value)
+            case What.USER_SETTINGS:
+                await self._settings.set_user(user, value)
+            case What.USER_ADDED:
+                await self._add_user(user, value, change.restored, now)
+            case What.USER_RETURNED:
+                await self._bring_back(user, value, now)
+            case What.SITE:
+                await self._accounts.set_me(user, value)
+            case What.TOKEN_ENDPOINT:
+                await self._accounts.set_token_endpoint(user, value)
+            case What.USER_REMOVED:
                 await self._remove_user(user, now)
-            case RuleAdded() | RuleRemoved():
-                await self._apply_rule(change, now)
-            case FeedAdded() | FeedRenamed() | FeedRemoved():
-                await self._apply_feed(change, now)
-            case _:
-                await self._apply_channel(change, now)
+            case What.CHANNEL_ADDED:
+                await self._add_channel(change, now)
+            case What.CHANNEL_RENAMED:
+                await self._channels.rename(user, uid, value, now)
+            case What.CHANNEL_REMOVED:
+                for feed_id in await self._channels.disable(user, uid, now):
+                    await self._feeds.unsubscribe(feed_id, user, uid)
+            case What.CHANNEL_SETTINGS:
+                await self._channels.set_settings(user, uid, value, now)
+            case What.REORDERED:
+                there = {channel.uid for channel in await self._channels.list(user)}
+                await self._channels.order(user, [uid for uid in value if uid in there])
+            case What.MUTED:
+                await self._rules.mute(user, uid, value, now)
+            case What.UNMUTED:
+                await self._rules.unmute(user, uid, value, now)
+            case What.BLOCKED:
+                await self._rules.block(user, uid, value, now)
+            case What.UNBLOCKED:
+                await self._rules.unblock(user, uid, value, now)
+            case What.FEED_REMOVED:
+                await self._following.unfollow(user, uid, value.url, now)
+            case What.FEED_ADDED | What.FEED_RENAMED:
+                await self._follow(change, now)
 
     async def _add_user(self, user: str, me: str, restored: bool, now: float) -> None:
         there = await self._accounts.add_user(user, me, now)
@@ -304,70 +284,25 @@ class Applier:
         for subscription in subscriptions:
             await self._following.follow(user, uid, subscription.url, now, subscription.name)
 
-    async def _apply_channel(self, change: Change, now: float) -> None:
-        match change:
-            case ChannelAdded(user, uid, name, restored):
-                if restored:
-                    with contextlib.suppress(NotFound):  # it isn't removed any more
-                        await self._channels.restore(user, uid)
-                    await self._follow_again(user, uid, await self._channels.subscriptions(user, uid), now)
-                channel = await self._channels.create(user, name, now, uid=uid)
-                if channel.name != name:
-                    await self._channels.rename(user, uid, name, now)
-            case ChannelRenamed(user, uid, name):
-                await self._channels.rename(user, uid, name, now)
-            case ChannelRemoved(user, uid):
-                for feed_id in await self._channels.disable(user, uid, now):
-                    await self._feeds.unsubscribe(feed_id, user, uid)
-            case ChannelSettingsChanged(user, uid, limits, filters):
-                await self._channels.set_settings(user, uid, _settings(limits, filters), now)
-            case ChannelsReordered(user, uids):
-                there = {channel.uid for channel in await self._channels.list(user)}
-                await self._channels.order(user, [uid for uid in uids if uid in there])
-            case _:
-                raise TypeError(f"not a change: {change!r}")
+    async def _add_channel(self, change: Change, now: float) -> None:
+        user, uid, name = change.user, change.uid, change.value
+        if change.restored:
+            with contextlib.suppress(NotFound):  # it isn't removed any more
+                await self._channels.restore(user, uid)
+            await self._follow_again(user, uid, await self._channels.subscriptions(user, uid), now)
+        channel = await self._channels.create(user, name, now, uid=uid)
+        if channel.name != name:
+            await self._channels.rename(user, uid, name, now)
 
-    async def _apply_feed(self, change: FeedAdded | FeedRenamed | FeedRemoved, now: float) -> None:
-        user, uid, url = change.user, change.uid, change.url
-        if isinstance(change, FeedRemoved):
-            await self._following.unfollow(user, uid, url, now)
-            return
-        if isinstance(change, FeedAdded):
-            followed = await self._following.follow(user, uid, url, now, change.name)
-            if followed.subscription.name == change.name:
+    async def _follow(self, change: Change, now: float) -> None:
+        user, uid, wanted = change.user, change.uid, change.value
+        if change.what is What.FEED_ADDED:
+            followed = await self._following.follow(user, uid, wanted.url, now, wanted.name)
+            if followed.subscription.name == wanted.name:
                 return
-        canonical, feed = canonical_feed_url(url), (await self._feeds.find_many([url])).get(url)
+        canonical = canonical_feed_url(wanted.url)
+        feed = (await self._feeds.find_many([wanted.url])).get(wanted.url)
         for subscription in await self._channels.subscriptions(user, uid):
             meant = subscription.feed == feed or canonical_feed_url(subscription.url) == canonical
-            if meant and subscription.name != change.name:
-                await self._channels.update_subscription(user, uid, subscription.feed, name=change.name or "")
-
-    async def _apply_rule(self, change: RuleAdded | RuleRemoved, now: float) -> None:
-        adding = isinstance(change, RuleAdded)
-        if change.kind == "mute":
-            act = self._rules.mute if adding else self._rules.unmute
-        else:
-            act = self._rules.block if adding else self._rules.unblock
-        await act(change.user, change.uid, change.url, now)
-
-
-def _limits(settings: ChannelSettings) -> tuple[Limits, Mapping[str, Any]]:
-    limits = Limits(
-        keep_read_days=settings.keep_read_days,
-        keep_unread_days=settings.keep_unread_days,
-        max_items=settings.max_items,
-        unread=settings.unread,
-        first_fetch_unread=settings.first_fetch_unread,
-    )
-    return limits, settings.filters
-
-
-def _settings(limits: Limits, filters: Mapping[str, Any]) -> ChannelSettings:
-    return ChannelSettings(
-        unread=limits.unread,
-        keep_read_days=limits.keep_read_days,
-        keep_unread_days=limits.keep_unread_days,
-        max_items=limits.max_items,
-        first_fetch_unread=limits.first_fetch_unread,
-        filters=filters,
-    )
+            if meant and subscription.name != wanted.name:
+                await self._channels.update_subscription(user, uid, subscription.feed, name=wanted.name or "")

@@ -1,19 +1,39 @@
-"""From the bytes of backend.json to a `Backend`, or to a list of what is wrong with them."""
+"""From the bytes of backend.json to a `Backend`, or to a list of what is wrong with them as ConfigErrors.
+
+`model.check_shape` says what a single value may be; duplicates and values that belong together are looked at here. A
+key that looks like a misspelt one is an error, because what it was meant to say would be lost in silence; any other
+unknown key is a warning, and stays in the file.
+"""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from pathlib import Path as FilePath
 from typing import Any
+from urllib.parse import urlsplit
 
 from microsub.configuration import json_text, legacy
-from microsub.configuration.json_text import JsonText
-from microsub.configuration.model import Backend, from_document
-from microsub.configuration.validation import Findings, validate
-from microsub.configuration.variables import expand
+from microsub.configuration.file import digest, expand, has_variable
+from microsub.configuration.json_text import JsonText, Path, show
+from microsub.configuration.legacy import ENDPOINT_UNUSED
+from microsub.configuration.model import NAME, URL, Backend, FeedConfig, check_shape, decode, kind_at
 from microsub.errors import ConfigError
+from microsub.kit.hosts import comparable, comparable_person, usable
+from microsub.model.settings import NOTES, POST_TYPES
+from microsub.settings import mask_password
+
+UNUSABLE_UIDS = ("global", "saved")
+"""Names that the protocol uses for something else; `notifications` may be declared, to give it feeds and settings."""
+
+ENDPOINT_IN_CLEAR = (
+    "tokens go there by https alone, except to networks in MICROSUB_ALLOW_PRIVATE_NETWORKS; nobody gets in by any other"
+)
+
+_CLOSE = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +68,6 @@ class Report:
         return not self.problems
 
 
-def digest(body: bytes) -> str:
-    """SHA-256 of a file's bytes, in hex."""
-    return hashlib.sha256(body).hexdigest()
-
-
 def examine(body: bytes, file: str, environ: Mapping[str, str]) -> Report:
     """Look at everything in a document; never raises ConfigError."""
     try:
@@ -72,7 +87,7 @@ def examine(body: bytes, file: str, environ: Mapping[str, str]) -> Report:
     problems, warned = findings.errors(), tuple(findings.warnings)
     if problems:
         return Report(file, problems, warned, None)
-    usable = Document(file, source, raw, from_document(expanded), digest(body), old, warned)
+    usable = Document(file, source, raw, decode(Backend, expanded), digest(body), old, warned)
     return Report(file, (), warned, usable)
 
 
@@ -118,3 +133,256 @@ def unreadable(path: FilePath, error: OSError) -> ConfigError:
         case _:
             found = f"an error ({error.strerror or error})"
     return ConfigError(file=str(path), path="", found=found, expected="a readable backend.json")
+
+
+@dataclass
+class Findings:
+    """What was found, in the order of the file. `source` tells lines and the text as written, before expansion."""
+
+    file: str
+    source: JsonText
+    problems: list[tuple[int, ConfigError]] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    _seen: set[Path] = field(default_factory=set)
+
+    def wrong(self, path: Path, found: str, expected: str) -> None:
+        """Note an error; the first one of a place is enough."""
+        if path not in self._seen:
+            self._seen.add(path)
+            line = self.source.line(path)
+            error = ConfigError(file=self.file, path=show(path), line=line, found=found, expected=expected)
+            self.problems.append((line, error))
+
+    def warn(self, path: Path, sentence: str) -> None:
+        """Note something that works, but hardly as meant."""
+        self.warnings.append(f"{self.file}: {self.place(path)}: {sentence}")
+
+    def place(self, path: Path) -> str:
+        """The place as people find it."""
+        line = f"line {self.source.line(path)}"
+        return f"{show(path)} ({line})" if path else line
+
+    def written(self, path: Path, value: Any) -> str:
+        """The value as the file has it: a variable by its name, never by what it holds."""
+        node = self.source.root
+        for key in path:
+            child = node.child(key)
+            if child is None:
+                return describe(value)
+            node = child
+        return describe(node.value if has_variable(node.value) else value)
+
+    def errors(self) -> tuple[ConfigError, ...]:
+        """The errors, in the order of the file."""
+        return tuple(error for _, error in sorted(self.problems, key=lambda entry: entry[0]))
+
+
+def describe(value: Any) -> str:
+    """A JSON value in words, short, without passwords."""
+    if isinstance(value, str):
+        text = mask_password(value) if "://" in value else value
+        return f"'{text if len(text) <= 80 else text[:77] + '…'}'"
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, int | float):
+        return f"the number {json.dumps(value)}"
+    if isinstance(value, Mapping):
+        return "an object"
+    return "a list"
+
+
+def validate(document: Any, findings: Findings) -> None:
+    """Note in `findings` all that is wrong with the expanded `document`."""
+    for error in check_shape(document):
+        _report(error, document, findings)
+    if isinstance(document, Mapping):
+        _check_users(document, findings)
+        _check_instance(document, findings)
+
+
+# --- what single values may be ------------------------------------------------------------------------------------
+
+_EXPECTED = {
+    "dataclass_type": "an object",
+    "mapping_type": "an object",
+    "dict_type": "an object",
+    "tuple_type": "a list",
+    "string_type": "text",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "greater_than_equal": "a number not below {ge:g}",
+    "less_than_equal": "a number not above {le:g}",
+    "literal_error": "one of {expected}",
+    "form": "{expected}",
+}
+"""pydantic's kinds of errors in our words."""
+
+
+def _report(error: Mapping[str, Any], document: Any, findings: Findings) -> None:
+    path, kind, values = error["loc"], error["type"], dict(error.get("ctx", {}))
+    if kind == "unexpected_keyword_argument":
+        _unknown_key(path, findings)
+        return
+    if kind == "missing":
+        expected = f"a uid, the channel's lasting name: {NAME}" if path[-1] == "uid" else URL
+        findings.wrong(path, "nothing", expected)
+        return
+    if path[-1:] == ("[key]",):
+        path = path[:-1]
+        found = f"the key {describe(path[-1])}"
+    else:
+        if path[-1:] == ("url",) and isinstance(_at(document, path[:-1]), str):
+            path = path[:-1]  # text that stands for the object
+        found = findings.written(path, error["input"])
+    if kind == "literal_error":
+        values["expected"] = values["expected"].replace(" or ", ", ")
+    expected = _EXPECTED.get(kind, error["msg"]).format_map(values)
+    if kind == "dataclass_type" and kind_at(path) is FeedConfig:
+        expected = "text or an object"
+    problem = values.get("problem")
+    findings.wrong(path, f"{found}, {problem}" if problem else found, expected)
+
+
+def _at(document: Any, path: Path) -> Any:
+    for key in path:
+        document = document[key]
+    return document
+
+
+def _unknown_key(path: Path, findings: Findings) -> None:
+    key = str(path[-1])
+    if re.search(NOTES, key) or path == ("$schema",):
+        return
+    kind = kind_at(path[:-1])
+    known = [one.name for one in fields(kind)]
+    near = _near(key, known)
+    if near or kind is FeedConfig:
+        findings.wrong(path, f"the unknown key '{key}'", f"one of {', '.join(known)}{near}")
+    else:
+        findings.warn(path, "an unknown key, which has no effect (names beginning with 'x-' are for notes)")
+
+
+def _near(text: str, known: Sequence[str]) -> str:
+    """The question whether one of `known` was meant, a transposition of letters included; empty where none is near."""
+    near = get_close_matches(text.lower(), known, n=1, cutoff=_CLOSE)
+    near = near or [word for word in known if sorted(word) == sorted(text.lower())]
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+# --- what a schema can't say -------------------------------------------------------------------------------------
+
+
+def _check_users(document: Mapping[str, Any], findings: Findings) -> None:
+    sites: dict[str, str] = {}
+    for name, user in _members(document.get("users")):
+        path: Path = ("users", name)
+        endpoint = user.get("token_endpoint")
+        if endpoint and not user.get("me"):
+            findings.warn((*path, "token_endpoint"), ENDPOINT_UNUSED)
+        if isinstance(endpoint, str) and usable(endpoint) and urlsplit(endpoint).scheme == "http":
+            findings.warn((*path, "token_endpoint"), ENDPOINT_IN_CLEAR)
+        site = user.get("me")
+        if isinstance(site, str) and site:
+            first = sites.setdefault(comparable_person(site), name)
+            if first != name:
+                written = findings.written((*path, "me"), site)
+                theirs = findings.written(("users", first, "me"), document["users"][first]["me"])
+                findings.wrong(
+                    (*path, "me"),
+                    f"{written}, the same person as user '{first}' with {theirs}",
+                    "a site of their own for each user, since signing in with it leads to one account",
+                )
+        _check_channels(user.get("channels"), (*path, "channels"), findings)
+
+
+def _check_channels(channels: Any, path: Path, findings: Findings) -> None:
+    uids: dict[str, int] = {}
+    names: dict[str, int] = {}
+    for index, channel in _elements(channels):
+        here: Path = (*path, index)
+        uid, name = channel.get("uid"), channel.get("name", channel.get("uid"))
+        if uid in UNUSABLE_UIDS:
+            findings.wrong(
+                (*here, "uid"), f"the reserved uid '{uid}'", "another uid: the protocol uses this one itself"
+            )
+        if isinstance(uid, str) and uids.setdefault(uid, index) != index:
+            first = show((*path, uids[uid], "uid"))
+            findings.wrong((*here, "uid"), f"the uid '{uid}' again", f"a uid of its own: {first} has this one")
+        if isinstance(name, str) and names.setdefault(name, index) != index:
+            findings.warn((*here, "name"), f"a second channel with the name '{name}'")
+        _check_feeds(channel.get("feeds"), (*here, "feeds"), findings)
+        settings = channel.get("settings")
+        if isinstance(settings, Mapping) and isinstance(settings.get("filters"), Mapping):
+            _check_filters(settings["filters"], (*here, "settings", "filters"), findings)
+
+
+def _check_feeds(feeds: Any, path: Path, findings: Findings) -> None:
+    seen: dict[str, int] = {}
+    for index, feed in enumerate(feeds if isinstance(feeds, list) else ()):
+        here: Path = (*path, index)
+        url = feed.get("url") if isinstance(feed, Mapping) else feed
+        if isinstance(feed, Mapping):
+            here = (*here, "url")
+        if not isinstance(url, str):
+            continue
+        if seen.setdefault(comparable(url), index) != index:
+            first = show((*path, seen[comparable(url)]))
+            findings.wrong(
+                here, f"{findings.written(here, url)} again", f"each feed once per channel: {first} is the same"
+            )
+
+
+def _check_filters(filters: Mapping[str, Any], path: Path, findings: Findings) -> None:
+    for key in ("include_types", "exclude_types"):
+        kinds = filters.get(key)
+        kinds = [kind for kind in kinds if isinstance(kind, str)] if isinstance(kinds, list) else []
+        nothing_left = key == "include_types" and not any(kind.lower() in POST_TYPES for kind in kinds)
+        for index, kind in enumerate(kinds):
+            if kind.lower() in POST_TYPES:
+                continue
+            known, near = ", ".join(POST_TYPES), _near(kind, POST_TYPES)
+            if near or nothing_left:
+                findings.wrong((*path, key, index), f"the type {describe(kind)}", f"one of {known}{near}")
+            else:
+                findings.warn((*path, key, index), f"no post is of the type {describe(kind)}; types: {known}")
+
+
+def _check_instance(document: Mapping[str, Any], findings: Findings) -> None:
+    settings = document.get("settings")
+    if not isinstance(settings, Mapping):
+        return
+    _check_feeds(settings.get("public_feeds"), ("settings", "public_feeds"), findings)
+    _check_registration(settings.get("registration"), ("settings", "registration"), findings)
+    polling = settings.get("polling")
+    if isinstance(polling, Mapping):
+        low, high = polling.get("min_interval", 300), polling.get("max_interval", 86_400)
+        if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
+            key = "min_interval" if "min_interval" in polling else "max_interval"
+            findings.wrong(
+                ("settings", "polling", key),
+                describe(polling[key]),
+                f"min_interval ({low}) not above max_interval ({high})",
+            )
+
+
+def _check_registration(part: Any, path: Path, findings: Findings) -> None:
+    if not isinstance(part, Mapping):
+        return
+    if part.get("open") == "domains" and not part.get("domains"):
+        findings.wrong((*path, "domains"), "none" if "domains" not in part else "an empty list", "at least one domain")
+    if part.get("domains") and part.get("open", "nobody") != "domains":
+        findings.warn((*path, "domains"), "has no effect unless 'open' is 'domains'")
+
+
+def _members(part: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for key, value in part.items() if isinstance(part, Mapping) else ():
+        if isinstance(value, Mapping):
+            yield key, value
+
+
+def _elements(part: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for index, value in enumerate(part if isinstance(part, list) else ()):
+        if isinstance(value, Mapping):
+            yield index, value

@@ -1,4 +1,4 @@
-"""Which limits hold for a channel: its own, else its user's, else the instance's, else the defaults.
+"""Which settings hold for a channel: its own, else its user's, else the instance's, else the defaults.
 
 Asked for every page and every fan-out, so the answers are remembered for seconds; an edit of backend.json reaches
 every process within that time.
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.configuration.model import DEFAULT_LIMITS, InstanceSettings, Limits
-from microsub.configuration.store import InForce
+from microsub.configuration.model import InstanceSettings, UserSettings
+from microsub.configuration.store import Applied, InForce
 from microsub.errors import NotFound, StoreDamaged, StoreError
-from microsub.model.reader import ChannelSettings, UnreadStyle
+from microsub.model.settings import USUAL, ChannelSettings, OwnChannelSettings, UnreadStyle
 
 if TYPE_CHECKING:
-    from microsub.configuration.apply import ChannelsPort, SettingsPort
+    from microsub.timelines.store.channels import Channels
 
 log = structlog.get_logger(__name__)
 
@@ -34,8 +34,8 @@ class SettingsInForce:
 
     def __init__(
         self,
-        settings: SettingsPort,
-        channels: ChannelsPort,
+        settings: Applied,
+        channels: Channels,
         *,
         remembered: float = REMEMBERED,
         clock: Callable[[], float] = time.monotonic,
@@ -50,8 +50,8 @@ class SettingsInForce:
         self._all_until = float("-inf")
         self._asking: asyncio.Task[None] | None = None
         self._reading: asyncio.Task[InForce] | None = None
-        self._own: dict[tuple[str, str], tuple[float, ChannelSettings]] = {}
-        self._of_users: tuple[InForce, Callable[[str], Limits]] | None = None
+        self._own: dict[tuple[str, str], tuple[float, OwnChannelSettings]] = {}
+        self._of_users: tuple[InForce, Callable[[str], ChannelSettings]] | None = None
 
     async def instance(self) -> InstanceSettings:
         """The instance's settings."""
@@ -75,27 +75,27 @@ class SettingsInForce:
         with contextlib.suppress(StoreError):
             await self._current()
 
-    async def limits(self, user: str, uid: str) -> Limits:
-        """The limits of one channel, none of them None. A channel that isn't there has those of its user."""
+    async def of(self, user: str, uid: str) -> ChannelSettings:
+        """What holds for one channel; nothing in it is None. A channel that isn't there has those of its user."""
         everywhere = await self._current()
         key = (user, uid)
-        until, own = self._own.get(key, (float("-inf"), ChannelSettings()))
+        until, own = self._own.get(key, (float("-inf"), OwnChannelSettings()))
         if until <= self._clock():
             try:
                 own = (await self._channels.get(user, uid)).settings
             except NotFound:
-                own = ChannelSettings()
+                own = OwnChannelSettings()
             if len(self._own) >= _MOST_CHANNELS:
                 self._own.clear()
             self._own[key] = (self._clock() + self._remembered, own)
         return resolved(own, user, everywhere)
 
-    async def limits_of_users(self) -> Callable[[str], Limits]:
-        """User to the limits of those of their channels that set none themselves, as they are now; none is None."""
+    async def of_users(self) -> Callable[[str], ChannelSettings]:
+        """User to what holds now for those of their channels that set nothing themselves; nothing in it is None."""
         everywhere = await self._current()
         if self._of_users is None or self._of_users[0] is not everywhere:
-            common = everywhere.instance.limits.over(DEFAULT_LIMITS)
-            special = {user: own.over(common) for user, own in everywhere.users.items()}
+            common = everywhere.instance.limits().over(USUAL)
+            special = {user: own.limits().over(common) for user, own in everywhere.users.items()}
             self._of_users = everywhere, lambda user: special.get(user, common)
         return self._of_users[1]
 
@@ -103,7 +103,7 @@ class SettingsInForce:
         """The style of unread counts for channels of this user that don't set their own; costs next to nothing."""
         everywhere = await self._current()
         own = everywhere.users.get(user)
-        style = (own.unread if own else None) or everywhere.instance.limits.unread
+        style = (own.unread if own else None) or everywhere.instance.unread
         return style or "count"
 
     def forget(self) -> None:
@@ -146,8 +146,7 @@ class SettingsInForce:
             task.exception()  # also where every caller was cancelled, the error counts as seen
 
 
-def resolved(own: ChannelSettings, user: str, everywhere: InForce) -> Limits:
-    """A channel's limits over its user's, the instance's and the defaults."""
-    limits = Limits(own.keep_read_days, own.keep_unread_days, own.max_items, own.unread, own.first_fetch_unread)
-    above = everywhere.users.get(user, Limits()).over(everywhere.instance.limits).over(DEFAULT_LIMITS)
-    return limits.over(above)
+def resolved(own: ChannelSettings, user: str, everywhere: InForce) -> ChannelSettings:
+    """A channel's settings over its user's, the instance's and the defaults."""
+    above = everywhere.users.get(user, UserSettings()).over(everywhere.instance).over(USUAL)
+    return own.limits().over(above)

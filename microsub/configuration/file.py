@@ -1,24 +1,44 @@
-"""The one place that touches backend.json on disk: reads it, replaces it, sees when it changes."""
+"""backend.json on disk: read, replaced and watched; its older versions; and the environment variables that it names.
+
+`${NAME}` stands for a variable: secrets stay in the environment. `$${NAME}` stands for the text `${NAME}` itself. Keys
+are never expanded, and nothing that is written back ever is.
+
+The name of a version says when it was there (UTC), the beginning of its SHA-256, and whether somebody saved it by hand:
+`20260131T081500.000000Z-0a1b2c3d.json`, and `….saved.json`. All others were written by the server.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import itertools
+import json
 import os
+import re
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import structlog
 
-from microsub.configuration.document import digest
-from microsub.configuration.versions import is_saved, is_version_of, surplus, version_name
+from microsub.configuration import json_text
+from microsub.configuration.facts import declarations
+from microsub.configuration.legacy import is_legacy
+from microsub.configuration.model import Backend, decode
 
 log = structlog.get_logger(__name__)
 
 _LOOK_EVERY_MS = 1000
 """A look at the file's stamp at least this often, for file systems that tell of no changes (network, containers)."""
+
+
+def digest(body: bytes) -> str:
+    """SHA-256 of a file's bytes, in hex."""
+    return hashlib.sha256(body).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,3 +205,145 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+# --- versions ------------------------------------------------------------------------------------------------------
+
+NEWEST_KEPT = 10
+"""Versions that are kept in any case, and as many that were saved by hand."""
+_HOURS, _DAYS = 24, 30
+_STAMP = "%Y%m%dT%H%M%S.%fZ"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The older version `name` from which an edit began; `back`: the file says what that version said, no more."""
+
+    name: str
+    backend: Backend
+    back: bool
+
+
+def version_name(digest: str, now: float, *, by_hand: bool, after: str = "") -> str:
+    """The name of a version that was there at `now` (Unix time), or just behind the version `after` if that is later:
+    the order of the names is that in which the versions came, whatever the clock says.
+    """
+    at = datetime.fromtimestamp(now, UTC)
+    with contextlib.suppress(ValueError):
+        at = max(at, datetime.strptime(after.partition("-")[0], _STAMP).replace(tzinfo=UTC) + timedelta(microseconds=1))
+    stamp = at.strftime(_STAMP)
+    return f"{stamp}-{digest[:8]}{'.saved' if by_hand else ''}.json"
+
+
+def is_saved(name: str) -> bool:
+    """Whether that version was saved by hand."""
+    return name.endswith(".saved.json")
+
+
+def is_version_of(name: str, digest: str) -> bool:
+    """Whether the version of that name has the content of that SHA-256 (hex)."""
+    return name.partition("-")[2].partition(".")[0] == digest[:8]
+
+
+def surplus(names: Iterable[str], now: float) -> list[str]:
+    """The versions that need not stay at `now`: beside the newest ten, and the newest ten that were saved by hand, the
+    last one of each hour stays for a day, and the last one of each day for 30 days.
+    """
+    ordered = sorted(names)
+    kept = {*ordered[-NEWEST_KEPT:], *[name for name in ordered if is_saved(name)][-NEWEST_KEPT:]}
+    for form, length, count in (("%Y%m%dT%H", 3600, _HOURS), ("%Y%m%d", 86_400, _DAYS)):
+        periods = {datetime.fromtimestamp(now - length * ago, UTC).strftime(form) for ago in range(count)}
+        width = len(datetime.fromtimestamp(now, UTC).strftime(form))
+        kept.update({name[:width]: name for name in ordered if name[:width] in periods}.values())
+    return [name for name in ordered if name not in kept]
+
+
+def since_saved(names: Iterable[str], digest: str) -> list[str]:
+    """The versions, newest first, that differ from the one of `digest` (which must be the newest) by what the server
+    wrote alone: those behind which nobody has saved another one.
+    """
+    ordered = sorted(names, reverse=True)
+    if not ordered or not is_version_of(ordered[0], digest):
+        return []
+    found = []
+    for newer, name in itertools.pairwise(ordered):
+        if is_saved(newer):
+            break
+        found.append(name)
+    return found
+
+
+def said(body: bytes, environ: Mapping[str, str]) -> Backend | None:
+    """What a kept version declares; None where it can't be read."""
+    try:
+        document = json.loads(body.decode("utf-8-sig"))
+        if is_legacy(document):
+            return None
+        return decode(Backend, expand(document, environ, lambda *_: None))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def origin(file: Backend, last: Backend, older: Sequence[tuple[str, Backend]]) -> Origin | None:
+    """From which version the edit to `file` began; None: from `last`, which was applied last.
+
+    It is the one from which `file` differs in the fewest declarations, of equal ones the newest. `older` has the others
+    by name, newest first.
+    """
+    wanted = declarations(file)
+    found, fewest = None, len(declarations(last) ^ wanted)
+    for name, backend in older:
+        differing = len(declarations(backend) ^ wanted)
+        if differing < fewest:
+            found, fewest = Origin(name, backend, differing == 0), differing
+    return found
+
+
+# --- variables -----------------------------------------------------------------------------------------------------
+
+_VARIABLE = re.compile(r"(\$?)\$\{([^}]*)\}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+Missing = Callable[[json_text.Path, str], None]
+"""Called with each variable that isn't set, or not to text: where, and its name."""
+
+
+def expand(value: Any, environ: Mapping[str, str], missing: Missing, path: json_text.Path = ()) -> Any:
+    """A copy of `value` with all variables replaced; a missing one is reported and left standing."""
+    if isinstance(value, str):
+        return expand_text(value, environ, lambda name: missing(path, name))
+    if isinstance(value, Mapping):
+        return {key: expand(part, environ, missing, (*path, key)) for key, part in value.items()}
+    if isinstance(value, list):
+        return [expand(part, environ, missing, (*path, index)) for index, part in enumerate(value)]
+    return value
+
+
+def expand_text(text: str, environ: Mapping[str, str], missing: Callable[[str], None] = lambda _: None) -> str:
+    """`text` with its variables replaced."""
+
+    def replace(match: re.Match[str]) -> str:
+        escaped, name = match.groups()
+        if escaped:
+            return match.group()[1:]
+        if not _NAME.match(name) or not _is_text(environ.get(name)):
+            missing(name)
+            return match.group()
+        return environ[name]
+
+    return _VARIABLE.sub(replace, text)
+
+
+def _is_text(value: str | None) -> bool:
+    """Python keeps bytes of the environment that are no UTF-8 as halves of surrogate pairs, which nothing can store."""
+    return value is not None and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
+def escape(text: str) -> str:
+    """Text that expands to `text`: for what users typed and is written into the file."""
+    return re.sub(r"\$\{", "$${", text)
+
+
+def has_variable(value: Any) -> bool:
+    """Whether the text names a variable, so that its expansion may be a secret."""
+    return isinstance(value, str) and any(not match.group(1) for match in _VARIABLE.finditer(value))

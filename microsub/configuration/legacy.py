@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from microsub.configuration.json_text import Path
-from microsub.configuration.validation import ENDPOINT_UNUSED, Findings
 from microsub.kit.hosts import comparable, usable
 from microsub.model.patterns import PatternError, compiled
+
+if TYPE_CHECKING:
+    from microsub.configuration.document import Findings
+
+ENDPOINT_UNUSED = "has no effect without 'me': whose tokens are to be accepted isn't said"
 
 _KEYS = frozenset({"channels", "feeds", "nextuid", "me", "tokenendpoint", "authenabled"})
 _IN_CHANNEL = frozenset({"uid", "name"})

@@ -1,91 +1,307 @@
-"""backend.json as frozen values: users, channels, feeds and settings, after validation and expansion.
+"""backend.json as frozen values, with the shape of the file: users, channels, feeds and settings.
 
-`from_document` expects a document that `validate` has passed; `to_document` is its inverse up to form (the canonical
-document that is remembered as applied, see `storage`, Three-way merge).
+What a key means, its default and its bounds stand at its field and nowhere else: the check of a file (`check_shape`),
+the JSON Schema (`schema`) and the reference page are made of them. `decode` reads what was found valid, `encode` is its
+inverse up to form: the canonical document, which is remembered as applied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from types import MappingProxyType
-from typing import Any, Literal
+import functools
+import re
+import types
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from microsub.configuration.joining import (
-    Quotas,
-    Registration,
-    quotas_from,
-    quotas_part,
-    registration_from,
-    registration_part,
+from microsub.kit.hosts import domain, usable
+from microsub.kit.identifiers import PROFILE, unfit_profile
+from microsub.model.settings import (
+    FILE_OBJECT,
+    NOTES,
+    ChannelSettings,
+    Fits,
+    Level,
+    Maybe,
+    OwnChannelSettings,
+    blank,
+    declared,
+    number,
+    stated,
 )
 
-UnreadStyle = Literal["count", "boolean", "none"]
+T = TypeVar("T")
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+# --- kinds of text -------------------------------------------------------------------------------------------------
+
+URL = "an http or https URL, such as https://blog.example/feed.xml"
+_HTTP = r"^([Hh][Tt][Tt][Pp][Ss]?://[^\s]+|.*\$\{.*)$"
+_DOMAIN = "a domain of two parts or more, such as example.org; those below it count too"
+NAME = "1 to 64 letters, digits, '_' or '-'"
+
+
+def _no_name(text: str) -> str | None:
+    return None if re.fullmatch(r"[A-Za-z0-9_-]{1,64}", text) else ""
+
+
+def _no_url(text: str) -> str | None:
+    return None if usable(text) else ""
+
+
+def _no_domain(text: str) -> str | None:
+    return None if domain(text) else ""
+
+
+def _no_stranger(text: str) -> str | None:
+    return None if usable(text) or domain(text) else ""
+
+
+Name = Annotated[str, Fits(_no_name, NAME, "^[A-Za-z0-9_-]{1,64}$", 64)]
+Url = Annotated[str, Fits(_no_url, URL, _HTTP, 100_000)]
+Rule = Annotated[str, Fits(_no_url, URL, _HTTP)]
+Profile = Annotated[str, Fits(unfit_profile, PROFILE, _HTTP)]
+Title = Annotated[str, Fits(blank, "text that is not blank", r"\S", 200)]
+Domain = Annotated[str, Fits(_no_domain, _DOMAIN, longest=253)]
+Refused = Annotated[str, Fits(_no_stranger, f"{_DOMAIN}, or a profile URL")]
+
+# --- settings ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Retention and unread style of one level; None means: as the level above says. 0 means without limit.
-
-    `first_fetch_unread` is how many of the newest posts of a newly followed feed come in as unread.
+class Quotas(Level):
+    """How much a user may have; 0 sets no limit. They bind what is done through reader apps, never what the admin
+    does.
     """
 
-    keep_read_days: float | None = None
-    keep_unread_days: float | None = None
-    max_items: int | None = None
-    unread: UnreadStyle | None = None
-    first_fetch_unread: int | None = None
+    __pydantic_config__ = FILE_OBJECT
 
-    def over(self, above: Limits) -> Limits:
-        """These limits, and those of the level above where these say nothing."""
-        return Limits(
-            **{
-                name: getattr(above, name) if getattr(self, name) is None else getattr(self, name)
-                for name in LIMIT_NAMES
-            }
+    channels: Maybe[int] = number("Channels, without `notifications`.", le=1_000_000)
+    feeds: Maybe[int] = number(
+        "Feeds in all channels together; one that two channels follow counts twice.", le=1_000_000
+    )
+    tokens: Maybe[int] = number(
+        "Times that apps were let in and still are, and tokens made by the admin.", le=1_000_000
+    )
+    requests: Maybe[int] = number("Requests to the Microsub endpoint per minute.", le=1_000_000)
+    rules: Maybe[int] = number("Mutes and blocks, in all channels together. By default 1000.", le=1_000_000)
+
+
+MOST_RULES = 1000
+"""Mutes and blocks of one user, where the admin says nothing else: each is looked at whenever a post comes in."""
+
+OF_DECLARED = Quotas(channels=0, feeds=0, tokens=0, requests=0, rules=MOST_RULES)
+"""For users whom the admin has made, where the admin says nothing else."""
+OF_REGISTERED = Quotas(channels=50, feeds=500, tokens=50, requests=600, rules=MOST_RULES)
+"""For those who registered themselves, where the admin says nothing else."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserSettings(ChannelSettings):
+    """For all of this user's channels, and the user's quotas."""
+
+    quotas: Quotas = field(
+        default_factory=Quotas,
+        metadata={"description": "How much this user may have, where `quotas` for others says something else."},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Polling:
+    """How politely feeds are asked."""
+
+    __pydantic_config__ = FILE_OBJECT
+
+    min_interval: float = number(
+        "The least number of seconds between two polls of one feed, however lively it is.", 300, ge=60, le=172_800
+    )
+    max_interval: float = number(
+        "The most, however quiet it is; what the publisher says on freshness may exceed it.", 86_400, ge=60, le=172_800
+    )
+    host_interval: float = number("Seconds between two requests to one host.", 1, le=3600)
+    host_concurrency: int = number("Requests to one host at a time.", 1, ge=1, le=100)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How new posts reach the timelines of everybody who follows their feed."""
+
+    __pydantic_config__ = FILE_OBJECT
+
+    fan_out_limit: int = number(
+        "To how many timelines a post goes at once, those of the most recently active readers first; the others are "
+        "filled when they are read. 0: to all.",
+        0,
+        le=10_000_000,
+    )
+    away_days: float = number(
+        "Days without a request after which a user's timelines are left alone; they are filled when the user returns. "
+        "0: never.",
+        0,
+        le=3650,
+    )
+    warm_up_days: float = number(
+        "How old posts may be with which timelines that are new, lost or left alone are filled from the store. 0: of "
+        "any age.",
+        30,
+        le=3650,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """How tokens are checked that a user's own provider has issued."""
+
+    __pydantic_config__ = FILE_OBJECT
+
+    token_cache: float = number(
+        "Seconds for which a provider's answer about a token holds, and so after how long at the latest a revocation "
+        "there is noticed.",
+        600,
+        ge=1,
+        le=86_400,
+    )
+    token_grace: float = number(
+        "Seconds for which a token that was good serves beyond that, while the provider can't be asked. 0: not at all.",
+        3600,
+        le=604_800,
+    )
+
+
+Openness = Literal["nobody", "domains", "everybody"]
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """Who gets an account by signing in with their own site."""
+
+    __pydantic_config__ = FILE_OBJECT
+
+    open: Openness = declared(
+        "Who may make an account: nobody, those whose site lies on one of `domains`, or everybody.", "nobody"
+    )
+    domains: tuple[Domain, ...] = declared(
+        "Domains such as `example.org`; what lies below them (`ann.example.org`) counts too.", ()
+    )
+    refuse: tuple[Refused, ...] = declared(
+        "Who makes no account in any case: domains, with all below them, and profile URLs such as "
+        "`https://people.example/mallory`.",
+        (),
+    )
+    most: int = number(
+        "How many accounts there may be that people made themselves. 0: any number.", 1000, le=10_000_000
+    )
+    quotas: Quotas = field(
+        default_factory=Quotas,
+        metadata={
+            "description": "How much each of these users may have. By default 50 channels, 500 feeds, 50 tokens, 1,000 "
+            "mutes and blocks, and 600 requests a minute."
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class HostPolicy:
+    """For one host, where `polling` says something else."""
+
+    __pydantic_config__ = FILE_OBJECT
+
+    interval: Maybe[float] = number("Seconds between two requests.", le=3600)
+    concurrency: Maybe[int] = number("Requests at a time.", ge=1, le=100)
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPolicy:
+    """For one feed."""
+
+    __pydantic_config__ = FILE_OBJECT
+
+    interval: Maybe[float] = number(
+        "Seconds between two polls, instead of the adaptive interval. What the publisher says on freshness raises it, "
+        "unless `ttl` is set.",
+        ge=1,
+        le=172_800,
+    )
+    ttl: Maybe[float] = number(
+        "Seconds for which a fetched copy counts as fresh and isn't asked for again, whatever the publisher says. "
+        "0: at the intervals alone.",
+        le=172_800,
+    )
+
+
+# --- feeds, channels, users ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _TextOrObject:
+    """Text that stands for an object with its first key alone."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        from pydantic_core import core_schema
+
+        first = fields(source)[0].name
+        return core_schema.no_info_before_validator_function(
+            lambda part: {first: part} if isinstance(part, str) else part, handler(source)
         )
 
-
-LIMIT_NAMES: tuple[str, ...] = tuple(entry.name for entry in fields(Limits))
-
-DEFAULT_LIMITS = Limits(keep_read_days=30, keep_unread_days=180, max_items=2000, unread="count", first_fetch_unread=10)
+    def __get_pydantic_json_schema__(self, core: Any, handler: Callable[[Any], Any]) -> Any:
+        return {"anyOf": [{"type": "string", "pattern": _HTTP}, handler(core)]}
 
 
 @dataclass(frozen=True, slots=True)
 class FeedConfig:
-    """A feed in a channel; `name` is the owner's own name for it."""
+    """A feed in a channel: its URL alone, or an object."""
 
-    url: str
-    name: str | None = None
+    __pydantic_config__ = FILE_OBJECT
+
+    url: Url
+    name: Maybe[Title] = declared("Shown instead of the feed's own title.")
+
+    def __post_init__(self) -> None:
+        if self.name is not None:
+            object.__setattr__(self, "name", " ".join(self.name.split()))
+
+
+Feeds = tuple[Annotated[FeedConfig, _TextOrObject()], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelConfig:
-    """A channel as declared. `filters` is the `settings.filters` object; `mute` and `block` hold URLs."""
+    """A channel as declared."""
 
-    uid: str
-    name: str
-    feeds: tuple[FeedConfig, ...] = ()
-    settings: Limits = Limits()
-    filters: Mapping[str, Any] = field(default_factory=dict)
-    mute: tuple[str, ...] = ()
-    block: tuple[str, ...] = ()
+    __pydantic_config__ = FILE_OBJECT
+
+    uid: Name = field(metadata={"description": "The lasting name; a channel with another uid is another channel."})
+    name: Title = declared("As readers show it; the uid by default.", "")
+    feeds: Feeds = declared("What the channel follows: URLs, or objects with a URL and a name of one's own.", ())
+    settings: OwnChannelSettings = field(default_factory=OwnChannelSettings)
+    mute: tuple[Rule, ...] = declared("Authors or feeds not shown in this channel.", ())
+    block: tuple[Rule, ...] = declared("Authors or feeds never stored in this channel.", ())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", " ".join((self.name or self.uid).split()))
 
 
 @dataclass(frozen=True, slots=True)
 class UserConfig:
-    """A user as declared; `me` is empty where none is given, `quotas` holds only what is declared."""
+    """What a user has."""
 
-    name: str
-    me: str = ""
-    channels: tuple[ChannelConfig, ...] = ()
-    settings: Limits = Limits()
-    mute: tuple[str, ...] = ()
-    block: tuple[str, ...] = ()
-    token_endpoint: str | None = None
-    quotas: Quotas = field(default_factory=Quotas)
+    __pydantic_config__ = FILE_OBJECT
+
+    me: Profile = declared(
+        "The user's own site, with which they sign in; left out, it is the page /u/NAME of this server.", ""
+    )
+    token_endpoint: Maybe[Url] = declared(
+        "Where this user's tokens are checked, instead of where the site named by `me` says."
+    )
+    channels: tuple[ChannelConfig, ...] = declared(
+        "In the order in which readers show them. 'notifications' is always there, listed or not.", ()
+    )
+    settings: UserSettings = field(
+        default_factory=UserSettings,
+        metadata={"description": "For all of this user's channels, and the user's quotas."},
+    )
+    mute: tuple[Rule, ...] = declared("Authors or feeds not shown in any channel.", ())
+    block: tuple[Rule, ...] = declared("Authors or feeds never stored in any channel.", ())
 
     def by_uid(self) -> dict[str, ChannelConfig]:
         """The channels by their uids."""
@@ -93,243 +309,182 @@ class UserConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Polling:
-    """How politely feeds are asked: seconds, and requests to one host at a time (`ingest`, Polling)."""
+class InstanceSettings(ChannelSettings):
+    """For everybody, where user and channel say nothing else."""
 
-    min_interval: float = 300
-    max_interval: float = 86_400
-    host_interval: float = 1
-    host_concurrency: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """How posts reach timelines (`ingest`, fan-out and warm-up): a number of timelines, and days; 0 is no limit."""
-
-    fan_out_limit: int = 0
-    away_days: float = 0
-    warm_up_days: float = 30
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """How tokens of users' own providers are checked: seconds for which an answer holds, and for which it may serve
-    beyond that while the provider can't be asked.
-    """
-
-    token_cache: float = 600
-    token_grace: float = 3600
-
-
-@dataclass(frozen=True, slots=True)
-class HostPolicy:
-    """Other manners for one host; None means: as `Polling` says."""
-
-    interval: float | None = None
-    concurrency: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FeedPolicy:
-    """Manners for one feed, in seconds; None means: as usual.
-
-    `interval` takes the place of the adaptive interval, `ttl` that of what the publisher says on how long a copy is
-    fresh (`max-age`, `Expires`, the document's own wishes): for so long it isn't asked for again.
-    """
-
-    interval: float | None = None
-    ttl: float | None = None
-
-
-KEEP_PER_FEED = 300
-"""Posts of a feed that stay in the store though nobody has them any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class InstanceSettings:
-    """What holds for everybody. `limits` holds only what is declared: use `Limits.over(DEFAULT_LIMITS)`.
-
-    `keep_per_feed` is how many of a feed's newest posts stay in the store in any case, 0 for all. `hosts` is keyed by
-    lower-case host name, `feeds` by URL as declared; `public_feeds` are found by words. `quotas` hold for all but those
-    who registered themselves, who have those of `registration`.
-    """
-
-    limits: Limits = Limits()
-    keep_per_feed: int = KEEP_PER_FEED
-    polling: Polling = Polling()
-    delivery: Delivery = Delivery()
-    hosts: Mapping[str, HostPolicy] = field(default_factory=dict)
-    feeds: Mapping[str, FeedPolicy] = field(default_factory=dict)
-    public_feeds: tuple[FeedConfig, ...] = ()
-    identity: Identity = Identity()
+    keep_per_feed: int = number(
+        "How many of a feed's newest posts stay in the store though nobody has them any more, for whoever follows it "
+        "next. 0: all.",
+        300,
+        le=1_000_000,
+    )
+    polling: Polling = field(default_factory=Polling)
+    delivery: Delivery = field(default_factory=Delivery)
+    identity: Identity = field(default_factory=Identity)
     registration: Registration = field(default_factory=Registration)
-    quotas: Quotas = field(default_factory=Quotas)
+    quotas: Quotas = field(
+        default_factory=Quotas,
+        metadata={
+            "description": "How much each user may have, but for those who registered themselves: they have the quotas "
+            "of `registration`. By default without limit."
+        },
+    )
+    hosts: Mapping[str, HostPolicy] = field(
+        default_factory=dict,
+        metadata={"description": "Host name to other manners for it, for hosts that the admin runs."},
+    )
+    feeds: Mapping[Url, FeedPolicy] = field(
+        default_factory=dict, metadata={"description": "Feed URL to manners of its own."}
+    )
+    public_feeds: Feeds = declared("Feeds that everybody may find by words in the search.", ())
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hosts", {name.lower(): policy for name, policy in self.hosts.items()})
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """The whole of backend.json."""
+    """Declares users, their channels, feeds and settings. Text of the form ${NAME} in a value stands for an environment
+    variable.
+    """
 
-    users: Mapping[str, UserConfig] = field(default_factory=dict)
-    settings: InstanceSettings = InstanceSettings()
+    __pydantic_config__: ClassVar = {
+        **FILE_OBJECT,
+        "json_schema_extra": {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "patternProperties": {NOTES: True},
+        },
+    }
 
-
-# --- from a document ---------------------------------------------------------------------------------------------
-
-
-def from_document(document: Mapping[str, Any]) -> Backend:
-    """The values of a valid, expanded document."""
-    users = {name: _user(name, part) for name, part in document.get("users", _NOTHING).items()}
-    return Backend(users, instance_from(document.get("settings", _NOTHING)))
-
-
-def limits_from(part: Mapping[str, Any]) -> Limits:
-    """The limits in a settings object of any level; other keys are left alone."""
-    return Limits(**_known(Limits, part))
-
-
-def instance_from(part: Mapping[str, Any]) -> InstanceSettings:
-    """The top-level settings object."""
-    return InstanceSettings(
-        limits=limits_from(part),
-        keep_per_feed=int(part.get("keep_per_feed", KEEP_PER_FEED)),
-        polling=Polling(**_known(Polling, part.get("polling", _NOTHING))),
-        delivery=Delivery(**_known(Delivery, part.get("delivery", _NOTHING))),
-        identity=Identity(**_known(Identity, part.get("identity", _NOTHING))),
-        hosts={name.lower(): HostPolicy(**_known(HostPolicy, entry)) for name, entry in part.get("hosts", {}).items()},
-        feeds={url: FeedPolicy(**_known(FeedPolicy, entry)) for url, entry in part.get("feeds", {}).items()},
-        public_feeds=_feeds(part.get("public_feeds", ())),
-        registration=registration_from(part.get("registration", _NOTHING)),
-        quotas=quotas_from(part.get("quotas", _NOTHING)),
+    users: Mapping[Name, UserConfig] = field(
+        default_factory=dict,
+        metadata={"description": "User name (letters, digits, _ and -, at most 64) to what the user has."},
     )
+    settings: InstanceSettings = field(default_factory=InstanceSettings)
 
 
-_WHOLE = frozenset({"max_items", "first_fetch_unread", "host_concurrency", "concurrency", "fan_out_limit"})
+# --- from and to documents -----------------------------------------------------------------------------------------
 
 
-def _known(kind: type, part: Mapping[str, Any]) -> dict[str, Any]:
-    names: Mapping[str, Any] = kind.__dataclass_fields__  # type: ignore[attr-defined]
-    return {name: int(part[name]) if name in _WHOLE else part[name] for name in names if part.get(name) is not None}
+def decode(kind: type[T], part: Any) -> T:
+    """The value of a document, or a part of one, that was found valid. Keys that aren't known are left out."""
+    readers = _readers(kind)  # type: ignore[arg-type]  # every class can be hashed
+    if isinstance(part, str):
+        part = {next(iter(readers)): part}
+    return kind(**{name: read(part[name]) for name, read in readers.items() if part.get(name) is not None})
 
 
-def _user(name: str, part: Mapping[str, Any]) -> UserConfig:
-    return UserConfig(
-        name=name,
-        me=part.get("me", ""),
-        channels=tuple(_channel(entry) for entry in part.get("channels", ())),
-        settings=limits_from(part.get("settings", _NOTHING)),
-        mute=tuple(part.get("mute", ())),
-        block=tuple(part.get("block", ())),
-        token_endpoint=part.get("token_endpoint"),
-        quotas=quotas_from(part.get("settings", _NOTHING).get("quotas", _NOTHING)),
-    )
+def encode(value: Any) -> Any:
+    """The document of a value; what stands at its default is left out."""
+    if is_dataclass(value):
+        found = {name: encode(part) for name, part in stated(value).items()}
+        return found["url"] if isinstance(value, FeedConfig) and len(found) == 1 else found
+    if isinstance(value, Mapping):
+        return {key: encode(part) for key, part in value.items()}
+    return [encode(part) for part in value] if isinstance(value, tuple) else value
 
 
-def _channel(part: Mapping[str, Any]) -> ChannelConfig:
-    settings = part.get("settings", _NOTHING)
-    return ChannelConfig(
-        uid=part["uid"],
-        name=" ".join(part.get("name", part["uid"]).split()),
-        feeds=_feeds(part.get("feeds", ())),
-        settings=limits_from(settings),
-        filters=_without_notes(settings.get("filters", _NOTHING)),
-        mute=tuple(part.get("mute", ())),
-        block=tuple(part.get("block", ())),
-    )
+@functools.cache
+def _readers(kind: type[Any]) -> Mapping[str, Callable[[Any], Any]]:
+    hints = get_type_hints(kind)
+    return {one.name: _reader(hints[one.name]) for one in fields(kind)}
 
 
-def _feeds(parts: Sequence[Any]) -> tuple[FeedConfig, ...]:
-    return tuple(
-        FeedConfig(part) if isinstance(part, str) else FeedConfig(part["url"], _spaced(part.get("name")))
-        for part in parts
-    )
+def _reader(hint: Any) -> Callable[[Any], Any]:
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return _reader(args[0])
+    if isinstance(hint, type) and is_dataclass(hint):
+        return functools.partial(decode, hint)
+    if origin is tuple:
+        member = _reader(args[0])
+        return lambda part: tuple(map(member, part))
+    if origin is Mapping:
+        value = _reader(args[1])
+        return lambda part: {key: value(one) for key, one in part.items()}
+    return int if hint is int else lambda part: part
 
 
-def _spaced(name: str | None) -> str | None:
-    return None if name is None else " ".join(name.split())
+# --- pydantic ------------------------------------------------------------------------------------------------------
 
 
-def _without_notes(part: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in part.items() if name in FILTER_NAMES}
+@functools.cache
+def _adapter() -> Any:
+    from pydantic import TypeAdapter  # slow to load, and only who checks a file needs it
+
+    return TypeAdapter(Backend)
 
 
-FILTER_NAMES = ("include_types", "include_words", "include_regex", "exclude_types", "exclude_words", "exclude_regex")
+def check_shape(document: Any) -> Iterator[Mapping[str, Any]]:
+    """pydantic's errors on an expanded document: `type`, `loc`, `input` and `ctx` of each."""
+    from pydantic import ValidationError
 
-POST_TYPES = (
-    *("article", "note", "photo", "video", "audio", "reply", "like", "repost", "bookmark", "follow"),
-    *("rsvp", "checkin", "event"),
-)
-"""The kinds of posts that filters tell apart (`formats.post_types`)."""
-
-# --- to a document -----------------------------------------------------------------------------------------------
-
-
-def to_document(backend: Backend) -> dict[str, Any]:
-    """The canonical document: what stands at its default is left out."""
-    users = {name: _user_part(user) for name, user in backend.users.items()}
-    return _filled(users=users, settings=instance_part(backend.settings))
+    try:
+        _adapter().validate_python(_whole(document))
+    except ValidationError as error:
+        yield from error.errors(include_url=False)
 
 
-def _filled(**parts: Any) -> dict[str, Any]:
-    return {name: part for name, part in parts.items() if part not in (None, "", {}, [])}
+def _whole(part: Any) -> Any:
+    """JSON knows one kind of number: 5.0 is 5."""
+    if isinstance(part, Mapping):
+        return {key: _whole(value) for key, value in part.items()}
+    if isinstance(part, list):
+        return [_whole(value) for value in part]
+    return int(part) if isinstance(part, float) and part.is_integer() else part
 
 
-def limits_part(limits: Limits) -> dict[str, Any]:
-    """The settings object of these limits."""
-    return _values(limits)
+def kind_at(path: tuple[str | int, ...]) -> Any:
+    """The class of the object at that place in a document."""
+    kind: Any = Backend
+    for key in path:
+        if is_dataclass(kind):
+            kind = get_type_hints(kind)[str(key)]
+        else:
+            kind = get_args(kind)[0 if get_origin(kind) is tuple else 1]
+    return kind
 
 
-def user_settings_part(limits: Limits, quotas: Quotas) -> dict[str, Any]:
-    """The settings object of a user."""
-    return limits_part(limits) | _filled(quotas=quotas_part(quotas))
+def schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of backend.json, for editors; definitions in the order of the file."""
+    whole = _tidy(_adapter().json_schema(ref_template="{model}"))
+    definitions = whole.pop("$defs")
+    ordered: dict[str, Any] = {}
+    _collect(whole["properties"], definitions, ordered)
+    note = {"type": "string", "description": "Where editors find this schema; the server ignores it."}
+    whole["properties"] = {"$schema": note, **whole["properties"]}
+    return {
+        **whole,
+        "title": "backend.json of microsub-server",
+        "$defs": {_short(name): definitions[name] for name in ordered},
+    }
 
 
-def _values(entry: Any) -> dict[str, Any]:
-    return {part.name: value for part in fields(entry) if (value := getattr(entry, part.name)) is not None}
+def _tidy(node: Any) -> Any:
+    """Without the titles that repeat names, and without defaults that only say that a key may be left out."""
+    if isinstance(node, list):
+        return [_tidy(part) for part in node]
+    if not isinstance(node, dict):
+        return node
+    return {
+        key: {name: _tidy(one) for name, one in part.items()} if key in {"properties", "$defs"} else _tidy(part)
+        for key, part in node.items()
+        if key != "title" and not (key == "default" and part in (None, "", [], {}))
+    } | ({"description": " ".join(node["description"].split())} if "description" in node else {})
 
 
-def instance_part(settings: InstanceSettings) -> dict[str, Any]:
-    """The top-level settings object."""
-    return limits_part(settings.limits) | _filled(
-        keep_per_feed=None if settings.keep_per_feed == KEEP_PER_FEED else settings.keep_per_feed,
-        polling=_unusual(settings.polling, Polling()),
-        delivery=_unusual(settings.delivery, Delivery()),
-        identity=_unusual(settings.identity, Identity()),
-        hosts={name: _values(entry) for name, entry in settings.hosts.items()},
-        feeds={url: _values(entry) for url, entry in settings.feeds.items()},
-        public_feeds=[feed_part(feed) for feed in settings.public_feeds],
-        registration=registration_part(settings.registration),
-        quotas=quotas_part(settings.quotas),
-    )
+def _collect(node: Any, definitions: Mapping[str, Any], found: dict[str, Any]) -> None:
+    """Name the references below `node` in their final form, and note in `found` what they lead to."""
+    for part in node if isinstance(node, list) else list(node.values()) if isinstance(node, dict) else ():
+        name = str(part.get("$ref")) if isinstance(part, dict) else ""
+        if name in definitions:
+            part["$ref"] = f"#/$defs/{_short(name)}"
+            if name not in found:
+                found[name] = definitions[name]
+                _collect(definitions[name], definitions, found)
+        _collect(part, definitions, found)
 
 
-def _unusual(settings: Any, default: Any) -> dict[str, Any]:
-    usual = _values(default)
-    return {name: value for name, value in _values(settings).items() if value != usual[name]}
-
-
-def _user_part(user: UserConfig) -> dict[str, Any]:
-    return _filled(
-        me=user.me,
-        token_endpoint=user.token_endpoint,
-        channels=[channel_part(channel) for channel in user.channels],
-        settings=user_settings_part(user.settings, user.quotas),
-        mute=list(user.mute),
-        block=list(user.block),
-    )
-
-
-def channel_part(channel: ChannelConfig) -> dict[str, Any]:
-    """One entry of `channels`."""
-    settings = limits_part(channel.settings) | _filled(filters=dict(channel.filters))
-    return {"uid": channel.uid, "name": channel.name} | _filled(
-        feeds=[feed_part(feed) for feed in channel.feeds],
-        settings=settings,
-        mute=list(channel.mute),
-        block=list(channel.block),
-    )
-
-
-def feed_part(feed: FeedConfig) -> Any:
-    """One entry of `feeds`: the URL alone, or an object where the feed has a name."""
-    return feed.url if feed.name is None else {"url": feed.url, "name": feed.name}
+def _short(name: str) -> str:
+    name = name.removesuffix("Config").removeprefix("Own")
+    return name[:1].lower() + name[1:]

@@ -7,24 +7,15 @@ Users who registered themselves come into the file by nobody but its owner: an o
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from microsub.configuration.changes import Current
 from microsub.configuration.document import Document
-from microsub.configuration.merge import ALWAYS_THERE
-from microsub.configuration.model import (
-    LIMIT_NAMES,
-    ChannelConfig,
-    FeedConfig,
-    UserConfig,
-    channel_part,
-    limits_part,
-)
-from microsub.configuration.order import inserted, permuted
-from microsub.configuration.variables import escape
-from microsub.kit.hosts import comparable, comparable_profile
+from microsub.configuration.facts import URLS, Current, Forms, inserted, permuted
+from microsub.configuration.file import escape
+from microsub.configuration.model import ChannelConfig, FeedConfig, UserConfig, encode
+from microsub.model.reader import NOTIFICATIONS
 
 WRITTEN = frozenset({"me", "channels", "mute", "block"})
 """What is written of a user; all else in an entry is its owner's."""
@@ -33,16 +24,14 @@ WRITTEN = frozenset({"me", "channels", "mute", "block"})
 def edited(
     document: Document,
     current: Current,
-    *,
-    same_feed: Callable[[str], str] = comparable,
-    same_profile: Callable[[str], str] = comparable_profile,
+    forms: Forms = URLS,
 ) -> dict[str, Any] | None:
     """The document with what was changed through the API; None when it says all that already.
 
     The document must be what was last applied, else an edit of the file would be undone here.
     """
     raw: dict[str, Any] = copy.deepcopy(dict(document.raw))
-    editor = _Editor(same_feed, same_profile)
+    editor = _Editor(forms)
     for name, user in current.users.items():
         declared = document.backend.users.get(name)
         if declared is None and name in current.registered:
@@ -50,15 +39,14 @@ def edited(
         users = raw.setdefault("users", {})
         if declared is None:
             users[name] = {"me": escape(user.me)} if user.me else {}
-            declared = UserConfig(name, user.me)
+            declared = UserConfig(user.me)
         editor.user(users[name], declared, user)
     return raw if raw != document.raw else None
 
 
 @dataclass(frozen=True)
 class _Editor:
-    same_feed: Callable[[str], str]
-    same_profile: Callable[[str], str]
+    forms: Forms
 
     def user(self, raw: dict[str, Any], file: UserConfig, now: UserConfig) -> None:
         if now.me != file.me:
@@ -71,75 +59,59 @@ class _Editor:
         for uid, channel in there.items():
             if uid in declared:
                 self.channel(entries[uid], declared[uid], channel)
-            elif uid != ALWAYS_THERE or channel.feeds:
-                entries[uid] = self.new_channel(channel)
-        order = [uid for uid in declared if uid in there and uid != ALWAYS_THERE]
-        order = permuted(order, [uid for uid in there if uid in declared and uid != ALWAYS_THERE])
-        new = [uid for uid in there if uid in entries and uid not in declared and uid != ALWAYS_THERE]
+            elif uid != NOTIFICATIONS or channel.feeds:
+                entries[uid] = _escaped(encode(channel))
+        order = [uid for uid in declared if uid in there and uid != NOTIFICATIONS]
+        order = permuted(order, [uid for uid in there if uid in declared and uid != NOTIFICATIONS])
+        new = [uid for uid in there if uid in entries and uid not in declared and uid != NOTIFICATIONS]
         order = inserted(order, [*there], new)
-        if ALWAYS_THERE in entries:
+        if NOTIFICATIONS in entries:
             # Readers always show it first; where it stands in the file is its owner's taste and says nothing.
-            declared_at = next((at for at, each in enumerate(file.channels) if each.uid == ALWAYS_THERE), 0)
-            order.insert(declared_at, ALWAYS_THERE)
+            declared_at = next((at for at, each in enumerate(file.channels) if each.uid == NOTIFICATIONS), 0)
+            order.insert(declared_at, NOTIFICATIONS)
         if order or "channels" in raw:
             raw["channels"] = [entries[uid] for uid in order]
 
-    def new_channel(self, channel: ChannelConfig) -> dict[str, Any]:
-        escaped: dict[str, Any] = _escaped(channel_part(channel))
-        return escaped
-
     def channel(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
-        if now.name != file.name and now.uid != ALWAYS_THERE:
+        if now.name != file.name and now.uid != NOTIFICATIONS:
             raw["name"] = escape(now.name)
         self.feeds(raw, file, now)
         self.rules(raw, file, now)
         self.settings(raw, file, now)
 
     def feeds(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
-        there = {self.same_feed(feed.url): feed for feed in now.feeds}
+        there = {self.forms.feed(feed.url): feed for feed in now.feeds}
         # Several entries may mean one feed: a page, and the feed that it names. They stay, under any of their names.
         names: dict[str, set[str | None]] = {}
         for declared in file.feeds:
-            names.setdefault(self.same_feed(declared.url), set()).add(declared.name)
+            names.setdefault(self.forms.feed(declared.url), set()).add(declared.name)
         entries = []
         for entry, declared in zip(raw.get("feeds", ()), file.feeds, strict=True):
-            key = self.same_feed(declared.url)
+            key = self.forms.feed(declared.url)
             if key in there:
                 entries.append(entry if there[key].name in names[key] else _named(entry, declared, there[key]))
-        entries += [
-            _escaped({"url": feed.url, "name": feed.name} if feed.name else feed.url)
-            for key, feed in there.items()
-            if key not in names
-        ]
+        entries += [_escaped(encode(feed)) for key, feed in there.items() if key not in names]
         if entries != raw.get("feeds", []):
             raw["feeds"] = entries
 
     def rules(self, raw: dict[str, Any], file: UserConfig | ChannelConfig, now: UserConfig | ChannelConfig) -> None:
         for kind in ("mute", "block"):
-            there = {self.same_profile(url): url for url in getattr(now, kind)}
+            there = {self.forms.profile(url): url for url in getattr(now, kind)}
             entries = []
             for entry, declared in zip(raw.get(kind, ()), getattr(file, kind), strict=True):
-                if there.pop(self.same_profile(declared), None) is not None:
+                if there.pop(self.forms.profile(declared), None) is not None:
                     entries.append(entry)
             entries += [escape(url) for url in there.values()]
             if entries != raw.get(kind, []):
                 raw[kind] = entries
 
     def settings(self, raw: dict[str, Any], file: ChannelConfig, now: ChannelConfig) -> None:
-        if now.settings == file.settings and dict(now.filters) == dict(file.filters):
-            return
-        part = raw.setdefault("settings", {})
-        before, after = limits_part(file.settings), limits_part(now.settings)
-        before["filters"], after["filters"] = dict(file.filters), dict(now.filters)
-        for name in (*LIMIT_NAMES, "filters"):
-            if before.get(name) == after.get(name):
-                continue
-            if after.get(name):
-                part[name] = _escaped(after[name])
-            elif after.get(name) is None or name == "filters":
-                part.pop(name, None)
-            else:
-                part[name] = after[name]
+        before, after = encode(file.settings), encode(now.settings)
+        for name in dict.fromkeys([*before, *after]):
+            if name not in after:
+                raw["settings"].pop(name)
+            elif before.get(name) != after[name]:
+                raw.setdefault("settings", {})[name] = _escaped(after[name])
 
 
 def _named(entry: Any, declared: FeedConfig, now: FeedConfig) -> Any:

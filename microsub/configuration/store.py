@@ -14,18 +14,7 @@ from typing import Any
 import orjson
 from redis.exceptions import ResponseError
 
-from microsub.configuration.joining import Quotas, quotas_from, quotas_part
-from microsub.configuration.model import (
-    Backend,
-    InstanceSettings,
-    Limits,
-    from_document,
-    instance_from,
-    instance_part,
-    limits_from,
-    limits_part,
-    to_document,
-)
+from microsub.configuration.model import Backend, InstanceSettings, UserSettings, decode, encode
 from microsub.errors import StoreDamaged
 from microsub.redis import keys
 from microsub.redis.lease import Lease
@@ -38,7 +27,6 @@ _END = 1e12
 _BEGUN = "begun"
 _INSTANCE = "instance"
 _USER = "user:"
-_QUOTAS = "quotas:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +58,10 @@ class Begun:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """Settings of the instance, and by user name the limits that hold for all channels of a user, and quotas."""
+    """Settings of the instance, and those of users by name."""
 
     instance: InstanceSettings = field(default_factory=InstanceSettings)
-    users: Mapping[str, Limits] = field(default_factory=dict)
-    quotas: Mapping[str, Quotas] = field(default_factory=dict)
+    users: Mapping[str, UserSettings] = field(default_factory=dict)
 
 
 class Applied:
@@ -92,7 +79,7 @@ class Applied:
 
     async def begin(self, edit: Begun) -> None:
         """Note that the edit is being applied, until `remember` or `end`."""
-        base, file = to_document(edit.base), to_document(edit.file)
+        base, file = encode(edit.base), encode(edit.file)
         note = orjson.dumps({"base": base, "file": file, "hash": edit.digest, "mtime": edit.edited_at})
         await self._redis.command("HSET", keys.applied_config(), _BEGUN, note)
 
@@ -101,7 +88,7 @@ class Applied:
         note = await self._redis.command("HGET", keys.applied_config(), _BEGUN)
         try:
             part = orjson.loads(note or b"null")
-            base, file = from_document(part["base"]), from_document(part["file"])
+            base, file = decode(Backend, part["base"]), decode(Backend, part["file"])
             return Begun(base, file, str(part["hash"]), float(part["mtime"]))
         except (ValueError, KeyError, TypeError, AttributeError):
             return None
@@ -115,7 +102,7 @@ class Applied:
 
         False, and nothing changes, when another one is remembered meanwhile or the remembered one was edited later.
         """
-        document = orjson.dumps(to_document(file.backend or Backend()))
+        document = orjson.dumps(encode(file.backend or Backend()))
         reply = await self._redis.script(
             load("config_applied"),
             [keys.applied_config()],
@@ -170,28 +157,20 @@ class Applied:
         parts = {name: _part(name, value) for name, value in fields.items()}
         if damaged := [name for name, part in parts.items() if part is None]:
             raise StoreDamaged(f"{keys.settings()} {damaged[0][:80]}")
-        users = {name.removeprefix(_USER): part for name, part in parts.items() if isinstance(part, Limits)}
-        quotas = {name.removeprefix(_QUOTAS): part for name, part in parts.items() if isinstance(part, Quotas)}
+        users = {name.removeprefix(_USER): part for name, part in parts.items() if isinstance(part, UserSettings)}
         instance = parts.get(_INSTANCE)
-        return InForce(instance if isinstance(instance, InstanceSettings) else InstanceSettings(), users, quotas)
+        return InForce(instance if isinstance(instance, InstanceSettings) else InstanceSettings(), users)
 
     async def set_instance(self, settings: InstanceSettings) -> None:
         """Put the instance's settings in force."""
-        await self._redis.command("HSET", keys.settings(), _INSTANCE, orjson.dumps(instance_part(settings)))
+        await self._redis.command("HSET", keys.settings(), _INSTANCE, orjson.dumps(encode(settings)))
 
-    async def set_user(self, user: str, limits: Limits) -> None:
-        """Put the limits for all channels of a user in force."""
-        if limits == Limits():
+    async def set_user(self, user: str, settings: UserSettings) -> None:
+        """Put the settings of a user in force."""
+        if settings == UserSettings():
             await self._redis.command("HDEL", keys.settings(), _USER + user)
         else:
-            await self._redis.command("HSET", keys.settings(), _USER + user, orjson.dumps(limits_part(limits)))
-
-    async def set_quotas(self, user: str, quotas: Quotas) -> None:
-        """Put the quotas of a user in force."""
-        if quotas == Quotas():
-            await self._redis.command("HDEL", keys.settings(), _QUOTAS + user)
-        else:
-            await self._redis.command("HSET", keys.settings(), _QUOTAS + user, orjson.dumps(quotas_part(quotas)))
+            await self._redis.command("HSET", keys.settings(), _USER + user, orjson.dumps(encode(settings)))
 
 
 def _fields(reply: list[Any]) -> dict[str, bytes]:
@@ -202,7 +181,7 @@ def read_file(fields: Mapping[str, bytes]) -> AppliedFile | None:
     """What was last applied, read back; None where that can't be, which `microsub check` finds."""
     try:
         return AppliedFile(
-            backend=from_document(orjson.loads(fields["document"])),
+            backend=decode(Backend, orjson.loads(fields["document"])),
             digest=fields["hash"].decode(),
             edited_at=_time(fields["mtime"]),
             at=_time(fields["at"]),
@@ -239,14 +218,12 @@ def _time_or_none(value: bytes) -> float | None:
         return None
 
 
-def _part(name: str, value: bytes) -> InstanceSettings | Limits | Quotas | None:
+def _part(name: str, value: bytes) -> InstanceSettings | UserSettings | None:
     """One field of the settings in force; None for what can't be read, which `microsub check` finds."""
     try:
         part = orjson.loads(value)
         if name == _INSTANCE:
-            return instance_from(part)
-        if name.startswith(_USER):
-            return limits_from(part)
-        return quotas_from(part) if name.startswith(_QUOTAS) else None
+            return decode(InstanceSettings, part)
+        return decode(UserSettings, part) if name.startswith(_USER) else None
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

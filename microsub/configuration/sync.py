@@ -19,47 +19,43 @@ import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal
 
 import structlog
 
 from microsub.configuration.apply import Applier
-from microsub.configuration.document import Document, Report, check, examine, parse, unreadable
-from microsub.configuration.file import BackendFile, FileState
+from microsub.configuration.document import Document, Findings, Report, describe, examine, parse, unreadable
+from microsub.configuration.facts import Merge, merge
+from microsub.configuration.file import BackendFile, FileState, origin, said, since_saved
 from microsub.configuration.json_text import rewrite
-from microsub.configuration.merge import Merge, merge
 from microsub.configuration.model import Backend
-from microsub.configuration.notices import Notices, Status
 from microsub.configuration.rewrite import WRITTEN, edited
-from microsub.configuration.store import AppliedFile, Begun
-from microsub.configuration.validation import Findings, describe
-from microsub.configuration.versions import origin, said, since_saved
-from microsub.configuration.watch import InStep, Timing
+from microsub.configuration.store import Applied, AppliedFile, Begun
 from microsub.errors import ConfigError, InvalidRequest, RequestError, StoreError
-from microsub.formats.entry_id import normalise_profile
 from microsub.redis.keys import applied_config
-
-__all__ = ["Configuration", "Outcome", "Report", "Status", "Timing", "check"]
 
 log = structlog.get_logger(__name__)
 
 Outcome = Literal["applied", "unchanged", "invalid", "missing", "outdated", "busy"]
 
 
-class AppliedPort(Protocol):
-    """What is needed of `store.applied.Applied` besides settings."""
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds: how long a lease holds, and how often it is asked for; how long a file that can't be read may still be
+    in the middle of being written; how long to wait after an API change for more of them, and at most; how often to
+    look for changes that other processes made through the API; how long to wait after Redis was away, and after a bug.
+    """
 
-    async def last(self) -> AppliedFile | None: ...
-    async def remember(self, file: AppliedFile, *, instead_of: str) -> bool: ...
-    async def instance(self) -> str | None: ...
-    async def name_instance(self) -> str: ...
-    async def begin(self, edit: Begun) -> None: ...
-    async def begun(self) -> Begun | None: ...
-    async def end(self) -> None: ...
-    async def take(self, token: str, seconds: float) -> bool: ...
-    async def keep(self, token: str, seconds: float) -> bool: ...
-    async def give_back(self, token: str) -> None: ...
+    lease: float = 30.0
+    retry: float = 0.2
+    settle: float = 0.3
+    quiet: float = 2.0
+    longest_quiet: float = 10.0
+    compare: float = 5.0
+    after_failure: float = 1.0
+    after_bug: float = 60.0
 
 
 class _LeaseLostError(Exception):
@@ -72,7 +68,7 @@ class Configuration:
     def __init__(
         self,
         path: Path,
-        applied: AppliedPort,
+        applied: Applied,
         applier: Applier,
         *,
         write_back: bool,
@@ -335,15 +331,14 @@ class Configuration:
         names = {*base.users, *file.users}
         edits = {name for name in names if base.users.get(name) != file.users.get(name)}
         current = await self._applier.current(edits)
-        same_feed = await self._applier.same_feed(base.users.values(), file.users.values(), current.users.values())
+        forms = await self._applier.forms(base.users.values(), file.users.values(), current.users.values())
         return await asyncio.to_thread(
             merge,
             base,
             file,
             current,
             edited_at=edited_at,
-            same_feed=same_feed,
-            same_profile=normalise_profile,
+            forms=forms,
             again=again,
         )
 
@@ -427,8 +422,8 @@ class Configuration:
         if last is None or last.digest != state.digest or last.backend != document.backend:
             return False
         current = await self._applier.current(declared=document.backend.users.keys())
-        same_feed = await self._applier.same_feed(document.backend.users.values(), current.users.values())
-        raw = await asyncio.to_thread(edited, document, current, same_feed=same_feed, same_profile=normalise_profile)
+        forms = await self._applier.forms(document.backend.users.values(), current.users.values())
+        raw = await asyncio.to_thread(edited, document, current, forms)
         if raw is None:
             return False
         try:
@@ -464,3 +459,236 @@ class Configuration:
             if held:
                 with contextlib.suppress(StoreError):
                     await self._applied.give_back(self._token)
+
+
+# --- the loops -------------------------------------------------------------------------------------------------------
+
+
+class InStep:
+    """Calls the steps of one process when there is reason to."""
+
+    def __init__(self, steps: Configuration, file: BackendFile, timing: Timing, *, write_back: bool) -> None:
+        self._steps = steps
+        self._file = file
+        self._timing = timing
+        self._writes_back = write_back
+        self._touched = asyncio.Event()
+        self._waits = Waits()
+
+    def touched(self) -> None:
+        """Tell that something was changed through the API. Never blocks."""
+        self._touched.set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Keep both in step until `stop` is set. Redis being away is logged and waited for; after a bug, which is
+        logged as one, the next edit of the file or the next change through the API is tried again.
+        """
+        tasks = [asyncio.create_task(self._follow_file(stop)), asyncio.create_task(self._follow_data(stop))]
+        if self._writes_back:
+            tasks.append(asyncio.create_task(self._follow_api(stop)))
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _follow_file(self, stop: asyncio.Event) -> None:
+        async for _ in self._file.changes(stop):
+            await self._look_until_done(stop)
+
+    async def _look_until_done(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            try:
+                outcome = await self._steps.look()
+                self._waits.went_well("look")
+                if outcome != "busy":
+                    return
+                await pause(stop, self._timing.retry)
+            except StoreError as error:
+                self._waits.failed("look", error)
+                await pause(stop, self._timing.after_failure)
+            except Exception:
+                log.exception(
+                    "backend.json was not applied, because of a bug; its next edit will be", file=str(self._file.path)
+                )
+                return
+
+    async def _follow_data(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            try:
+                await self._steps.watch_data()
+                self._waits.went_well("watch")
+            except StoreError as error:
+                self._waits.failed("watch", error)
+            except Exception:
+                log.exception("whether Redis still has its data isn't known, because of a bug")
+            await pause(stop, self._timing.compare)
+
+    async def _follow_api(self, stop: asyncio.Event) -> None:
+        while not stop.is_set():
+            await self._wait_for_changes(stop)
+            if stop.is_set():
+                break
+            try:
+                await self._steps.write_back()
+                self._waits.went_well("write back")
+            except StoreError as error:
+                self._waits.failed("write back", error)
+                await pause(stop, self._timing.after_failure)
+            except Exception:
+                log.exception("API changes were not written back, because of a bug", file=str(self._file.path))
+                await pause(stop, self._timing.after_bug)
+        with contextlib.suppress(StoreError):
+            await self._steps.write_back()
+
+    async def _wait_for_changes(self, stop: asyncio.Event) -> None:
+        """Return a while after the last of several changes, or when it is time to look for those of others."""
+        await first(stop, self._touched, self._timing.compare)
+        latest = time.monotonic() + self._timing.longest_quiet
+        while self._touched.is_set() and not stop.is_set() and time.monotonic() < latest:
+            self._touched.clear()
+            await first(stop, self._touched, self._timing.quiet)
+
+
+class Waits:
+    """Which steps wait, of those that are tried again and again."""
+
+    def __init__(self) -> None:
+        self._waiting: set[str] = set()
+
+    def failed(self, step: str, error: StoreError) -> None:
+        """Redis could not serve the step; said for the first one alone."""
+        if not self._waiting:
+            log.warning("changes of the configuration wait for Redis", reason=str(error))
+        self._waiting.add(step)
+
+    def went_well(self, step: str) -> None:
+        """The step was served; said when it was the last one to wait."""
+        if self._waiting == {step}:
+            log.info("the configuration goes on: Redis answers again")
+        self._waiting.discard(step)
+
+
+async def pause(stop: asyncio.Event, seconds: float) -> None:
+    """Wait until `stop` is set, or for `seconds`."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(stop.wait(), seconds)
+
+
+async def first(one: asyncio.Event, other: asyncio.Event, seconds: float | None = None) -> None:
+    """Wait until one of the two is set, or the time is over where there is a limit."""
+    tasks = [asyncio.ensure_future(event.wait()) for event in (one, other)]
+    try:
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+# --- what people learn -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """For `/health` and the admin page: when something was last applied (Unix seconds), and what is wrong now; `lost`
+    while Redis has lost its data and the file isn't applied again yet.
+    """
+
+    applied_at: float | None = None
+    problems: tuple[ConfigError, ...] = ()
+    warnings: tuple[str, ...] = ()
+    lost: bool = False
+
+
+def _count_refused(value: int) -> None:
+    from microsub import metrics  # slow to load, and a command that reads the file says nothing here
+
+    metrics.BACKEND_REFUSED.set(value)
+
+
+class Notices:
+    """Reports on the file at `path`. `last` is what was applied last, None where nothing ever was."""
+
+    def __init__(self, path: Path, last: Callable[[], Awaitable[object | None]]) -> None:
+        self.status = Status()
+        self._path = path
+        self._last = last
+        self._reported = ""
+        self._told = ""
+
+    def written(self, key: str) -> None:
+        """The file is our own work: there is nothing to be said of it."""
+        self._reported = key
+
+    def applied(self, at: float) -> None:
+        """The file was applied at that Unix time."""
+        self.status = replace(self.status, applied_at=at, problems=())
+        _count_refused(0)
+
+    def lost(self) -> None:
+        """Redis has no longer the data that it had."""
+        if not self.status.lost:
+            log.error(
+                "Redis has lost its data: posts, what was read, tokens and passwords are gone; "
+                "users and what they follow are made again as backend.json has them",
+                file=str(self._path),
+            )
+        self.status = replace(self.status, lost=True)
+
+    def found(self) -> None:
+        """The file was applied to what Redis holds now."""
+        self.status = replace(self.status, lost=False)
+        log.info("the server goes on with new data", file=str(self._path))
+
+    async def missing(self) -> None:
+        """There is no file."""
+        if self._reported != "missing":
+            self._reported = "missing"
+            if await self._was_applied():
+                log.warning("no backend.json; what was applied last stays active", file=str(self._path))
+            else:
+                log.warning(
+                    "no backend.json, and none was applied before; write one, or make users with 'microsub user add'",
+                    file=str(self._path),
+                )
+
+    async def refused(self, *problems: ConfigError, key: str) -> None:
+        """The file can't be used. `key` stands for its content, or for what is wrong with it."""
+        self.status = replace(self.status, problems=problems, warnings=())
+        _count_refused(1)
+        if self._reported == key:
+            return
+        self._reported = key
+        more = len(problems) - 1
+        stays = "the last good configuration stays active"
+        log.error(
+            f"backend.json refused; {stays if await self._was_applied() else 'none is active until it is repaired'}",
+            problem=str(problems[0]),
+            **({"more": f"{more} more, see 'microsub config check {self._path}'"} if more else {}),
+        )
+
+    async def _was_applied(self) -> bool:
+        """Whether a file was ever applied; taken for granted while Redis is away."""
+        try:
+            return await self._last() is not None
+        except StoreError:
+            return True
+
+    def accepted(self, report: Report, key: str) -> None:
+        """The file can be used, though perhaps with warnings."""
+        if self.status.problems:
+            log.info("backend.json can be used again", file=str(self._path))
+        self.status = replace(self.status, problems=(), warnings=report.warnings)
+        _count_refused(0)
+        if self._reported == key:
+            return
+        self._reported = key
+        for warning in report.warnings:
+            log.warning("backend.json", warning=warning)
+
+    def once(self, key: str, sentence: str) -> None:
+        """Warn of something about the file; `key` stands for what it is."""
+        if self._told != key:
+            self._told = key
+            log.warning(sentence, file=str(self._path))

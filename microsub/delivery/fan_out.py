@@ -18,6 +18,7 @@ from microsub.configuration.model import Delivery as DeliverySettings
 from microsub.delivery.recipients import Place, Recipients, chooses, recipients
 from microsub.errors import NotFound
 from microsub.metrics import ITEMS_DELIVERED
+from microsub.model.settings import USUAL, ChannelSettings
 from microsub.posts.messages import ItemsStored
 from microsub.timelines.store.adding import AGAIN, DOUBT
 from microsub.timelines.store.timelines import Reason, Target
@@ -38,25 +39,13 @@ millisecond; more of them bring next to nothing.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class TimelineLimits:
-    """`items`: how many a timeline holds (0: all). `fresh`: how many of a newly followed feed come in as unread."""
-
-    items: int = 2000
-    fresh: int = 10
-
-
-LimitsOf = Callable[[str, str], Awaitable[TimelineLimits]]
-"""User and channel uid to what holds there."""
-
-LimitsOfUsers = Callable[[], Awaitable[Callable[[str], TimelineLimits]]]
+SettingsOfUsers = Callable[[], Awaitable[Callable[[str], ChannelSettings]]]
 """What holds for the users' channels that say nothing else: asked once per message, and then for every subscriber."""
 
 
-async def default_limits_of_users() -> Callable[[str], TimelineLimits]:
+async def default_settings_of_users() -> Callable[[str], ChannelSettings]:
     """The defaults for everybody."""
-    limits = TimelineLimits()
-    return lambda _user: limits
+    return lambda _user: USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +65,7 @@ class FanOut:
         feeds: Feeds,
         items: Items,
         timelines: Timelines,
-        limits: LimitsOfUsers = default_limits_of_users,
+        settings: SettingsOfUsers = default_settings_of_users,
         *,
         patient: Patient | None = None,
         clock: Callable[[], float] = time.time,
@@ -84,7 +73,7 @@ class FanOut:
         self._feeds = feeds
         self._items = items
         self._timelines = timelines
-        self._limits = limits
+        self._settings = settings
         self._patient = patient
         self._clock = clock
 
@@ -149,14 +138,14 @@ class FanOut:
     ) -> int:
         if not items or not places:
             return 0
-        limits = await self._limits()
+        settings = await self._settings()
         delivery = self._timelines.delivery(feed_id, items, now, again=again)
 
         async def add(batch: Sequence[Place]) -> int:
             targets = []
             for user, uid in batch:
-                own = limits(user)
-                targets.append(Target(user, uid, own.items, own.fresh))
+                own = settings(user)
+                targets.append(Target(user, uid, own.max_items or 0, own.first_fetch_unread or 0))
             return sum(added.taken for added in await self._timelines.add_to(targets, delivery))
 
         taken = await _in_batches(places, add)

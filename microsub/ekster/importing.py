@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from microsub.configuration.changes import UserAdded
 from microsub.configuration.document import parse
+from microsub.configuration.facts import Change, What
 from microsub.configuration.legacy import channel_uids
 from microsub.configuration.model import ChannelConfig, UserConfig
 from microsub.ekster.items import OldPost, source_among
@@ -32,7 +32,6 @@ from microsub.posts.entries import items_to_store, scores_of, settled
 
 if TYPE_CHECKING:
     from microsub.configuration.apply import Applier
-    from microsub.delivery.fan_out import LimitsOf
     from microsub.ekster.store import OldDatabase, OldItem
     from microsub.feeds.store.queue import Schedule
     from microsub.feeds.store.record import FeedRecord, Feeds
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from microsub.posts.store.imported import Imported
     from microsub.posts.store.items import Items
     from microsub.posts.values import ItemToStore
+    from microsub.timelines.filling import SettingsOf
     from microsub.timelines.store.channels import Channels
     from microsub.timelines.store.timelines import Timelines
 
@@ -103,7 +103,7 @@ class Importing:
         timelines: Timelines,
         schedule: Schedule,
         imported: Imported,
-        limits: LimitsOf,
+        channel_settings: SettingsOf,
         people: Applier,
         parser: ParsePool,
     ) -> None:
@@ -114,7 +114,7 @@ class Importing:
         self._timelines = timelines
         self._schedule = schedule
         self._imported = imported
-        self._limits = limits
+        self._channel_settings = channel_settings
         self._people = people
         self._parser = parser
 
@@ -129,7 +129,7 @@ class Importing:
         report = ImportReport(user, dry_run, notes=list(file.warnings))
         wanted = _with_notifications(old, uids)
         if await self._accounts.user(user) is None:
-            await self._people.vet(made := UserAdded(user, old.me))
+            await self._people.vet(made := Change(What.USER_ADDED, user, value=old.me))
             if not dry_run:
                 await self._people.apply(made, now)
         there = {uid: before for before, uid in uids.items()} | {NOTIFICATIONS: NOTIFICATIONS}
@@ -160,8 +160,8 @@ class Importing:
             except InvalidRequest as error:
                 report.notes.append(f"channel {channel.uid}: {error}; left out")
                 return False
-            if channel.filters and not made.settings.filters:
-                settings = replace(made.settings, filters=channel.filters)
+            if channel.settings.filters and not made.settings.filters:
+                settings = replace(made.settings, filters=channel.settings.filters)
                 await self._channels.set_settings(user, channel.uid, settings, now)
         return True
 
@@ -222,7 +222,7 @@ class Importing:
         ids = await self._imported.ids(user, [post.old for post in due])
         candidates = dict(zip((ids[post.old] for post in due), _to_store(due, "", now), strict=True))
         await self._imported.write(candidates, now)
-        limit = (await self._limits(user, uid)).items
+        limit = (await self._channel_settings(user, uid)).max_items or 0
         items = {item.id: item for item in await self._items.timeline_items(list(candidates))}
         for item_id in candidates:
             await self._timelines.put(user, uid, items[item_id], now, limit, unfiltered=True)
@@ -233,7 +233,7 @@ class Importing:
 
     async def _arrive(self, user: str, channel: ChannelConfig, arrivals: _Arrivals, now: float) -> None:
         """Follow the channel's feeds, the posts first, and have them polled."""
-        limit = (await self._limits(user, channel.uid)).items
+        limit = (await self._channel_settings(user, channel.uid)).max_items or 0
         names = {feed.url: feed.name for feed in channel.feeds}
         for url in dict.fromkeys([*names, *arrivals.by_feed]):
             record = await self._feeds.ensure(url, now)
@@ -263,10 +263,11 @@ class Importing:
         await self._feeds.subscribe(record.id, user, uid)
         if record.last_success is None:
             return
-        limits = await self._limits(user, uid)
+        settings = await self._channel_settings(user, uid)
         items = await self._items.timeline_items(await self._items.newest(record.id, 5 * _FILL))
         if items:
-            await self._timelines.add(user, uid, record.id, items, now=now, limit=limits.items, fresh=limits.fresh)
+            limit, fresh = settings.max_items or 0, settings.first_fetch_unread or 0
+            await self._timelines.add(user, uid, record.id, items, now=now, limit=limit, fresh=fresh)
 
 
 def _with_notifications(old: UserConfig, uids: Mapping[str, str]) -> list[ChannelConfig]:

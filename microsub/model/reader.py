@@ -7,9 +7,10 @@ import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from microsub.errors import InvalidRequest
+from microsub.model.settings import OwnChannelSettings
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 """User names and channel uids (`protocol`): safe in a path, a key and a client's settings file."""
@@ -19,7 +20,6 @@ NOTIFICATIONS = "notifications"
 RESERVED = frozenset({GLOBAL, NOTIFICATIONS, "saved"})
 
 View = Literal["all", "unread", "read"]
-UnreadStyle = Literal["count", "boolean", "none"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,25 +70,13 @@ class Grant:
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelSettings:
-    """Limits and filters of one channel; None means: as the user or the instance has it. 0 keeps for ever."""
-
-    unread: UnreadStyle | None = None
-    keep_read_days: float | None = None
-    keep_unread_days: float | None = None
-    max_items: int | None = None
-    first_fetch_unread: int | None = None
-    filters: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Channel:
     """A channel as its owner sees it; `unread` is the number of unread, unmuted items."""
 
     uid: str
     name: str
     unread: int = 0
-    settings: ChannelSettings = field(default_factory=ChannelSettings)
+    settings: OwnChannelSettings = field(default_factory=OwnChannelSettings)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,8 +73,8 @@ def service_tokens() -> str:
 
 
 def settings() -> str:
-    """Hash: settings in force as JSON: `instance`, `user:<name>` for the limits of all of a user's channels, and
-    `quotas:<name>`. Permanent. `configuration.store`; read by services.
+    """Hash: settings in force as JSON: `instance`, and `user:<name>` for what holds for a user. Permanent.
+    `configuration.store`; read by services.
     """
     return "config:settings"
 

@@ -18,7 +18,7 @@ from microsub.configuration.model import InstanceSettings
 from microsub.errors import StoreError
 from microsub.metrics import ITEMS_DELIVERED
 from microsub.model.reader import GLOBAL
-from microsub.timelines.filling import MOST_ITEMS, LimitsOf, oldest
+from microsub.timelines.filling import MOST_ITEMS, SettingsOf, oldest
 
 if TYPE_CHECKING:
     from microsub.posts.store.items import Items
@@ -39,7 +39,7 @@ class CatchingUp:
         behind: Behind,
         items: Items,
         timelines: Timelines,
-        limits: LimitsOf,
+        channel_settings: SettingsOf,
         settings: Callable[[], InstanceSettings] = InstanceSettings,
         *,
         patience: float = PATIENCE,
@@ -47,7 +47,7 @@ class CatchingUp:
         self._behind = behind
         self._items = items
         self._timelines = timelines
-        self._limits = limits
+        self._channel_settings = channel_settings
         self._settings = settings
         self._patience = patience
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -91,10 +91,9 @@ class CatchingUp:
         ids = await self._items.newest(waiting.feed, MOST_ITEMS, since)
         items = await self._items.timeline_items(ids)
         if items:
-            limits = await self._limits(user, waiting.uid)
-            added = await self._timelines.add(
-                user, waiting.uid, waiting.feed, items, now=now, limit=limits.items, fresh=limits.fresh
-            )
+            settings = await self._channel_settings(user, waiting.uid)
+            limit, fresh = settings.max_items or 0, settings.first_fetch_unread or 0
+            added = await self._timelines.add(user, waiting.uid, waiting.feed, items, now=now, limit=limit, fresh=fresh)
             ITEMS_DELIVERED.inc(added.taken)
         await self._behind.caught_up(user, [waiting])
 

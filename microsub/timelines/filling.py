@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from microsub.configuration.model import Delivery
+from microsub.model.settings import ChannelSettings
 
 DAY = 86_400.0
 
@@ -13,22 +13,8 @@ MOST_ITEMS = 300
 """Newest posts of a feed that are brought in; the store keeps no more of those that nobody reads."""
 
 
-class FillLimits(Protocol):
-    """How much a timeline takes: `items` in all (0: no limit), `fresh` of a new feed as unread."""
-
-    @property
-    def items(self) -> int:
-        """How many items the timeline holds."""
-        ...
-
-    @property
-    def fresh(self) -> int:
-        """How many items of a newly followed feed come in as unread."""
-        ...
-
-
-LimitsOf = Callable[[str, str], Awaitable[FillLimits]]
-"""User and channel uid to what holds there."""
+SettingsOf = Callable[[str, str], Awaitable[ChannelSettings]]
+"""User and channel uid to what holds there; nothing in it is None."""
 
 
 def oldest(delivery: Delivery, now: float) -> float:

@@ -16,7 +16,7 @@ from microsub.feeds.store.record import FeedRecord, Feeds
 from microsub.formats.entry_id import canonical_feed_url, host_of, mask_credentials
 from microsub.model.reader import GLOBAL, Cursor, Subscription
 from microsub.posts.store.items import Items
-from microsub.timelines.filling import LimitsOf
+from microsub.timelines.filling import SettingsOf
 from microsub.timelines.followers import unsubscribe
 from microsub.timelines.store.channels import Channels
 from microsub.timelines.store.follows import FeedMove
@@ -56,14 +56,14 @@ class Following:
         items: Items,
         timelines: Timelines,
         schedule: Schedule,
-        limits: LimitsOf,
+        channel_settings: SettingsOf,
     ) -> None:
         self._channels = channels
         self._feeds = feeds
         self._items = items
         self._timelines = timelines
         self._schedule = schedule
-        self._limits = limits
+        self._channel_settings = channel_settings
 
     async def feeds(self, user: str, uid: str) -> list[FollowedFeed]:
         """The feeds of a channel, or (`global`) of all, each once; the oldest subscription first."""
@@ -188,8 +188,9 @@ class Following:
     async def _fill(self, user: str, uid: str, feed_id: str, ids: Sequence[str], now: float) -> None:
         items = await self._items.timeline_items(ids)
         if items:
-            limits = await self._limits(user, uid)
-            await self._timelines.add(user, uid, feed_id, items, now=now, limit=limits.items, fresh=limits.fresh)
+            settings = await self._channel_settings(user, uid)
+            limit, fresh = settings.max_items or 0, settings.first_fetch_unread or 0
+            await self._timelines.add(user, uid, feed_id, items, now=now, limit=limit, fresh=fresh)
 
     async def _move_items(self, user: str, uid: str, target: str, feed_id: str, now: float) -> None:
         after: Cursor | None = None

@@ -19,8 +19,8 @@ from microsub.model.reader import (
     PageQuery,
     PageRows,
     Subscription,
-    UnreadStyle,
 )
+from microsub.model.settings import UnreadStyle
 from microsub.posts.store.items import Items
 from microsub.timelines.catching_up import CatchingUp
 from microsub.timelines.page_bytes import Splicer

@@ -10,12 +10,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Protocol
 
 import structlog
 
 from microsub.errors import NotFound
 from microsub.identity.store.accounts import Accounts, User
+from microsub.timelines.filling import SettingsOf
 from microsub.timelines.rounds import PACE, Pace, followings, for_ever
 from microsub.timelines.store.channels import Channels
 from microsub.timelines.store.lookup import ItemLookup
@@ -29,28 +29,6 @@ remembered at least.
 
 _log = structlog.get_logger(__name__)
 
-
-class Limits(Protocol):
-    """What a channel keeps: days after reading, days unread, and items in all. 0 or None keeps for ever."""
-
-    @property
-    def keep_read_days(self) -> float | None:
-        """Days that an item is kept after it was read."""
-        ...
-
-    @property
-    def keep_unread_days(self) -> float | None:
-        """Days that an unread item is kept after it was published, discovered and its feed followed."""
-        ...
-
-    @property
-    def max_items(self) -> int | None:
-        """How many items a timeline holds."""
-        ...
-
-
-LimitsOf = Callable[[str, str], Awaitable[Limits]]
-"""User and channel uid to the limits that hold there."""
 
 Declared = Callable[[], Awaitable[Collection[str] | None]]
 
@@ -107,7 +85,7 @@ class RetentionReport:
 
 
 class Retention:
-    """Cleanup of all users' timelines. `limits` tells what a channel keeps; times are Unix seconds.
+    """Cleanup of all users' timelines. `settings` tells what a channel keeps; times are Unix seconds.
 
     `declared` names the users who are to stay though they are disabled, because they stand in a backend.json that isn't
     applied yet; None where nobody knows, and then no user is deleted.
@@ -119,14 +97,14 @@ class Retention:
         channels: Channels,
         timelines: Timelines,
         items: ItemLookup,
-        limits: LimitsOf,
+        settings: SettingsOf,
         declared: Declared,
     ) -> None:
         self._accounts = accounts
         self._channels = channels
         self._timelines = timelines
         self._items = items
-        self._limits = limits
+        self._settings = settings
         self._declared = declared
 
     async def plan(self, now: float) -> RetentionReport:
@@ -177,7 +155,7 @@ class Retention:
     async def _channel(
         self, user: str, uid: str, followed: Mapping[str, float], now: float, dry_run: bool
     ) -> ChannelCleanup:
-        limits = await self._limits(user, uid)
+        limits = await self._settings(user, uid)
         read_until = now - limits.keep_read_days * DAY if limits.keep_read_days else float("-inf")
         stock = await self._timelines.stock(user, uid, read_until)
         cleanup = ChannelCleanup(user, uid)

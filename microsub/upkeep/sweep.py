@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, replace
 
 import structlog
 
-from microsub.configuration.model import KEEP_PER_FEED
+from microsub.configuration.model import InstanceSettings
 from microsub.feeds.store import url_index as addresses
 from microsub.feeds.store.record import Feeds
 from microsub.identity.store.accounts import Accounts
@@ -98,7 +98,7 @@ class Sweeping:
         feeds: Feeds,
         *,
         elsewhere: Elsewhere = nothing_else,
-        kept: Callable[[], int] = lambda: KEEP_PER_FEED,
+        kept: Callable[[], int] = lambda: InstanceSettings().keep_per_feed,
         grace: float = GRACE,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:

@@ -6,8 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 
-from microsub.configuration.joining import Registration
-from microsub.configuration.model import InstanceSettings
+from microsub.configuration.model import InstanceSettings, Registration
 from microsub.configuration.store import InForce
 from microsub.fetch import Fetcher
 from microsub.identity.bundle import Identity

@@ -39,16 +39,16 @@ async def add_user(stores: Stores, name: str, me: str, now: float) -> None:
     """Make a user, with `me` as their address or none. Raises InvalidRequest for a name or an address that can't be,
     and for that of somebody else.
     """
-    from microsub.configuration.changes import UserAdded
+    from microsub.configuration.facts import Change, What
 
-    await wiring.backend.applier(stores).apply(UserAdded(name, me), now)
+    await wiring.backend.applier(stores).apply(Change(What.USER_ADDED, name, value=me), now)
 
 
 async def change_me(stores: Stores, name: str, me: str, now: float) -> None:
     """Give a user another address, and sign them out of all browsers. Raises as `add_user` does, and NotFound."""
-    from microsub.configuration.changes import UserChanged
+    from microsub.configuration.facts import Change, What
 
-    await wiring.backend.applier(stores).apply(UserChanged(name, me), now)
+    await wiring.backend.applier(stores).apply(Change(What.SITE, name, value=me), now)
     await end_sessions(stores, name)
 
 
@@ -58,24 +58,24 @@ async def remove_user(settings: Settings, stores: Stores, name: str, now: float)
 
     Raises InvalidRequest where that is somebody else's to do; then nothing is changed.
     """
-    from microsub.configuration.changes import UserRemoved
+    from microsub.configuration.facts import Change, What
 
     taken_out = await wiring.backend.configuration(settings, stores).take_out(name)
     there = await stores.accounts.user(name)
     if there is not None and there.disabled is None:
-        await wiring.backend.applier(stores).apply(UserRemoved(name), now)
+        await wiring.backend.applier(stores).apply(Change(What.USER_REMOVED, name), now)
     await end_sessions(stores, name)
     return taken_out
 
 
 async def restore_user(settings: Settings, stores: Stores, name: str, now: float) -> None:
     """Undo `remove_user`. Raises NotFound, and InvalidRequest where somebody else has their address meanwhile."""
-    from microsub.configuration.changes import UserAdded
+    from microsub.configuration.facts import Change, What
 
     found = await stores.accounts.user(name)
     if found is None or found.disabled is None:
         raise NotFound(f"'{name}' is no user who was removed")
-    await wiring.backend.applier(stores).apply(UserAdded(name, found.me, restored=True), now)
+    await wiring.backend.applier(stores).apply(Change(What.USER_ADDED, name, value=found.me, restored=True), now)
     await wiring.backend.configuration(settings, stores).write_back()
 
 

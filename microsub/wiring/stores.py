@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from microsub.wiring.tasks import tell_failure
 if TYPE_CHECKING:  # most commands need a few of these, and each takes its time to load
     from microsub.configuration.effective import SettingsInForce
     from microsub.configuration.store import Applied
-    from microsub.delivery.fan_out import FanOut, TimelineLimits
+    from microsub.delivery.fan_out import FanOut
     from microsub.feeds.store.queue import Schedule
     from microsub.feeds.store.record import Feeds
     from microsub.identity.store.accounts import Accounts
@@ -157,42 +157,14 @@ def following(stores: Stores) -> Following:
     """The use case that connects channels with feeds."""
     from microsub.timelines.following import Following
 
-    return Following(
-        stores.channels, stores.feeds, stores.items, stores.timelines, stores.schedule, TimelineLimitsInForce(stores)
-    )
-
-
-class TimelineLimitsInForce:
-    """What a timeline takes, from the settings in force."""
-
-    def __init__(self, stores: Stores) -> None:
-        self._in_force = stores.in_force
-
-    async def __call__(self, user: str, uid: str) -> TimelineLimits:
-        """See `delivery.fan_out.LimitsOf`."""
-        from microsub.delivery.fan_out import TimelineLimits
-
-        limits = await self._in_force.limits(user, uid)
-        return TimelineLimits(items=limits.max_items or 0, fresh=limits.first_fetch_unread or 0)
+    return Following(stores.channels, stores.feeds, stores.items, stores.timelines, stores.schedule, stores.in_force.of)
 
 
 def fan_out(stores: Stores) -> FanOut:
     """What brings posts into timelines."""
-    from microsub.delivery.fan_out import FanOut, Patient, TimelineLimits
+    from microsub.delivery.fan_out import FanOut, Patient
     from microsub.identity.store.activity import Activity
     from microsub.timelines.store.deferred import Behind
 
-    async def limits() -> Callable[[str], TimelineLimits]:
-        of_user = await stores.in_force.limits_of_users()
-        made: dict[int, TimelineLimits] = {}  # most of thousands of users share one value, which `of_user` holds
-
-        def known(user: str) -> TimelineLimits:
-            limits = of_user(user)
-            if (found := made.get(id(limits))) is None:
-                found = made[id(limits)] = TimelineLimits(limits.max_items or 0, limits.first_fetch_unread or 0)
-            return found
-
-        return known
-
     delivery = Patient(Activity(stores.redis), Behind(stores.redis), lambda: stores.in_force.instance_now().delivery)
-    return FanOut(stores.feeds, stores.items, stores.timelines, limits, patient=delivery)
+    return FanOut(stores.feeds, stores.items, stores.timelines, stores.in_force.of_users, patient=delivery)

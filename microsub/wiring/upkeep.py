@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from microsub.settings import Settings
-from microsub.wiring.stores import Stores, TimelineLimitsInForce, following
+from microsub.wiring.stores import Stores, following
 
 if TYPE_CHECKING:  # a command needs one of these, which is imported where it is built
     from microsub.check.command import Checking
@@ -96,7 +96,7 @@ def retention(settings: Settings, stores: Stores) -> Retention:
         found = (await asyncio.to_thread(check, settings.backend, os.environ)).document
         return None if found is None else found.backend.users.keys()
 
-    return Retention(stores.accounts, stores.channels, stores.timelines, stores.items, stores.in_force.limits, declared)
+    return Retention(stores.accounts, stores.channels, stores.timelines, stores.items, stores.in_force.of, declared)
 
 
 def mending(stores: Stores) -> Mending:
@@ -116,7 +116,7 @@ async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, d
 
     parser = ParsePool()
     importing = Importing(stores.accounts, stores.channels, stores.feeds, stores.items, stores.timelines,
-                          stores.schedule, Imported(stores.redis), TimelineLimitsInForce(stores),
+                          stores.schedule, Imported(stores.redis), stores.in_force.of,
                           applier(stores), parser)  # fmt: skip
     try:
         async with open_old(url, stores.redis) as source:

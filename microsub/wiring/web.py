@@ -34,7 +34,7 @@ from microsub.timelines.store.deferred import Behind
 from microsub.timelines.store.itemcache import ItemCache
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
 from microsub.wiring.identity import open_identity
-from microsub.wiring.stores import Stores, TimelineLimitsInForce, following
+from microsub.wiring.stores import Stores, following
 from microsub.wiring.upkeep import figures
 
 
@@ -68,7 +68,7 @@ async def open_app(
 def _reading(stores: Stores, cache: ItemCache) -> Reading:
     """What readers do, with timelines that are filled for who was away."""
     behind, delivery = Behind(stores.redis), stores.in_force.instance_now
-    filling = CatchingUp(behind, stores.items, stores.timelines, TimelineLimitsInForce(stores), delivery)
+    filling = CatchingUp(behind, stores.items, stores.timelines, stores.in_force.of, delivery)
     style, seen = stores.in_force.unread_style, BeingSeen(Activity(stores.redis))
     return Reading(
         stores.channels,

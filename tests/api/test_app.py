@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from microsub.app import create_app, is_endpoint
-from microsub.configuration.notices import Status
+from microsub.configuration.sync import Status
 from microsub.errors import ConfigError, StoreFull, StoreUnavailable
 from microsub.health import PROBE_SECONDS, Health
 from tests.support.readers import Instance, Reader

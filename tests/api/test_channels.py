@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from microsub.model.reader import ChannelSettings
+from microsub.model.settings import OwnChannelSettings
 from tests.support.posts import NOON
 from tests.support.readers import Instance, Reader, posts
 
@@ -82,8 +82,8 @@ async def test_unread_as_count_boolean_or_nothing(alice: Reader, server: Instanc
     await server.publish(FEED, *posts("a", "b"))
     for uid in ("home", "later"):
         await alice.post(action="follow", channel=uid, url=FEED)
-    await server.channels.set_settings("alice", "home", ChannelSettings(unread="boolean"), NOON)
-    await server.channels.set_settings("alice", "later", ChannelSettings(unread="none"), NOON)
+    await server.channels.set_settings("alice", "home", OwnChannelSettings(unread="boolean"), NOON)
+    await server.channels.set_settings("alice", "later", OwnChannelSettings(unread="none"), NOON)
     for method in ("", "tree"):
         notifications, home, later = (await alice.get(action="channels", method=method))["channels"]
         assert notifications["unread"] == 0

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from microsub.configuration.joining import Quotas, Registration
-from microsub.configuration.model import InstanceSettings
+from microsub.configuration.model import InstanceSettings, Quotas, Registration, UserSettings
 from microsub.configuration.store import InForce
 from microsub.identity.store.rates import Rates
 from microsub.identity.tokens.quotas import UserQuotas, resolved
@@ -26,7 +25,10 @@ def allow(server: Instance, **quotas: int) -> None:
 def test_whose_quotas_hold() -> None:
     """One's own, else those of one's kind: by default a limit of rules for all, and others for those who registered."""
     instance = InstanceSettings(quotas=Quotas(feeds=7), registration=Registration(quotas=Quotas(feeds=3, requests=0)))
-    everywhere = InForce(instance, quotas={"ann": Quotas(channels=1), "bob": Quotas(feeds=0)})
+    everywhere = InForce(
+        instance,
+        {"ann": UserSettings(quotas=Quotas(channels=1)), "bob": UserSettings(quotas=Quotas(feeds=0))},
+    )
     assert resolved(everywhere, "ann", registered=False) == Quotas(1, 7, 0, 0, 1000)
     assert resolved(everywhere, "bob", registered=True) == Quotas(50, 0, 50, 0, 1000)
     assert resolved(InForce(), "ann", registered=False) == Quotas(0, 0, 0, 0, 1000)

@@ -15,9 +15,9 @@ from microsub.cli.groups import COMMON
 from microsub.redis.embedded.server import start_embedded
 
 HEAVY = (
-    *("argon2", "bs4", "feedparser", "fido2", "h11", "httpx", "jinja2", "jsonschema", "mf2py", "nh3"),
+    *("argon2", "bs4", "feedparser", "fido2", "h11", "httpx", "jinja2", "mf2py", "nh3", "pydantic"),
     *("prometheus_client", "psutil", "re2", "redis", "selectolax", "starlette", "structlog", "uvicorn", "watchfiles"),
-    *("microsub.configuration.changes", "microsub.demo.documents", "microsub.timelines.store.timelines"),
+    *("microsub.configuration.sync", "microsub.demo.documents", "microsub.timelines.store.timelines"),
 )
 """Packages that take long to load, and modules of ours. The help of no command needs them."""
 
@@ -73,7 +73,7 @@ def test_a_command_about_accounts_loads_no_parser_and_no_web_server(tmp_path: Pa
         ("user list", set[str]()),
         ("feed list", {"prometheus_client"}),  # it counts feeds as /metrics does
         ("check", {"microsub.timelines.store.timelines"}),
-        ("config check", {"jsonschema", "microsub.configuration.changes", "microsub.timelines.store.timelines"}),
+        ("config check", {"pydantic", "microsub.configuration.sync", "microsub.timelines.store.timelines"}),
         # What asks publishers has a client for HTTP; processes of their own load the parsers.
         ("poll", {"h11", "httpx", "microsub.timelines.store.timelines", "prometheus_client", "selectolax"}),
     ],
@@ -90,7 +90,7 @@ def test_config_check_loads_no_redis_where_there_is_no_data(tmp_path: Path) -> N
     """A file on a machine without a server is compared with nobody's users."""
     (tmp_path / "backend.json").write_text('{"users": {"alice": {}}}')
     place = ("--data-dir", str(tmp_path / "data"), "--backend", str(tmp_path / "backend.json"))
-    assert loaded(("config", "check", *place)) <= {"jsonschema", "re2", "structlog"}
+    assert loaded(("config", "check", *place)) <= {"pydantic", "re2", "structlog"}
 
 
 @pytest.mark.parametrize("path", commands(), ids=" ".join)

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 import structlog
 
-from microsub.configuration.changes import Change
 from microsub.configuration.effective import SettingsInForce
-from microsub.configuration.joining import Quotas
-from microsub.configuration.model import FeedPolicy, Limits
+from microsub.configuration.facts import Change
+from microsub.configuration.model import FeedPolicy, Quotas, UserSettings
 from microsub.errors import NotFound, StoreUnavailable, Unauthorized
 from microsub.identity.sign_in.sessions import Sessions
 from microsub.identity.store.codes import Codes, Consent
@@ -20,6 +19,7 @@ from microsub.identity.store.foreign import ForeignTokens, Principal, Vouched
 from microsub.identity.store.grants import Grants
 from microsub.identity.store.sessions import SessionStore
 from microsub.model.reader import Credential
+from microsub.model.settings import ChannelSettings, Filters
 from microsub.redis.protocol import Redis
 from tests.support.configured import NOW, Configured
 
@@ -199,16 +199,16 @@ async def test_names_settings_rules_and_order_follow_the_file(configured: Config
     [subscription] = await configured.channels.subscriptions("alice", "one")
     assert subscription.name == "Ah"
     settings = (await configured.channels.get("alice", "three")).settings
-    assert (settings.unread, settings.max_items, settings.filters) == ("boolean", 5, {"exclude_types": ["like"]})
+    assert (settings.unread, settings.max_items, settings.filters) == ("boolean", 5, Filters(exclude_types=("like",)))
     assert len(await configured.rules.muted("alice", "new")) == 1
     assert len(await configured.rules.blocked("alice", "global")) == 1
     user = await configured.accounts.user("alice")
     assert user
     assert user.me == "https://new.example/"
     in_force = await configured.applied.in_force()
-    assert in_force.instance.limits == Limits(max_items=9)
+    assert in_force.instance.max_items == 9
     assert in_force.instance.feeds == {A: FeedPolicy(interval=60)}
-    assert in_force.users == {"alice": Limits(keep_read_days=3)}
+    assert in_force.users == {"alice": UserSettings(keep_read_days=3)}
     assert await configured.server().look() == "unchanged"
 
 
@@ -345,7 +345,7 @@ async def test_a_broken_off_application_is_finished_later(
     monkeypatch.setattr(configured.applier, "apply", apply)
     assert await configured.configuration.look() == "applied"
     assert await configured.state() == {"alice": {"home": ("Home", [A, B]), "news": ("News", [C])}}
-    assert (await configured.applied.in_force()).users == {"alice": Limits(max_items=3)}
+    assert (await configured.applied.in_force()).users == {"alice": UserSettings(max_items=3)}
 
 
 async def test_a_change_that_a_store_refuses_stops_nothing(
@@ -437,9 +437,9 @@ async def test_limits_in_force_go_from_channel_to_user_to_instance(configured: C
     configured.save(document)
     await configured.configuration.look()
     in_force = SettingsInForce(configured.applied, configured.channels)
-    assert await in_force.limits("alice", "home") == Limits(2, 180, 1, "boolean", 10)
-    assert await in_force.limits("alice", "news") == Limits(2, 180, 3, "boolean", 10)
-    assert await in_force.limits("bob", "none") == Limits(4, 180, 3, "boolean", 10)
+    assert await in_force.of("alice", "home") == ChannelSettings(2, 180, 1, "boolean", 10)
+    assert await in_force.of("alice", "news") == ChannelSettings(2, 180, 3, "boolean", 10)
+    assert await in_force.of("bob", "none") == ChannelSettings(4, 180, 3, "boolean", 10)
     assert await in_force.unread_style("alice") == "boolean"
 
 
@@ -511,7 +511,7 @@ async def test_who_registered_is_none_of_the_files_business(configured: Configur
     both["users"]["bob-example"] = {"settings": {"quotas": {"feeds": 3}}}
     configured.save(both)
     assert await configured.configuration.look() == "applied"
-    assert (await configured.applied.in_force()).quotas == {"bob-example": Quotas(feeds=3)}
+    assert (await configured.applied.in_force()).users == {"bob-example": UserSettings(quotas=Quotas(feeds=3))}
     assert await configured.configuration.write_back()
     assert [entry["uid"] for entry in configured.saved()["users"]["bob-example"]["channels"]] == ["mine"]
     configured.save({"users": {}})
@@ -519,7 +519,7 @@ async def test_who_registered_is_none_of_the_files_business(configured: Configur
     users = {user.name: user.disabled for user in await configured.accounts.users()}
     assert users["bob-example"] is None
     assert users["alice"] is not None
-    assert (await configured.applied.in_force()).quotas == {}
+    assert (await configured.applied.in_force()).users == {}
     assert "mine" in [channel.uid for channel in await configured.channels.list("bob-example")]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import structlog
 
-from microsub.configuration.versions import is_saved, surplus, version_name
+from microsub.configuration.file import is_saved, surplus, version_name
 from microsub.redis.protocol import Redis
 from tests.support.configured import NOW, Configured
 

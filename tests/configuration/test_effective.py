@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from microsub.configuration.effective import SettingsInForce
-from microsub.configuration.model import InstanceSettings, Limits
+from microsub.configuration.model import InstanceSettings
 from microsub.configuration.store import InForce
 from microsub.errors import StoreUnavailable
 from microsub.redis.protocol import Redis
@@ -65,7 +65,7 @@ async def test_what_was_asked_before_a_change_does_not_hide_it(redis: Redis, wai
     early = asyncio.create_task(in_force.everything())
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    settings.found = InForce(InstanceSettings(limits=Limits(max_items=5)))
+    settings.found = InForce(InstanceSettings(max_items=5))
     in_force.forget()
     if not waits:
         settings.go.set()
@@ -73,6 +73,6 @@ async def test_what_was_asked_before_a_change_does_not_hide_it(redis: Redis, wai
     late = asyncio.create_task(in_force.everything())
     await asyncio.sleep(0)
     settings.go.set()
-    assert (await late).instance.limits.max_items == 5
+    assert (await late).instance.max_items == 5
     await early
-    assert (await in_force.everything()).instance.limits.max_items == 5
+    assert (await in_force.everything()).instance.max_items == 5

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsub.configuration.joining import Quotas, comparable_person, domain, within
+from microsub.configuration.model import Quotas
+from microsub.kit.hosts import comparable_person, domain, within
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from microsub.configuration.document import Report, examine
 from microsub.configuration.legacy import is_legacy, upgrade, user_name
 from microsub.configuration.model import ChannelConfig, FeedConfig
+from microsub.model.settings import Filters, OwnChannelSettings
 
 A, B = "https://a.example/feed", "https://b.example/feed"
 
@@ -47,8 +48,8 @@ def test_everything_in_it_is_taken_over() -> None:
     ]
     assert report.document
     assert report.document.legacy
-    [user] = report.document.backend.users.values()
-    assert (user.name, user.me, user.token_endpoint) == (
+    [(name, user)] = report.document.backend.users.items()
+    assert (name, user.me, user.token_endpoint) == (
         "www-alice-example", "https://www.alice.example/me", "https://tokens.example/",
     )  # fmt: skip
     assert user.channels == (
@@ -57,7 +58,7 @@ def test_everything_in_it_is_taken_over() -> None:
             "home",
             "Home",
             (FeedConfig(A), FeedConfig(B, "Bee")),
-            filters={"exclude_regex": "spam", "exclude_types": ["like"]},
+            OwnChannelSettings(filters=Filters(exclude_regex="spam", exclude_types=("like",))),
         ),
         ChannelConfig("0003", "0003", (FeedConfig(A),)),
     )

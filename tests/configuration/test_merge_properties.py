@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from microsub.configuration.changes import Current, UserAdded, UserReturned
 from microsub.configuration.document import parse
+from microsub.configuration.facts import Current, What, merge
 from microsub.configuration.json_text import rewrite
-from microsub.configuration.merge import ALWAYS_THERE, merge
 from microsub.configuration.model import (
     Backend,
     ChannelConfig,
     FeedConfig,
     InstanceSettings,
-    Limits,
     UserConfig,
-    from_document,
-    to_document,
+    UserSettings,
+    decode,
+    encode,
 )
 from microsub.configuration.rewrite import edited
+from microsub.model.reader import NOTIFICATIONS
+from microsub.model.settings import Filters, OwnChannelSettings
 from tests.support.replay import replay
 
 URLS = [f"https://{host}.example/" for host in "abc"]
-UIDS = ["u", "v", "w", ALWAYS_THERE]
+UIDS = ["u", "v", "w", NOTIFICATIONS]
 
 _urls = st.lists(st.sampled_from(URLS), unique=True, max_size=2).map(lambda urls: tuple(sorted(urls)))
 _feeds = st.lists(
@@ -34,13 +36,14 @@ _feeds = st.lists(
     unique_by=lambda feed: feed.url,
     max_size=3,
 ).map(tuple)
-_limits = st.builds(Limits, max_items=st.sampled_from([None, 1, 2]), unread=st.sampled_from([None, "none"]))
-_filters = st.sampled_from([{}, {"exclude_regex": "x"}])
+_limits = {"max_items": st.sampled_from([None, 1, 2]), "unread": st.sampled_from([None, "none"])}
+_filters = st.sampled_from([Filters(), Filters(exclude_regex="x")])
+_own = st.builds(OwnChannelSettings, **_limits, filters=_filters)
 
 
 def _channel(uid: str) -> st.SearchStrategy[ChannelConfig]:
-    names = st.sampled_from([uid] if uid == ALWAYS_THERE else [uid, "X", "Y"])
-    return st.builds(ChannelConfig, st.just(uid), names, _feeds, _limits, _filters, _urls, _urls)
+    names = st.sampled_from([uid] if uid == NOTIFICATIONS else [uid, "X", "Y"])
+    return st.builds(ChannelConfig, st.just(uid), names, _feeds, _own, _urls, _urls)
 
 
 _channels = st.lists(st.sampled_from(UIDS), unique=True).flatmap(lambda uids: st.tuples(*map(_channel, uids)))
@@ -48,10 +51,10 @@ _channels = st.lists(st.sampled_from(UIDS), unique=True).flatmap(lambda uids: st
 
 def _user(name: str) -> st.SearchStrategy[UserConfig]:
     me = st.sampled_from(["", f"https://{name}.one.example/", f"https://{name}.two.example/"])
-    return st.builds(UserConfig, st.just(name), me, _channels, _limits, _urls, _urls)
+    return st.builds(UserConfig, me, st.none(), _channels, st.builds(UserSettings, **_limits), _urls, _urls)
 
 
-_instance = st.builds(InstanceSettings, _limits)
+_instance = st.builds(InstanceSettings, **_limits)
 _backends = st.builds(
     Backend,
     st.sets(st.sampled_from(["al", "bo"])).flatmap(lambda names: st.fixed_dictionaries({n: _user(n) for n in names})),
@@ -60,9 +63,9 @@ _backends = st.builds(
 
 
 def _with_notifications_first(user: UserConfig) -> UserConfig:
-    first = user.by_uid().get(ALWAYS_THERE) or ChannelConfig(ALWAYS_THERE, ALWAYS_THERE)
-    rest = tuple(channel for channel in user.channels if channel.uid != ALWAYS_THERE)
-    return UserConfig(user.name, user.me, (first, *rest), user.settings, user.mute, user.block)
+    first = user.by_uid().get(NOTIFICATIONS) or ChannelConfig(NOTIFICATIONS, NOTIFICATIONS)
+    rest = tuple(channel for channel in user.channels if channel.uid != NOTIFICATIONS)
+    return replace(user, channels=(first, *rest))
 
 
 @st.composite
@@ -113,7 +116,11 @@ def test_applying_can_break_off_anywhere(base: Backend, file: Backend, current: 
     merged = merge(base, file, current, edited_at=LATE)
     changes = merged.changes
     assume(not any(conflict.api == "removed it" for conflict in merged.conflicts))
-    assume(not any(isinstance(change, UserAdded | UserReturned) and change.user in base.users for change in changes))
+    assume(
+        not any(
+            change.what in (What.USER_ADDED, What.USER_RETURNED) and change.user in base.users for change in changes
+        )
+    )
     half = replay(current, changes[: data.draw(st.integers(0, len(changes)))])
     resumed = _applied(base, file, half)
     whole = replay(current, changes)
@@ -129,7 +136,7 @@ def _content(current: Current) -> Any:
 
 
 def _set_of_feeds(channel: ChannelConfig) -> Any:
-    return channel.uid, channel.name, sorted(map(repr, channel.feeds)), channel.settings, channel.filters, channel.mute
+    return channel.uid, channel.name, sorted(map(repr, channel.feeds)), channel.settings, channel.mute
 
 
 @_settings
@@ -147,7 +154,7 @@ def test_the_result_contains_every_edit_of_the_file(base: Backend, file: Backend
         for channel in user.channels:
             _contains(old.by_uid().get(channel.uid) if old else None, channel, found.by_uid().get(channel.uid))
         for channel in old.channels if old else ():
-            if user.by_uid().get(channel.uid) is None and channel.uid != ALWAYS_THERE:
+            if user.by_uid().get(channel.uid) is None and channel.uid != NOTIFICATIONS:
                 assert found.by_uid().get(channel.uid) is None
     for name in base.users:
         if name not in file.users:
@@ -159,7 +166,7 @@ def _contains(old: ChannelConfig | None, file: ChannelConfig, found: ChannelConf
         return
     before = old or ChannelConfig(file.uid, "")
     assert found is not None
-    assert found.name == file.name or file.name == before.name or file.uid == ALWAYS_THERE
+    assert found.name == file.name or file.name == before.name or file.uid == NOTIFICATIONS
     feeds = {feed.url: feed for feed in found.feeds}
     old_feeds = {feed.url: feed for feed in before.feeds}
     for feed in file.feeds:
@@ -201,7 +208,7 @@ def _uids(user: UserConfig) -> list[str]:
 @given(_backends, _currents())
 def test_write_back_makes_the_file_say_what_is_there(file: Backend, current: Current) -> None:
     """The new file is valid, holds the state of every active user, and a second look finds nothing to write."""
-    document = parse(json.dumps(to_document(file)).encode(), "b.json", {})
+    document = parse(json.dumps(encode(file)).encode(), "b.json", {})
     raw = edited(document, current)
     if raw is None:
         raw = dict(document.raw)
@@ -213,17 +220,17 @@ def test_write_back_makes_the_file_say_what_is_there(file: Backend, current: Cur
         assert (found.me, found.mute, found.block) == (user.me, user.mute, user.block) or set(found.mute) == set(
             user.mute
         )
-        listed = [uid for uid in _uids(found) if uid != ALWAYS_THERE]
-        assert listed == [uid for uid in _uids(user) if uid != ALWAYS_THERE]
+        listed = [uid for uid in _uids(found) if uid != NOTIFICATIONS]
+        assert listed == [uid for uid in _uids(user) if uid != NOTIFICATIONS]
         for channel in user.channels:
             written = found.by_uid().get(channel.uid)
             if written is None:
-                assert channel.uid == ALWAYS_THERE
+                assert channel.uid == NOTIFICATIONS
                 assert not channel.feeds
                 continue
-            assert written.name == channel.name or channel.uid == ALWAYS_THERE
+            assert written.name == channel.name or channel.uid == NOTIFICATIONS
             assert set(written.feeds) == set(channel.feeds)
-            assert (written.settings, written.filters) == (channel.settings, channel.filters)
+            assert written.settings == channel.settings
     for name in set(file.users) - set(current.users):
         assert new.backend.users[name] == document.backend.users[name]
 
@@ -232,7 +239,7 @@ def test_write_back_makes_the_file_say_what_is_there(file: Backend, current: Cur
 @given(_backends)
 def test_the_canonical_document_means_the_same(backend: Backend) -> None:
     """What is remembered as applied is what was applied."""
-    assert from_document(to_document(backend)) == backend
+    assert decode(Backend, encode(backend)) == backend
 
 
 def test_notifications_stay_where_the_file_has_them() -> None:
@@ -241,7 +248,7 @@ def test_notifications_stay_where_the_file_has_them() -> None:
     text = json.dumps({"users": {"bo": {"channels": listed}}}).encode()
     document = parse(text, "b.json", {})
     made = [ChannelConfig(uid, uid) for uid in ("notifications", "v", "u")]
-    current = Current({"bo": UserConfig("bo", "", tuple(made))})
+    current = Current({"bo": UserConfig(channels=tuple(made))})
     raw = edited(document, current)
     assert raw is not None
     new = parse(rewrite(document.source, raw).encode(), "b.json", {})

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from microsub.configuration.changes import Change, UserAdded, UserChanged, UserRemoved
-from microsub.configuration.persons import clashes
+from microsub.configuration.apply import clashes
+from microsub.configuration.facts import Change, What
 from microsub.errors import InvalidRequest
 from microsub.identity.store.accounts import User
 from microsub.redis.protocol import Redis
@@ -22,14 +22,14 @@ ANN, BOB, GONE = User("ann", A), User("bob", B), User("gone", "https://gone.exam
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ([UserAdded("new", "http://A.example")], [("new", "ann")]),
-        ([UserChanged("bob", A)], [("bob", "ann")]),
-        ([UserAdded("new", "")], []),
-        ([UserAdded("ann", A)], []),
-        ([UserChanged("ann", B), UserChanged("bob", A)], []),
-        ([UserAdded("anna", A), UserRemoved("ann")], []),
-        ([UserAdded("back", "https://gone.example")], []),
-        ([UserAdded("gone", A, restored=True)], [("gone", "ann")]),
+        ([Change(What.USER_ADDED, "new", value="http://A.example")], [("new", "ann")]),
+        ([Change(What.SITE, "bob", value=A)], [("bob", "ann")]),
+        ([Change(What.USER_ADDED, "new", value="")], []),
+        ([Change(What.USER_ADDED, "ann", value=A)], []),
+        ([Change(What.SITE, "ann", value=B), Change(What.SITE, "bob", value=A)], []),
+        ([Change(What.USER_ADDED, "anna", value=A), Change(What.USER_REMOVED, "ann")], []),
+        ([Change(What.USER_ADDED, "back", value="https://gone.example")], []),
+        ([Change(What.USER_ADDED, "gone", value=A, restored=True)], [("gone", "ann")]),
     ],
 )
 def test_who_would_be_somebody_else(changes: list[Change], told: list[tuple[str, str]]) -> None:
@@ -39,23 +39,23 @@ def test_who_would_be_somebody_else(changes: list[Change], told: list[tuple[str,
 
 def test_a_disabled_user_counts_where_one_is_asked_for() -> None:
     """The sentence says how they come back."""
-    (told,) = clashes([ANN, GONE], [UserAdded("new", "https://gone.example")], disabled_too=True)
+    (told,) = clashes([ANN, GONE], [Change(What.USER_ADDED, "new", value="https://gone.example")], disabled_too=True)
     assert "microsub user restore gone" in str(told)
 
 
 async def test_a_single_change_is_looked_at(redis: Redis, tmp_path: Path) -> None:
     """Adding, changing and restoring are refused with both names, and nothing is written."""
     made = Configured(redis, tmp_path / "backend.json")
-    await made.applier.apply(UserAdded("ann", A), NOW)
-    await made.applier.apply(UserAdded("bob", B), NOW)
-    await made.applier.apply(UserRemoved("bob"), NOW)
+    await made.applier.apply(Change(What.USER_ADDED, "ann", value=A), NOW)
+    await made.applier.apply(Change(What.USER_ADDED, "bob", value=B), NOW)
+    await made.applier.apply(Change(What.USER_REMOVED, "bob"), NOW)
     with pytest.raises(InvalidRequest, match=r"'bob' already.*user restore bob"):
-        await made.applier.apply(UserAdded("new", "http://b.example"), NOW)
+        await made.applier.apply(Change(What.USER_ADDED, "new", value="http://b.example"), NOW)
     await made.accounts.add_user("new", B, NOW)
     with pytest.raises(InvalidRequest, match="'new' already"):
-        await made.applier.apply(UserAdded("bob", B, restored=True), NOW)
+        await made.applier.apply(Change(What.USER_ADDED, "bob", value=B, restored=True), NOW)
     with pytest.raises(InvalidRequest, match="'ann' already"):
-        await made.applier.apply(UserChanged("new", "http://www.a.example:80/".replace("www.", "")), NOW)
+        await made.applier.apply(Change(What.SITE, "new", value="http://www.a.example:80/".replace("www.", "")), NOW)
     assert [(user.name, user.me, user.disabled) for user in await made.accounts.users()] == [
         ("ann", A, None), ("bob", B, NOW), ("new", B, None)
     ]  # fmt: skip
@@ -65,12 +65,15 @@ async def test_nobody_gets_an_address_that_is_none(redis: Redis, tmp_path: Path)
     """Neither a new user nor one who is here; who comes back has what they had."""
     made = Configured(redis, tmp_path / "backend.json")
     await made.accounts.add_user("old", "https://old.example/#me", NOW)
-    for change in (UserAdded("ann", "https://a:secret@a.example/"), UserChanged("old", "https://a:secret@a.example/")):
+    for change in (
+        Change(What.USER_ADDED, "ann", value="https://a:secret@a.example/"),
+        Change(What.SITE, "old", value="https://a:secret@a.example/"),
+    ):
         with pytest.raises(InvalidRequest, match="with a user name or password") as refused:
             await made.applier.apply(change, NOW)
         assert "secret" not in str(refused.value)
-    await made.applier.apply(UserRemoved("old"), NOW)
-    await made.applier.apply(UserAdded("old", "https://old.example/#me", restored=True), NOW)
+    await made.applier.apply(Change(What.USER_REMOVED, "old"), NOW)
+    await made.applier.apply(Change(What.USER_ADDED, "old", value="https://old.example/#me", restored=True), NOW)
     assert [(user.name, user.me, user.disabled) for user in await made.accounts.users()] == [
         ("old", "https://old.example/#me", None)
     ]

@@ -15,12 +15,14 @@ from microsub.configuration.model import (
     FeedPolicy,
     HostPolicy,
     InstanceSettings,
-    Limits,
     Polling,
+    Quotas,
     UserConfig,
+    UserSettings,
 )
 from microsub.configuration.store import Applied, AppliedFile, InForce
 from microsub.errors import StoreDamaged
+from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines.store.channels import Channels
@@ -28,27 +30,27 @@ from microsub.timelines.store.channels import Channels
 BACKEND = Backend(
     users={
         "alice": UserConfig(
-            "alice",
             "https://alice.example/",
             channels=(
                 ChannelConfig(
                     "home",
                     "Hömé",
                     feeds=(FeedConfig("https://a.example/"), FeedConfig("https://b.example/", "B")),
-                    settings=Limits(keep_read_days=1, unread="boolean"),
-                    filters={"exclude_types": ["like"]},
+                    settings=OwnChannelSettings(
+                        keep_read_days=1, unread="boolean", filters=Filters(exclude_types=("like",))
+                    ),
                     mute=("https://m.example/",),
                     block=("https://x.example/",),
                 ),
             ),
-            settings=Limits(max_items=5),
+            settings=UserSettings(max_items=5, quotas=Quotas(feeds=2)),
             mute=("https://m2.example/",),
             token_endpoint="https://t.example/",
         ),
-        "bob": UserConfig("bob"),
+        "bob": UserConfig(),
     },
     settings=InstanceSettings(
-        Limits(first_fetch_unread=3),
+        first_fetch_unread=3,
         polling=Polling(min_interval=600),
         hosts={"own.example": HostPolicy(0, 4)},
         feeds={"https://a.example/": FeedPolicy(60, None)},
@@ -114,10 +116,10 @@ async def test_settings_in_force_are_read_in_one_go(redis: Redis) -> None:
     applied = Applied(redis)
     assert await applied.in_force() == InForce()
     await applied.set_instance(BACKEND.settings)
-    await applied.set_user("alice", Limits(max_items=5, unread="none"))
-    await applied.set_user("bob", Limits(max_items=6))
-    await applied.set_user("bob", Limits())
-    assert await applied.in_force() == InForce(BACKEND.settings, {"alice": Limits(max_items=5, unread="none")})
+    await applied.set_user("alice", UserSettings(max_items=5, unread="none"))
+    await applied.set_user("bob", UserSettings(max_items=6))
+    await applied.set_user("bob", UserSettings())
+    assert await applied.in_force() == InForce(BACKEND.settings, {"alice": UserSettings(max_items=5, unread="none")})
 
 
 @pytest.mark.parametrize("field", ["instance", "user:alice", "quotas:alice", "\xff"])

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from microsub.configuration.changes import Current
 from microsub.configuration.document import parse
+from microsub.configuration.facts import Current, merge
 from microsub.configuration.json_text import rewrite
-from microsub.configuration.merge import merge
 from microsub.configuration.model import ChannelConfig, FeedConfig, UserConfig
 from microsub.configuration.rewrite import edited
 
@@ -59,7 +58,7 @@ def _channels(count: int, name: str) -> tuple[ChannelConfig, ...]:
 def _written_back(file: tuple[ChannelConfig, ...], now: tuple[ChannelConfig, ...]) -> int:
     raw = {"users": {"ann": {"channels": [{"uid": each.uid, "name": each.name} for each in file]}}}
     document = parse(json.dumps(raw, indent=2).encode(), "backend.json", {})
-    current = Current({"ann": UserConfig("ann", channels=now)})
+    current = Current({"ann": UserConfig(channels=now)})
 
     def act() -> None:
         result = edited(document, current)
@@ -71,8 +70,8 @@ def _written_back(file: tuple[ChannelConfig, ...], now: tuple[ChannelConfig, ...
 
 def _merged(file: tuple[ChannelConfig, ...], now: tuple[ChannelConfig, ...]) -> int:
     base = parse(b"{}", "backend.json", {}).backend
-    wanted = {"ann": UserConfig("ann", channels=file)}
-    current = Current({"ann": UserConfig("ann", channels=now)})
+    wanted = {"ann": UserConfig(channels=file)}
+    current = Current({"ann": UserConfig(channels=now)})
     return _COUNTER.of(lambda: merge(base, type(base)(wanted), current, edited_at=0.0))
 
 

@@ -13,8 +13,13 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.mark.parametrize("name", sorted(reference.pages()))
 def test_a_generated_page_is_up_to_date(name: str) -> None:
-    """Every generated page is what the code makes today; `make docs` mends it."""
+    """Every generated page is what the code makes today; `make docs` writes it again."""
     assert (DOCS / "reference" / name).read_text(encoding="utf-8") == reference.pages()[name]
+
+
+def test_the_schema_for_editors_is_up_to_date() -> None:
+    """The shipped JSON Schema is what the model makes today."""
+    assert reference.SCHEMA.read_text(encoding="utf-8") == reference.schema_text()
 
 
 def test_the_api_page_lists_the_scope_of_every_action() -> None:

@@ -13,14 +13,14 @@ from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
 from microsub.upkeep.follow_repair import Mending
-from tests.support.limits import default_limits
 from tests.support.polling import World, dated, rss, world
 from tests.support.process import installation
+from tests.support.usual import usual_settings
 from tests.support.web import Answer, Publisher, publisher
 
 
 def checking(here: World, redis: Redis) -> Checking:
-    following = Following(here.channels, here.feeds, here.items, here.timelines, here.schedule, default_limits)
+    following = Following(here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings)
     mending = Mending(here.accounts, here.channels, here.feeds, here.schedule, following)
     return Checking(redis, mending, clock=here.clock, pause=0.05)
 
@@ -42,7 +42,7 @@ async def _publish(site: Publisher, here: World, names: list[str]) -> None:
 
 async def _read(here: World, user: str, urls: list[str], stop: asyncio.Event, chance: random.Random) -> None:
     """A reader who marks, removes, moves, mutes, follows and unfollows all the time."""
-    following = Following(here.channels, here.feeds, here.items, here.timelines, here.schedule, default_limits)
+    following = Following(here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings)
     while not stop.is_set():
         ids = [row.id for row in await here.rows(user, "home")]
         some = chance.sample(ids, min(4, len(ids)))

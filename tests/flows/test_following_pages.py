@@ -8,8 +8,8 @@ from microsub.errors import StoreUnavailable
 from microsub.feeds.store.record import FeedRecord
 from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
-from tests.support.limits import default_limits
 from tests.support.polling import World, dated, rss, world
+from tests.support.usual import usual_settings
 from tests.support.web import Answer, Publisher, publisher
 
 HTML = [("Content-Type", "text/html; charset=utf-8")]
@@ -26,7 +26,7 @@ def page(*feeds: str, body: str = "<p>Words</p>") -> Answer:
 
 def following(it: World) -> Following:
     """The service that the API uses, on the same stores."""
-    return Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, default_limits)
+    return Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
 
 
 async def settle(it: World) -> None:

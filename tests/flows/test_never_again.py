@@ -21,23 +21,24 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from microsub.configuration.model import Delivery, InstanceSettings, Limits
+from microsub.configuration.model import Delivery, InstanceSettings
 from microsub.delivery.rebuilding import Rebuilding
 from microsub.fetch import Fetched, FetchRequest, FetchResult
+from microsub.model.settings import ChannelSettings
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
 from microsub.timelines.retention import Retention
 from microsub.upkeep.sweep import GRACE, Sweeping
 from tests.support.invariants import violations
-from tests.support.limits import default_limits
 from tests.support.polling import World
+from tests.support.usual import usual_settings
 
 T = TypeVar("T")
 UIDS = ("home", "work")
 FEEDS = ("one", "two")
 EXAMPLES = int(os.environ.get("MICROSUB_TEST_HISTORIES", "40")) // 2
-LIMITS = Limits(keep_read_days=2, keep_unread_days=20, max_items=8, unread="count", first_fetch_unread=3)
+LIMITS = ChannelSettings(keep_read_days=2, keep_unread_days=20, max_items=8, unread="count", first_fetch_unread=3)
 AGELESS = InstanceSettings(delivery=Delivery(warm_up_days=0))
 SPELLINGS = ("https://{feed}.test/{n}", "http://{feed}.test/{n}", "https://{feed}.test/{n}?utm_source=feed")
 """One guid, as publishers write it from one day to the next."""
@@ -79,7 +80,7 @@ class Machine(RuleBasedStateMachine):
         self.it.fetcher = self.site  # type: ignore[assignment]
         self.it.poller = self.it.make_poller()
         self.following = Following(
-            self.it.channels, self.it.feeds, self.it.items, self.it.timelines, self.it.schedule, default_limits
+            self.it.channels, self.it.feeds, self.it.items, self.it.timelines, self.it.schedule, usual_settings
         )
         self.done: dict[str, set[str]] = {uid: set() for uid in UIDS}
         self.before: dict[str, dict[str, bool]] = {uid: {} for uid in UIDS}
@@ -174,7 +175,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def clean_up(self) -> None:
-        async def limits(_user: str, _uid: str) -> Limits:
+        async def limits(_user: str, _uid: str) -> ChannelSettings:
             return LIMITS
 
         async def declared() -> Sequence[str]:

@@ -21,9 +21,9 @@ from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
 from microsub.timelines.store.rules import Rules
 from tests.support.invariants import violations
-from tests.support.limits import default_limits
 from tests.support.parsing import PARSER
 from tests.support.polling import World, dated, rss, world
+from tests.support.usual import usual_settings
 from tests.support.web import Publisher, publisher
 
 AGELESS = InstanceSettings(delivery=Delivery(warm_up_days=0))
@@ -105,7 +105,7 @@ async def test_filters_hold_for_follows_and_rebuilds(it, site, target):
     await it.accounts.add_user("alice", "", it.clock())
     await it.channels.create("alice", "home", it.clock(), "home")
     await it.filter({"include_regex": "Post [12]$"})
-    following = Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, default_limits)
+    following = Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
     await following.follow("alice", "home", feed.url, it.clock())
     assert len(await it.rows()) == 2
     if target:

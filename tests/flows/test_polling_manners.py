@@ -12,9 +12,10 @@ from dataclasses import replace
 import pytest
 import structlog.testing
 
-from microsub.configuration.model import FeedPolicy, InstanceSettings, Limits
+from microsub.configuration.model import FeedPolicy, InstanceSettings
 from microsub.feeds.store.record import FeedRecord
-from microsub.formats.entry_id import host_of
+from microsub.kit.urls import host_of
+from microsub.model.settings import USUAL, ChannelSettings
 from microsub.parsing.pool import ParsePool
 from microsub.parsing.process import ParserProcess
 from microsub.redis.protocol import Redis
@@ -22,8 +23,8 @@ from microsub.timelines.following import Following
 from microsub.timelines.retention import Retention
 from microsub.upkeep.follow_repair import Mended, Mending
 from microsub.upkeep.sweep import Sweeping
-from tests.support.limits import default_limits
 from tests.support.polling import FAST, World, dated, rss, world
+from tests.support.usual import usual_settings
 from tests.support.web import Answer, publisher
 
 HOUR = 3600.0
@@ -244,7 +245,7 @@ async def test_a_clock_that_was_ahead_for_a_moment(redis: Redis, ahead: float, a
         assert (site.count("/feed"), site.count("/other"), site.count("/third")) == (2, 1, 1)
         assert len(await it.rows()) == 4
         assert (await it.record(third)).next_poll == planned
-        following = Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, default_limits)
+        following = Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
         mending = Mending(it.accounts, it.channels, it.feeds, it.schedule, following)
         record = await it.record(feed)
         assert record.last_poll is not None
@@ -526,8 +527,8 @@ async def test_that_we_have_no_file_descriptor_left_is_no_failure_of_publishers(
 async def nine_days_later(it: World, feed: FeedRecord, kept: int) -> None:
     """Everything is read; then retention and the sweep have nine days, and `kept` posts of the feed stay stored."""
 
-    async def limits(_user: str, _uid: str) -> Limits:
-        return Limits(keep_read_days=7, keep_unread_days=180, max_items=2000, unread="count", first_fetch_unread=10)
+    async def limits(_user: str, _uid: str) -> ChannelSettings:
+        return replace(USUAL, keep_read_days=7)
 
     async def nobody() -> tuple[str, ...]:
         return ()

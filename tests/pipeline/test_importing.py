@@ -23,10 +23,10 @@ from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
 from microsub.timelines.store.rules import Rules
 from microsub.upkeep.follow_repair import Mending
-from tests.support.limits import default_limits
 from tests.support.old_server import BEGIN, OldServer, post, when
 from tests.support.parsing import PARSER
 from tests.support.polling import World, world
+from tests.support.usual import usual_settings
 from tests.support.web import Publisher, publisher
 
 A, B = "http://a.test/feed", "http://b.test/feed"
@@ -48,12 +48,12 @@ async def old(second_redis_url: str) -> AsyncIterator[OldServer]:
 def importing(here: World, redis: Redis | None = None) -> Importing:
     rules, following = (
         Rules(here.redis, here.items),
-        Following(here.channels, here.feeds, here.items, here.timelines, here.schedule, default_limits),
+        Following(here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings),
     )
     people = Applier(here.accounts, here.channels, here.feeds, rules, following, Applied(here.redis))
     return Importing(
         here.accounts, here.channels, here.feeds, here.items, here.timelines, here.schedule,
-        Imported(redis or here.redis), default_limits, people, PARSER,
+        Imported(redis or here.redis), usual_settings, people, PARSER,
     )  # fmt: skip
 
 
@@ -424,7 +424,7 @@ async def test_a_large_database_comes_over_whole(here: World, old: OldServer) ->
         assert channel.unread == (200 if channel.uid != "notifications" else 0)
         assert len(await shown(here, channel.uid)) == (300 if channel.uid != "notifications" else 0)
     here.clock.advance(1000)
-    following = Following(here.channels, here.feeds, here.items, here.timelines, here.schedule, default_limits)
+    following = Following(here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings)
     mending = Mending(here.accounts, here.channels, here.feeds, here.schedule, following)
     found = await Checking(here.redis, mending, clock=here.clock, pause=0).run()
     assert found.left == (), found.as_text()

@@ -21,9 +21,9 @@ from microsub.timelines.filling import MOST_ITEMS
 from microsub.timelines.reading import Reading
 from microsub.timelines.store.deferred import Behind
 from microsub.timelines.store.itemcache import ItemCache
-from tests.support.limits import default_limits
 from tests.support.posts import NOON
 from tests.support.readers import Instance, Reader, instance, posts
+from tests.support.usual import usual_settings
 
 URL = "https://blog.example/feed"
 DAY = 86_400.0
@@ -53,7 +53,7 @@ class World:
     def filling(self, **more: float) -> CatchingUp:
         settings = InstanceSettings(delivery=Delivery(warm_up_days=self.warm_up_days))
         it = self.it
-        return CatchingUp(self.behind, it.items, it.timelines, default_limits, lambda: settings, **more)
+        return CatchingUp(self.behind, it.items, it.timelines, usual_settings, lambda: settings, **more)
 
     async def reader(self, name: str, *channels: str) -> Reader:
         reader = await self.it.reader(name, *channels)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from microsub.delivery.fan_out import FanOut, TimelineLimits
+from microsub.delivery.fan_out import FanOut
 from microsub.errors import StoreUnavailable
+from microsub.model.settings import USUAL, ChannelSettings
 from microsub.polling.moving import Mover
 from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
 from microsub.timelines.store.follows import Subscriptions
-from tests.support.limits import default_limits
 from tests.support.posts import NOON
 from tests.support.readers import Instance, Reader, instance, posts
+from tests.support.usual import usual_settings
 
 FEED = "https://blog.example/feed"
 
@@ -127,8 +129,8 @@ async def test_what_was_removed_a_moment_ago_does_not_move_along(server: Instanc
 async def test_the_limits_of_a_channel_hold_when_it_is_filled(server: Instance, alice: Reader) -> None:
     """How many items it takes, and how many of them unread."""
 
-    async def limits(_user: str, _uid: str) -> TimelineLimits:
-        return TimelineLimits(items=5, fresh=2)
+    async def limits(_user: str, _uid: str) -> ChannelSettings:
+        return replace(USUAL, max_items=5, first_fetch_unread=2)
 
     following = Following(server.channels, server.feeds, server.items, server.timelines, server.schedule, limits)
     await server.publish(FEED, *posts(*"hgfedcba"))
@@ -228,7 +230,7 @@ async def test_filling_a_channel_costs_in_proportion_to_its_feeds(
 ) -> None:
     """However many feeds a channel has, to follow one more reads none of them, with a quota or without."""
     following = Following(
-        server.channels, server.feeds, server.items, server.timelines, server.schedule, default_limits
+        server.channels, server.feeds, server.items, server.timelines, server.schedule, usual_settings
     )
     listed: list[str] = []
     for name in ("of", "all"):

@@ -20,9 +20,9 @@ from microsub.timelines.rounds import Pace
 from microsub.timelines.store.rules import Rules
 from microsub.upkeep.follow_repair import Mending
 from tests.support.killing import Killing, killed_anywhere
-from tests.support.limits import default_limits
 from tests.support.polling import World, world
 from tests.support.posts import NOON, candidate
+from tests.support.usual import usual_settings
 
 URL, OTHER = "https://blog.example/feed", "https://other.example/feed"
 UIDS = ("home", "later")
@@ -39,7 +39,7 @@ class Reader:
 
     def __post_init__(self) -> None:
         it = self.it
-        self.following = Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, default_limits)
+        self.following = Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
         self.rules = Rules(it.redis, it.items)
         self.curating = Curating(it.channels, it.feeds)
         self.mending = Mending(it.accounts, it.channels, it.feeds, it.schedule, self.following)

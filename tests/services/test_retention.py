@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 import structlog
 
-from microsub.configuration.model import Limits
+from microsub.configuration.model import UserSettings
 from microsub.configuration.store import Applied
 from microsub.identity.store.accounts import User
 from microsub.model.reader import TimelineItem
@@ -152,7 +152,7 @@ async def test_disabled_users_go_after_thirty_days(world: Cleaned) -> None:
     for name in (ANN, "bob"):
         await world.accounts.add_user(name, "", NOW)
         await world.accounts.create_token(name, ["read"], "app", NOW)
-        await Applied(world.redis).set_user(name, Limits(max_items=7))
+        await Applied(world.redis).set_user(name, UserSettings(max_items=7))
         await Rules(world.redis, world.items).mute(name, "global", "https://a.example/", NOW)
         await world.channels.create(name, "Put aside", NOW, "aside")
         await world.channels.disable(name, "aside", NOW + 9 * DAY)

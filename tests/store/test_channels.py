@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from microsub.errors import InvalidRequest, NotFound, StoreDamaged
-from microsub.model.reader import Channel, ChannelSettings, PageQuery, Subscription
+from microsub.model.reader import Channel, PageQuery, Subscription
+from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines.store.channels import Channels
@@ -75,12 +76,14 @@ async def test_a_rename_keeps_the_uid(world: OneReader) -> None:
 
 async def test_settings_come_back_as_they_were_set(world: OneReader) -> None:
     """Settings survive the round trip, are listed with the channel, and can be reset."""
-    settings = ChannelSettings(unread="boolean", keep_read_days=2.5, max_items=0, filters={"exclude": ["x"]})
+    settings = OwnChannelSettings(
+        unread="boolean", keep_read_days=2.5, max_items=0, filters=Filters(exclude_words=("x",))
+    )
     await world.channels.set_settings(ANN, "home", settings, NOW)
     assert (await world.channels.get(ANN, "home")).settings == settings
     assert [channel.settings for channel in await world.channels.list(ANN)][1] == settings
-    await world.channels.set_settings(ANN, "home", ChannelSettings(), NOW)
-    assert (await world.channels.get(ANN, "home")).settings == ChannelSettings()
+    await world.channels.set_settings(ANN, "home", OwnChannelSettings(), NOW)
+    assert (await world.channels.get(ANN, "home")).settings == OwnChannelSettings()
 
 
 async def test_order_permutes_the_named_channels_among_their_places(world: OneReader) -> None:
@@ -156,7 +159,7 @@ async def test_writes_need_a_channel(world: OneReader) -> None:
     channels = world.channels
     for call in (
         channels.rename(ANN, "nix", "x", NOW),
-        channels.set_settings(ANN, "nix", ChannelSettings(), NOW),
+        channels.set_settings(ANN, "nix", OwnChannelSettings(), NOW),
         channels.follow(ANN, "nix", "1", "u", NOW),
         channels.unfollow(ANN, "nix", "1"),
         channels.subscriptions(ANN, "nix"),
@@ -186,7 +189,7 @@ async def test_remembered_names_never_outlive_a_change(world: OneReader) -> None
     first = await agree()
     await elsewhere.rename(ANN, "home", "Friends", NOW)
     assert [one.name for one in await agree()] != [one.name for one in first]
-    await elsewhere.set_settings(ANN, "home", ChannelSettings(unread="boolean"), NOW)
+    await elsewhere.set_settings(ANN, "home", OwnChannelSettings(unread="boolean"), NOW)
     assert "boolean" in {one.settings.unread for one in await agree()}
     await elsewhere.order(ANN, ["work", "home"])
     assert [one.uid for one in await agree()] == ["notifications", "work", "home"]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from microsub.model.reader import ChannelSettings, TimelineItem
+from microsub.model.reader import TimelineItem
+from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines.store.timelines import Added, Target, Timelines
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
-NO_SPAM = ChannelSettings(filters={"exclude_words": ["spam"]})
+NO_SPAM = OwnChannelSettings(filters=Filters.of({"exclude_words": ["spam"]}))
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def says(world: OneReader, number: int, text: str, kind: str = "note") -> Timeli
     return made
 
 
-async def settings(world: OneReader, value: ChannelSettings, uid: str = "home") -> None:
+async def settings(world: OneReader, value: OwnChannelSettings, uid: str = "home") -> None:
     await world.channels.set_settings(ANN, uid, value, NOW)
 
 
@@ -56,7 +57,7 @@ async def test_a_filter_holds_from_now_on(world: OneReader) -> None:
     await world.add("home", says(world, 1, "spam"))
     await settings(world, NO_SPAM)
     await world.add("home", says(world, 2, "spam"))
-    await settings(world, ChannelSettings())
+    await settings(world, OwnChannelSettings())
     assert await world.ids("home") == ["1"]
     await world.add("home", says(world, 3, "spam"), says(world, 2, "spam"))
     assert await world.ids("home") == ["3", "2", "1"]
@@ -66,10 +67,10 @@ async def test_a_change_by_another_process_counts_at_once(world: OneReader) -> N
     """A process that remembers another filter is told of the present one by the step that adds."""
     await settings(world, NO_SPAM)
     await world.add("home", says(world, 1, "spam"))
-    await settings(world, ChannelSettings(filters={"exclude_words": ["ham"]}, max_items=5))
+    await settings(world, OwnChannelSettings(filters=Filters.of({"exclude_words": ["ham"]}), max_items=5))
     await world.add("home", says(world, 2, "spam"), says(world, 3, "ham"))
     assert await world.ids("home") == ["2"]
-    await settings(world, ChannelSettings(max_items=5))
+    await settings(world, OwnChannelSettings(max_items=5))
     await world.add("home", says(world, 4, "ham"))
     assert await world.ids("home") == ["4", "2"]
 
@@ -97,7 +98,7 @@ async def test_each_channel_chooses_for_itself(world: OneReader) -> None:
     for uid in ("work", "notifications"):
         await world.follow(uid, "1")
     await settings(world, NO_SPAM)
-    await settings(world, ChannelSettings(filters={"include_types": ["photo"]}), "work")
+    await settings(world, OwnChannelSettings(filters=Filters.of({"include_types": ["photo"]})), "work")
     items = [says(world, 1, "spam"), says(world, 2, "ham"), says(world, 3, "spam", "photo")]
     targets = [Target(ANN, uid, 0) for uid in ("home", "work", "notifications")]
     found = await world.timelines.add_to(targets, world.timelines.delivery("1", items, NOW))
@@ -134,19 +135,19 @@ async def test_what_is_put_there_by_name_can_pass_a_filter_by(world: OneReader) 
 
 async def test_an_own_limit_takes_precedence(world: OneReader) -> None:
     """A channel's settings say how much it holds and how much of a new feed is unread, whatever the caller says."""
-    await settings(world, ChannelSettings(max_items=2, first_fetch_unread=1), "work")
+    await settings(world, OwnChannelSettings(max_items=2, first_fetch_unread=1), "work")
     await world.channels.follow(ANN, "work", "1", "https://1.example/feed", NOW)
     posts = [says(world, number, "ham") for number in range(1, 6)]
     found = await world.timelines.add(ANN, "work", "1", posts, now=NOW, limit=100, fresh=100)
     assert (found.added, found.read) == (("5",), ("4",))
-    await settings(world, ChannelSettings(max_items=0), "work")
+    await settings(world, OwnChannelSettings(max_items=0), "work")
     assert len((await world.timelines.add(ANN, "work", "1", posts, now=NOW, limit=1)).added) == 3
 
 
 async def test_a_text_that_looks_like_settings_is_none(world: OneReader) -> None:
     """What somebody writes into a filter isn't read as a limit."""
     filters = {"exclude_words": ['"max_items":1', '"filters":{']}
-    await settings(world, ChannelSettings(filters=filters))
+    await settings(world, OwnChannelSettings(filters=Filters.of(filters)))
     await world.add("home", says(world, 1, "ham"), says(world, 2, "ham"))
     assert await world.ids("home") == ["2", "1"]
 
@@ -160,6 +161,6 @@ async def test_settings_that_cannot_be_read_filter_nothing(world: OneReader) -> 
 async def test_who_filters_is_known_in_one_round_trip(world: OneReader) -> None:
     """Of several channels, those that have a filter."""
     await settings(world, NO_SPAM)
-    await settings(world, ChannelSettings(max_items=5), "work")
+    await settings(world, OwnChannelSettings(max_items=5), "work")
     places = [(ANN, uid) for uid in ("work", "home", "nowhere")]
     assert await Timelines(world.redis, world.items).filtering(places) == [(ANN, "home")]

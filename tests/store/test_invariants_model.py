@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from microsub.configuration.model import Delivery, InstanceSettings
-from microsub.delivery.fan_out import TimelineLimits
-from microsub.model.reader import ChannelSettings, Cursor, PageQuery, TimelineItem, Twin
+from microsub.model.reader import Cursor, PageQuery, TimelineItem, Twin
+from microsub.model.settings import USUAL, Filters, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
@@ -157,7 +157,9 @@ class Machine(RuleBasedStateMachine):
     def filter_by(self, uid: str, words: set[str]) -> None:
         """Filters come and go; what is there or not stays so."""
         filters = {"exclude_words": sorted(words)} if words else {}
-        self.run(self.world.channels.set_settings(ANN, uid, ChannelSettings(filters=filters), self.tick()))
+        self.run(
+            self.world.channels.set_settings(ANN, uid, OwnChannelSettings(filters=Filters.of(filters)), self.tick())
+        )
         self.model.channels[uid].excluded = words
 
     @rule(item=ids, word=st.sampled_from(WORDS), limit=limits)
@@ -183,7 +185,7 @@ class Machine(RuleBasedStateMachine):
     def come_back(self, limit: int, fresh: int) -> None:
         """The first request after it fills the timelines; nothing waits any more."""
         now = self.tick()
-        limited = AsyncMock(return_value=TimelineLimits(limit, fresh))
+        limited = AsyncMock(return_value=replace(USUAL, max_items=limit, first_fetch_unread=fresh))
         ageless = InstanceSettings(delivery=Delivery(warm_up_days=0))
         filling = CatchingUp(self.behind, self.world.items, self.world.timelines, limited, lambda: ageless)  # type: ignore[arg-type]
         assert self.run(filling.catch_up(ANN, "global", now))

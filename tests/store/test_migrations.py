@@ -6,11 +6,15 @@ import json
 import pytest
 
 from microsub.cache.redis_storage import FeedCopies
+from microsub.configuration.model import Quotas, UserSettings
+from microsub.configuration.store import Applied
 from microsub.errors import SchemaMismatch
 from microsub.formats.wire import dump
 from microsub.migrations import VERSION, migrate, schema_version
+from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.streams import Stream, message_of, size_of
+from microsub.timelines.store.channels import Channels
 
 
 class Steps:
@@ -137,3 +141,28 @@ async def test_posts_that_wait_are_cleaned_as_well(redis, name):
         await stream.take("another", 5)
         again = {message.id: message.fields for message in await stream.take_over("another", 0, 5)}
         assert [again[one] for one in sorted(again)] == waiting
+
+
+async def test_settings_of_channels_and_users_are_taken_over(redis):
+    """Of channels that are there and of removed ones, and users' quotas."""
+    settings = {"unread": "none", "keep_read_days": 2.5, "max_items": 0, "filters": {"exclude_words": ['a "b"']}}
+    await redis.command("SADD", keys.users(), "ann")
+    await redis.command("ZADD", keys.channels("ann"), 1, "home", 2, "bare")
+    await redis.command("ZADD", keys.removed_channels("ann"), 1, "old")
+    for uid in ("home", "old"):
+        await redis.command("HSET", keys.channel("ann", uid), "name", uid, "settings", json.dumps(settings))
+    await redis.command("HSET", keys.channel("ann", "bare"), "name", "bare")
+    await redis.command("HSET", keys.settings(), "user:ann", '{"max_items":7}', "quotas:ann", '{"feeds":3}')
+    await redis.command("HSET", keys.settings(), "instance", "{}", "quotas:bob", '{"feeds":4}')
+    await redis.command("SET", keys.schema(), 2)
+    assert await migrate(redis) == 2
+    own = OwnChannelSettings(2.5, None, 0, "none", None, Filters(exclude_words=('a "b"',)))
+    assert (await Channels(redis).get("ann", "home")).settings == own
+    assert (await Channels(redis).get("ann", "bare")).settings == OwnChannelSettings()
+    for uid in ("home", "old"):
+        fields = ("settings", "max_items", "unread", "keep_read_days")
+        assert await redis.command("HMGET", keys.channel("ann", uid), *fields) == [None, b"0", b"none", b"2.5"]
+    assert (await Applied(redis).in_force()).users == {
+        "ann": UserSettings(max_items=7, quotas=Quotas(feeds=3)),
+        "bob": UserSettings(quotas=Quotas(feeds=4)),
+    }

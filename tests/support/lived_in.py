@@ -16,8 +16,8 @@ from microsub.timelines.store.channels import Channels
 from microsub.timelines.store.rules import Rules
 from microsub.timelines.store.timelines import Timelines
 from microsub.upkeep.follow_repair import Mending
-from tests.support.limits import default_limits
 from tests.support.posts import NOON, candidate
+from tests.support.usual import usual_settings
 
 LATER = NOON + 5000
 """When the store is examined."""
@@ -39,7 +39,7 @@ class LivedIn:
         self.schedule = Schedule(self.redis)
         self.timelines = Timelines(self.redis, self.items)
         self.rules = Rules(self.redis, self.items)
-        self.following = Following(self.channels, self.feeds, self.items, self.timelines, self.schedule, default_limits)
+        self.following = Following(self.channels, self.feeds, self.items, self.timelines, self.schedule, usual_settings)
         self.now = LATER
 
     async def begin(self) -> None:

@@ -18,9 +18,10 @@ from microsub.feeds.store.events import Events
 from microsub.feeds.store.queue import Schedule
 from microsub.feeds.store.record import FeedRecord, Feeds
 from microsub.fetch import Fetcher, FetchLimits, FetchSettings
-from microsub.formats.entry_id import host_of
 from microsub.identity.store.accounts import Accounts
-from microsub.model.reader import ChannelSettings, PageQuery, Row
+from microsub.kit.urls import host_of
+from microsub.model.reader import PageQuery, Row
+from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.polling.host_turn import Turn
 from microsub.polling.moving import Mover
 from microsub.polling.on_demand import PollNow
@@ -190,7 +191,7 @@ class World:
 
     async def filter(self, filters: dict[str, object], user: str = "alice", uid: str = "home") -> None:
         """Let a channel take what these filters let through."""
-        await self.channels.set_settings(user, uid, ChannelSettings(filters=filters), self.clock())
+        await self.channels.set_settings(user, uid, OwnChannelSettings(filters=Filters.of(filters)), self.clock())
 
     async def rows(self, user: str = "alice", uid: str = "home", limit: int = 100) -> list[Row]:
         page = await self.timelines.page(user, uid, PageQuery(limit=limit), self.clock())

@@ -44,9 +44,9 @@ from microsub.timelines.store.rules import Rules
 from microsub.timelines.store.timelines import Timelines
 from microsub.upkeep.figures import Figures
 from microsub.wiring.identity import make_identity
-from tests.support.limits import default_limits
 from tests.support.parsing import PARSER
 from tests.support.posts import NOON, candidate
+from tests.support.usual import usual_settings
 
 ENDPOINT = "/microsub"
 LOOPBACK = (ip_network("127.0.0.0/8"),)
@@ -163,7 +163,7 @@ class Instance:
             accounts=self.accounts,
             reading=Reading(self.channels, self.timelines, self.feeds, self.items, ItemCache(self.items, None, 0)),
             curating=Curating(self.channels, self.feeds),
-            following=Following(self.channels, self.feeds, self.items, self.timelines, self.schedule, default_limits),
+            following=Following(self.channels, self.feeds, self.items, self.timelines, self.schedule, usual_settings),
             rules=RuleBook(self.rules, self.channels),
             search=Search(self.web, directory, self.parser),
             health=Health(self.presence),

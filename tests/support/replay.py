@@ -1,4 +1,4 @@
-"""What changes do to a state, in memory: the meaning of `configuration.changes` for tests of pure decisions."""
+"""What changes do to a state, in memory: the meaning of `configuration.facts.Change` for tests of pure decisions."""
 
 from __future__ import annotations
 
@@ -6,29 +6,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from microsub.configuration.changes import (
+from microsub.configuration.facts import (
     Change,
-    ChannelAdded,
-    ChannelRemoved,
-    ChannelRenamed,
-    ChannelSettingsChanged,
-    ChannelsReordered,
     Current,
-    FeedAdded,
-    FeedRemoved,
-    FeedRenamed,
-    InstanceSettingsChanged,
-    RuleAdded,
-    RuleRemoved,
-    TokenEndpointChanged,
-    UserAdded,
-    UserChanged,
-    UserQuotasChanged,
-    UserRemoved,
-    UserReturned,
-    UserSettingsChanged,
+    What,
 )
-from microsub.configuration.model import ChannelConfig, FeedConfig, UserConfig
+from microsub.configuration.model import ChannelConfig, UserConfig
 
 Part = TypeVar("Part", UserConfig, ChannelConfig)
 
@@ -41,25 +24,25 @@ def replay(current: Current, changes: Iterable[Change]) -> Current:
 
 
 def _one(current: Current, change: Change) -> Current:
-    if isinstance(change, InstanceSettingsChanged):
-        return replace(current, settings=change.settings)
+    if change.what is What.INSTANCE:
+        return replace(current, settings=change.value)
     name = change.user
     users = dict(current.users)
-    if isinstance(change, UserRemoved):
+    if change.what is What.USER_REMOVED:
         return replace(current, disabled={**current.disabled, name: users.pop(name)}, users=users)
-    if isinstance(change, UserAdded):
+    if change.what is What.USER_ADDED:
         assert name not in users
         assert name not in current.disabled
-        users[name] = UserConfig(name, change.me, (ChannelConfig("notifications", "notifications"),))
+        users[name] = UserConfig(change.value, channels=(ChannelConfig("notifications"),))
         return replace(current, users=users)
     disabled = dict(current.disabled)
-    if isinstance(change, UserReturned):
-        users[name] = replace(disabled.pop(name), me=change.me)
+    if change.what is What.USER_RETURNED:
+        users[name] = replace(disabled.pop(name), me=change.value)
         return replace(current, users=users, disabled=disabled)
     removed = current.removed
-    if isinstance(change, ChannelRemoved):
+    if change.what is What.CHANNEL_REMOVED:
         removed |= {(name, change.uid)}
-    if isinstance(change, ChannelAdded):
+    if change.what is What.CHANNEL_ADDED:
         assert change.restored == ((name, change.uid) in removed)
         removed -= {(name, change.uid)}
     place = disabled if name in disabled else users
@@ -68,30 +51,28 @@ def _one(current: Current, change: Change) -> Current:
 
 
 def _user(user: UserConfig, change: Change) -> UserConfig:
-    match change:
-        case UserChanged(me=me):
-            return replace(user, me=me)
-        case TokenEndpointChanged(url=url):
-            return replace(user, token_endpoint=url)
-        case UserSettingsChanged(settings=settings):
-            return replace(user, settings=settings)
-        case UserQuotasChanged(quotas=quotas):
-            return replace(user, quotas=quotas)
-        case RuleAdded(uid="global") | RuleRemoved(uid="global"):
+    uid = change.uid
+    match change.what:
+        case What.SITE:
+            return replace(user, me=change.value)
+        case What.TOKEN_ENDPOINT:
+            return replace(user, token_endpoint=change.value)
+        case What.USER_SETTINGS:
+            return replace(user, settings=change.value)
+        case _ if uid == "global":
             return _rule(user, change)
-        case ChannelAdded(uid=uid, name=name):
+        case What.CHANNEL_ADDED:
             assert user.by_uid().get(uid) is None
-            return replace(user, channels=(*user.channels, ChannelConfig(uid, name)))
-        case ChannelRemoved(uid=uid):
+            return replace(user, channels=(*user.channels, ChannelConfig(uid, change.value)))
+        case What.CHANNEL_REMOVED:
             assert user.by_uid().get(uid) is not None
             return replace(user, channels=tuple(each for each in user.channels if each.uid != uid))
-        case ChannelsReordered(uids=uids):
+        case What.REORDERED:
             there = {each.uid: each for each in user.channels}
             fixed = tuple(each for each in user.channels if each.uid == "notifications")
-            assert sorted(uids) == sorted(set(there) - {"notifications"})
-            return replace(user, channels=(*fixed, *(there[uid] for uid in uids)))
+            assert sorted(change.value) == sorted(set(there) - {"notifications"})
+            return replace(user, channels=(*fixed, *(there[uid] for uid in change.value)))
         case _:
-            uid = change.uid  # type: ignore[union-attr]
             assert user.by_uid().get(uid) is not None
             return replace(
                 user, channels=tuple(_channel(each, change) if each.uid == uid else each for each in user.channels)
@@ -99,32 +80,30 @@ def _user(user: UserConfig, change: Change) -> UserConfig:
 
 
 def _channel(channel: ChannelConfig, change: Change) -> ChannelConfig:
-    match change:
-        case ChannelRenamed(name=name):
-            return replace(channel, name=name)
-        case ChannelSettingsChanged(settings=settings, filters=filters):
-            return replace(channel, settings=settings, filters=filters)
-        case FeedAdded(url=url, name=name):
-            assert all(feed.url != url for feed in channel.feeds)
-            return replace(channel, feeds=(*channel.feeds, FeedConfig(url, name)))
-        case FeedRemoved(url=url):
-            assert any(feed.url == url for feed in channel.feeds)
-            return replace(channel, feeds=tuple(feed for feed in channel.feeds if feed.url != url))
-        case FeedRenamed(url=url, name=name):
-            assert any(feed.url == url for feed in channel.feeds)
-            return replace(
-                channel, feeds=tuple(FeedConfig(url, name) if feed.url == url else feed for feed in channel.feeds)
-            )
-        case RuleAdded() | RuleRemoved():
-            return _rule(channel, change)
+    value = change.value
+    match change.what:
+        case What.CHANNEL_RENAMED:
+            return replace(channel, name=value)
+        case What.CHANNEL_SETTINGS:
+            return replace(channel, settings=value)
+        case What.FEED_ADDED:
+            assert all(feed.url != value.url for feed in channel.feeds)
+            return replace(channel, feeds=(*channel.feeds, value))
+        case What.FEED_REMOVED:
+            assert any(feed.url == value.url for feed in channel.feeds)
+            return replace(channel, feeds=tuple(feed for feed in channel.feeds if feed.url != value.url))
+        case What.FEED_RENAMED:
+            assert any(feed.url == value.url for feed in channel.feeds)
+            return replace(channel, feeds=tuple(value if feed.url == value.url else feed for feed in channel.feeds))
         case _:
-            raise AssertionError(change)
+            return _rule(channel, change)
 
 
-def _rule(part: Part, change: RuleAdded | RuleRemoved) -> Part:
-    rules = set(part.mute if change.kind == "mute" else part.block)
-    assert (change.url in rules) == isinstance(change, RuleRemoved)
-    rules ^= {change.url}
-    if change.kind == "mute":
+def _rule(part: Part, change: Change) -> Part:
+    mutes = change.what in (What.MUTED, What.UNMUTED)
+    rules = set(part.mute if mutes else part.block)
+    assert (change.value in rules) == (change.what in (What.UNMUTED, What.UNBLOCKED))
+    rules ^= {change.value}
+    if mutes:
         return replace(part, mute=tuple(sorted(rules)))
     return replace(part, block=tuple(sorted(rules)))

@@ -15,10 +15,11 @@ from urllib.parse import urlsplit
 import structlog
 
 from microsub import metrics
-from microsub.configuration.joining import Registration, domain, within
+from microsub.configuration.model import Registration
 from microsub.identity.protocol.me import path_of_me, site_of_me
 from microsub.identity.sign_in.admission import Admitted, Person, Refusal, bare, canonical, is_named
 from microsub.identity.store.accounts import User
+from microsub.kit.hosts import domain, within
 from microsub.model.reader import RESERVED
 
 log = structlog.get_logger(__name__)

@@ -38,7 +38,7 @@ async def delete_disabled(redis: Redis, name: str, disabled: float) -> bool:
             if not await step("", *(member(name, one) for one in batch)):
                 return False
     # Before the end, since a user made anew may be given limits of their own.
-    await redis.command("HDEL", keys.settings(), "user:" + name, "quotas:" + name)
+    await redis.command("HDEL", keys.settings(), f"user:{name}")
     rest = [keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL), *(key(name) for key in USER_KEYS)]
     if not await step("", *rest):
         return False

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Protocol
 
-from microsub.configuration.joining import OF_DECLARED, OF_REGISTERED, Quotas
+from microsub.configuration.model import OF_DECLARED, OF_REGISTERED, Quotas
 from microsub.configuration.store import InForce
 from microsub.identity.tokens.request_limits import Limiting, refused
 
@@ -116,7 +116,5 @@ def resolved(everywhere: InForce, user: str, *, registered: bool) -> Quotas:
     instance = everywhere.instance
     of_kind = instance.registration.quotas if registered else instance.quotas
     default = OF_REGISTERED if registered else OF_DECLARED
-    own = everywhere.quotas.get(user)
-    if own is None:
-        return of_kind.over(default)
-    return own.over(of_kind).over(default)
+    own = everywhere.users.get(user)
+    return (own.quotas.over(of_kind) if own else of_kind).over(default)

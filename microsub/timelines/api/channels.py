@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 
 from microsub.kit.http.params import Params, missing, wrong
-from microsub.model.reader import NAME, Channel, Credential, Grant, UnreadStyle
+from microsub.model.reader import NAME, Channel, Credential, Grant
+from microsub.model.settings import UnreadStyle
 from microsub.surface import Services
 from microsub.timelines.api import arguments
 from microsub.timelines.api.call import Action, Call, FusedAction, Reply, Table

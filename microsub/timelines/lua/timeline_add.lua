@@ -20,8 +20,8 @@
 -- The newest of a fill stay unread. What is blocked or muted takes up none of their places, since nobody sees it; what
 -- the reader is done with does: older posts don't become unread in its stead.
 --
--- Filters are more than Lua can judge by. So the caller says by which settings it has chosen the items, and where the
--- channel filters by others it is told these and nothing happens: what is added was chosen by the settings of that very
+-- Filters are more than Lua can judge by. So the caller says by which filters it has chosen the items, and where the
+-- channel has others the reply names these and nothing happens: what is added was chosen by the filters of that very
 -- moment. The script runs for every subscriber of a feed, so each command counts here: most
 -- timelines have neither rules nor hidden items, which one EXISTS says, and ZADD NX says whether an item stands already.
 --
@@ -29,12 +29,12 @@
 --       10, 11 muted (channel, global)  12, 13 blocked (channel, global)
 -- ARGV  1 feed, or '' for an item of no feed  2 now  3, 4 what holds where the channel says nothing: its limit, 0 for
 --       none, and how many of the newest of a first fill stay unread  5 '' or what the reply to the call before had last
---       (a first fill that goes on)  6 the settings by which the items were chosen, '' for unfiltered, '*' for
+--       (a first fill that goes on)  6 the filters by which the items were chosen, '' for none, '*' for
 --       items that come in anyway, with 3 and 4 as they are
 --       7.. per item, newest first: id, score, lines of URLs (author, sources), '' or 'id feed 1 id feed 0 …' of its
 --       twins, 1 where that one wins; 1 where it is of its feed's first document, else '', and behind that 'a' for what
 --       may have been in the timeline before, 'd' where besides nothing is known of what was read there
--- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', settings} choose by these first; else
+-- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', filters} choose by these first; else
 --       {'', added, read, hidden, suppressed, evicted, 'time of following n m' or ''}, lists of ids as 'id id …'; n is
 --       how many items of the fill were given so far, m how many of them took a place
 -- include: leave
@@ -43,18 +43,14 @@ local UNFOLLOWED, TWIN, EVICTED, BLOCKED = 7, 8, 3, 6
 local FIRST_ITEM, FIELDS, AT_ONCE = 7, 5, 100
 
 local call = redis.call
-local head = call('HMGET', KEYS[1], 'name', 'removed', 'settings')
+local head = call('HMGET', KEYS[1], 'name', 'removed', 'filters', 'max_items', 'first_fetch_unread')
 if not head[1] or head[2] then return { 'channel' } end
 local feed, now, chosen_by = ARGV[1], ARGV[2], ARGV[6]
 if feed ~= '' and call('HEXISTS', KEYS[2], feed) == 0 then return { 'feed' } end
 local limit, fresh = tonumber(ARGV[3]), tonumber(ARGV[4])
--- Our own compact JSON (`timelines.store.channeltext`), in which a quote inside of a text is escaped.
-local settings = head[3] or ''
-local is_filtering = string.find(settings, '"filters":{', 1, true)
-if chosen_by ~= '*' and chosen_by ~= (is_filtering and settings or '') then return { 'filters', settings } end
-if settings ~= '' and chosen_by ~= '*' then
-  limit = tonumber(string.match(settings, '"max_items":(%d+)')) or limit
-  fresh = tonumber(string.match(settings, '"first_fetch_unread":(%d+)')) or fresh
+if chosen_by ~= '*' then
+  if chosen_by ~= (head[3] or '') then return { 'filters', head[3] or '' } end
+  limit, fresh = tonumber(head[4]) or limit, tonumber(head[5]) or fresh
 end
 
 local posts, unread, gone = KEYS[3], KEYS[4], KEYS[6]

@@ -12,15 +12,13 @@ from microsub.redis.scripts import load
 from microsub.timelines.store.timelinekeys import split, urls
 
 _ADD = load("timeline_add")
-_FILTERS = b'"filters":{'
-"""By this the script sees that settings filter."""
 
 AGAIN, DOUBT = "a", "d"
 """Items that the store offers to a timeline once more, and the same where all that was read there is lost."""
 
 
 UNFILTERED = b"*"
-"""In place of settings: these items come in whatever the channel filters, with the limits that are given."""
+"""In place of filters: these items come in whatever the channel filters, with the limits that are given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ class Target:
 
 
 class Adding:
-    """How far items have come into one timeline: by which settings they are chosen (`chosen_by`, see the script), what
+    """How far items have come into one timeline: by which filters they are chosen (`chosen_by`, see the script), what
     the next call must know of a first fill that goes on, and what has become of those so far.
     """
 
@@ -91,9 +89,9 @@ class Adding:
     def heard(self, reply: list[bytes], steps: int) -> bool:
         """Take in the reply to the last call, of `steps` in all; whether there is another call to make."""
         if reply[0] == b"filters":
-            # All from the beginning, by other settings: what is in already is known there.
+            # All from the beginning, by other filters: what is in already is known there.
             self.step = 0
-            self.chosen_by = reply[1] if _FILTERS in reply[1] else b""
+            self.chosen_by = reply[1]
             return True
         self.parts.append(added(reply))
         if reply[0]:

@@ -19,15 +19,15 @@ from microsub.model.reader import (
     NOTIFICATIONS,
     RESERVED,
     Channel,
-    ChannelSettings,
     Credential,
     Grant,
     Subscription,
 )
+from microsub.model.settings import OwnChannelSettings
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.scripts import load
-from microsub.timelines.store.channeltext import read_settings, slug, write_settings
+from microsub.timelines.store.channeltext import FIELDS, read_settings, slug, write_settings
 from microsub.timelines.store.follows import FeedMove, Subscriptions
 
 LONGEST_NAME = 300
@@ -93,21 +93,21 @@ class Channels:
         return granted, known, [channel.unread for channel in channels]
 
     async def _list(self, user: str) -> tuple[bytes, builtins.list[Channel]]:
-        patterns = [keys.pattern(keys.channel, user), keys.pattern(keys.unread, user)]
-        shape, *rows = await self._redis.script(load("channel_list"), [keys.channels(user), keys.user(user)], patterns)
+        args = [keys.pattern(keys.channel, user), keys.pattern(keys.unread, user), "name", *FIELDS]
+        shape, *rows = await self._redis.script(load("channel_list"), [keys.channels(user), keys.user(user)], args)
         return shape, _channels(rows)
 
     async def get(self, user: str, uid: str) -> Channel:
         """One channel. Raises NotFound, also for one that is removed."""
-        (name, settings, removed), unread = await self._redis.pipeline(
+        (name, removed, *settings), unread = await self._redis.pipeline(
             [
-                ("HMGET", keys.channel(user, uid), "name", "settings", "removed"),
+                ("HMGET", keys.channel(user, uid), "name", "removed", *FIELDS),
                 ("ZCARD", keys.unread(user, uid)),
             ]
         )
         if name is None or removed is not None:
             raise await absent(self._redis, user, uid)
-        return Channel(uid, name.decode("utf-8", "replace"), unread, read_settings(settings or b""))
+        return Channel(uid, name.decode("utf-8", "replace"), unread, read_settings(settings))
 
     async def changed(self, user: str, uids: Sequence[str]) -> dict[str, float]:
         """When the channels' names or settings last changed, by uid in Unix seconds; 0 when they never did. One round
@@ -152,9 +152,9 @@ class Channels:
         await self._change(user, uid, "name", _checked(name), "changed", now)
         return await self.get(user, uid)
 
-    async def set_settings(self, user: str, uid: str, settings: ChannelSettings, now: float) -> Channel:
+    async def set_settings(self, user: str, uid: str, settings: OwnChannelSettings, now: float) -> Channel:
         """Replace the channel's settings."""
-        await self._change(user, uid, "settings", write_settings(settings), "changed", now)
+        await self._change(user, uid, *write_settings(settings), "changed", now)
         return await self.get(user, uid)
 
     async def _change(self, user: str, uid: str, *pairs: Arg) -> None:
@@ -310,10 +310,10 @@ class Channels:
 
 
 def _channels(reply: list[Any]) -> list[Channel]:
-    rows = zip(reply[0::4], reply[1::4], reply[2::4], reply[3::4], strict=True)
+    rows = zip(reply[0::3], reply[1::3], reply[2::3], strict=True)
     return [
-        Channel(uid.decode("utf-8", "replace"), name.decode("utf-8", "replace"), unread, read_settings(text))
-        for uid, name, text, unread in rows
+        Channel(uid.decode("utf-8", "replace"), (name or uid).decode("utf-8", "replace"), unread, read_settings(values))
+        for uid, unread, (name, *values) in rows
     ]
 
 

@@ -1,19 +1,21 @@
-"""Channel names as uids, and channel settings as JSON: pure functions."""
+"""Channel names as uids, and channel settings as hash fields: pure functions."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import asdict, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from functools import lru_cache
+from typing import Any, get_type_hints
 
 import orjson
 
-from microsub.model.reader import ChannelSettings
+from microsub.model.settings import Filters, OwnChannelSettings, UnreadStyle, stated
 from microsub.redis.replies import reading
 
-_DEFAULTS = asdict(ChannelSettings())
-_KNOWN = frozenset(field.name for field in fields(ChannelSettings))
+FIELDS: tuple[str, ...] = tuple(one.name for one in fields(OwnChannelSettings))
+"""The fields of a channel's hash that hold its settings, each of them only where the channel has one of its own."""
 
 
 def slug(name: str) -> str:
@@ -22,15 +24,36 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9_]+", "-", ascii_only).strip("-")[:64].rstrip("-") or "channel"
 
 
-def write_settings(settings: ChannelSettings) -> bytes:
-    """Compact JSON of what differs from the defaults; empty when nothing does."""
-    changed = {key: value for key, value in asdict(settings).items() if value != _DEFAULTS[key]}
-    return orjson.dumps(changed) if changed else b""
+def write_settings(settings: OwnChannelSettings) -> list[bytes]:
+    """Field and value, for all fields; an empty value where the channel has no setting of its own."""
+    own = stated(settings)
+    return [part for name in FIELDS for part in (name.encode(), _text(own[name]) if name in own else b"")]
+
+
+def _text(value: Any) -> bytes:
+    return orjson.dumps(stated(value)) if isinstance(value, Filters) else str(value).encode()
+
+
+def _filters(text: bytes) -> Filters:
+    return Filters.of(orjson.loads(text))
+
+
+_READERS: Mapping[Any, Callable[[bytes], Any]] = {
+    float | None: lambda text: float(text) if b"." in text else int(text),
+    int | None: int,
+    UnreadStyle | None: bytes.decode,
+    Filters: _filters,
+}
+_READ = {name: _READERS[hint] for name, hint in get_type_hints(OwnChannelSettings).items() if name in FIELDS}
 
 
 @lru_cache(maxsize=4096)
-def read_settings(text: bytes) -> ChannelSettings:
-    """The inverse of `write_settings`; settings of another version are left out. Raises StoreDamaged."""
-    with reading(f"settings of a channel: {text[:80]!r}"):
-        given = orjson.loads(text) if text else {}
-        return ChannelSettings(**{key: value for key, value in given.items() if key in _KNOWN})
+def _read(values: tuple[bytes | None, ...]) -> OwnChannelSettings:
+    given = zip(FIELDS, values, strict=True)
+    with reading(f"settings of a channel: {values!r}"):
+        return OwnChannelSettings(**{name: _READ[name](value) for name, value in given if value})
+
+
+def read_settings(values: Sequence[bytes | None]) -> OwnChannelSettings:
+    """The settings in these values of `FIELDS`. Raises StoreDamaged."""
+    return _read(tuple(values))

@@ -16,7 +16,6 @@ from microsub.model.filters import Filter, Searched
 from microsub.model.reader import TimelineItem
 from microsub.redis.protocol import Arg
 from microsub.timelines.store.adding import item_args, newest_first
-from microsub.timelines.store.channeltext import read_settings
 from microsub.timelines.store.lookup import ItemLookup
 from microsub.timelines.store.timelinekeys import batches
 
@@ -24,12 +23,14 @@ log = LibraryLogger(__name__)
 
 
 @lru_cache(maxsize=1024)
-def filter_of(settings: bytes) -> Filter | None:
-    """The filter in a channel's settings (`timelines.store.channeltext`); None where they hold none."""
-    filters = read_settings(settings).filters
+def filter_of(filters: bytes) -> Filter | None:
+    """The filter in the field of that name of a channel; None where there is none, or where it can't be read."""
     if not filters:
         return None
-    made = Filter.of(filters)
+    try:
+        made = Filter.of(orjson.loads(filters))
+    except (ValueError, AttributeError, TypeError):
+        return None
     if made.broken:
         log.warning("filters with an expression that can't be used; it is left out", settings=made.broken)
     return made
@@ -56,11 +57,11 @@ class Delivery:
         self._posts: dict[str, Searched] | None = None
         self._args: dict[bytes, list[list[Arg]]] = {}
 
-    async def args(self, settings: bytes) -> list[list[Arg]]:
-        """What a channel with these settings takes, as arguments of one script call after the other."""
-        known = self._args.get(settings)
+    async def args(self, filters: bytes) -> list[list[Arg]]:
+        """What a channel with these filters takes, as arguments of one script call after the other."""
+        known = self._args.get(filters)
         if known is None:
-            rule = None if self.unfiltered or not settings else filter_of(settings)
+            rule = None if self.unfiltered else filter_of(filters)
             chosen = self._items
             if rule is not None:
                 posts = await self._read()
@@ -68,7 +69,7 @@ class Delivery:
             known = [item_args(batch, self._again) for batch in batches(chosen)]
             if not known and self._items:
                 known = [[]]  # that nothing is left of a first fill must be told too
-            self._args[settings] = known
+            self._args[filters] = known
         return known
 
     async def _read(self) -> dict[str, Searched]:

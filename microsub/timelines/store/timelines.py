@@ -28,7 +28,7 @@ from microsub.timelines.store.expiry import (
     stock,
     trim,
 )
-from microsub.timelines.store.filtering import Delivery, filter_of
+from microsub.timelines.store.filtering import Delivery
 from microsub.timelines.store.leaving import Leaving, inherit, leave, left_for_good, move, take_back, unfollow
 from microsub.timelines.store.lookup import ItemLookup
 from microsub.timelines.store.pages import Walk, read_page, read_walk
@@ -122,19 +122,19 @@ class Timelines:
                 self._remember(one.target, one.chosen_by)
         return [one.result() for one in addings]
 
-    def _remember(self, target: Target, settings: bytes) -> None:
-        """Which settings a channel filters by, so that the next delivery is chosen by them at once."""
-        if settings:
+    def _remember(self, target: Target, filters: bytes) -> None:
+        """What a channel filters by, so that the next delivery is chosen by them at once."""
+        if filters:
             if len(self._filtering) >= _MOST_FILTERING:
                 self._filtering.clear()
-            self._filtering[target.user, target.uid] = settings
+            self._filtering[target.user, target.uid] = filters
         else:
             self._filtering.pop((target.user, target.uid), None)
 
     async def filtering(self, places: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
         """Those of the channels (user, uid) that filter. One round trip."""
-        texts = await self._redis.pipeline([("HGET", keys.channel(*place), "settings") for place in places])
-        return [place for place, text in zip(places, texts, strict=True) if text and filter_of(text) is not None]
+        texts = await self._redis.pipeline([("HGET", keys.channel(*place), "filters") for place in places])
+        return [place for place, text in zip(places, texts, strict=True) if text]
 
     async def left_of(self, user: str, uid: str, now: float) -> Left:
         """What is left of a timeline that may have been lost; what comes next into a blank one, at `now`, counts as its

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsub.configuration.joining import Registration
+from microsub.configuration.model import Registration
 from microsub.identity.protocol.endpoints import Endpoints
 from microsub.identity.protocol.me import canonical_me
 from microsub.identity.protocol.replies import ProfileClaims

@@ -1,0 +1,398 @@
+"""Three-way merge of backend.json: what was last applied, what the file says now, what the stores hold.
+
+All three are taken apart into facts, each of which has one value or isn't there. Only edits count, that is, facts that
+differ between the last applied file and the present one; so what users did through the API elsewhere stays, and a file
+that says nothing new does nothing. Where file and API changed the same fact, the later change wins and is reported
+(`storage`, Three-way merge). Pure: times and state come in, changes go out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Any, Literal
+
+from microsub.configuration.model import Backend, ChannelConfig, FeedConfig, InstanceSettings, UserConfig, UserSettings
+from microsub.kit.hosts import comparable, comparable_profile
+from microsub.model.reader import GLOBAL, NOTIFICATIONS
+from microsub.model.settings import OwnChannelSettings, stated
+from microsub.settings import mask_password
+
+
+class What(Enum):
+    """What the stores are to do, in the order in which it is done; the text is its line in the log."""
+
+    INSTANCE = "settings of the instance changed"
+    USER_ADDED = "user {user} added"
+    SITE = "user {user}: site changed to {value}"
+    TOKEN_ENDPOINT = "user {user}: token endpoint set to {value}"  # noqa: S105 - no password
+    USER_SETTINGS = "user {user}: settings changed"
+    CHANNEL_REMOVED = "channel {user}/{uid} removed, restorable for 30 days"  # before names are used again
+    CHANNEL_RENAMED = "channel {user}/{uid} renamed to '{value}'"
+    CHANNEL_ADDED = "channel {user}/{uid} added"
+    CHANNEL_SETTINGS = "channel {user}/{uid}: settings changed"
+    MUTED = "channel {user}/{uid}: mute {value}"  # before the posts come that it is about
+    BLOCKED = "channel {user}/{uid}: block {value}"
+    FEED_ADDED = "channel {user}/{uid} follows {value}"  # before the removal: a feed that moves always has a follower
+    FEED_RENAMED = "channel {user}/{uid}: name of a feed changed: {value}"
+    FEED_REMOVED = "channel {user}/{uid} no longer follows {value}"
+    UNMUTED = "channel {user}/{uid}: no more mute of {value}"
+    UNBLOCKED = "channel {user}/{uid}: no more block of {value}"
+    REORDERED = "channels of {user} put in the order {value}"
+    USER_REMOVED = "user {user} disabled, restorable for 30 days"
+    USER_RETURNED = "user {user} is back, with what the file says"  # sees nothing of before, and a next try does it all
+
+
+_RANK = {what: rank for rank, what in enumerate(What)}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing for the stores to do, which may be done twice without harm. `str()` is its line in the log.
+
+    `value` is the URL of a site (USER_ADDED, SITE, USER_RETURNED; '' for none), of a token endpoint (None for none) or
+    of a rule, the name of a channel, a FeedConfig, settings as a whole, or uids in their order. `uid` is `global` for
+    rules of all channels. `restored`: a user or channel that was removed comes back by it, with all it had.
+    """
+
+    what: What
+    user: str = ""
+    uid: str = ""
+    value: Any = None
+    restored: bool = False
+
+    def __str__(self) -> str:
+        value = self.value
+        if isinstance(value, FeedConfig):
+            value = value.url if self.what is not What.FEED_RENAMED else f"'{value.name or ''}' for {value.url}"
+        value = ", ".join(value) if isinstance(value, tuple) else _text(value)
+        line = self.what.value.format(user=self.user, uid=self.uid, value=value)
+        return line.removesuffix("added") + "restored" if self.restored else line
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """File and API changed the same thing; the later change won."""
+
+    what: str
+    file: str
+    api: str
+    winner: Literal["file", "api"]
+
+    def __str__(self) -> str:
+        winner = "the file" if self.winner == "file" else "the API"
+        return f"{self.what}: the file has {self.file}, the API {self.api}; {winner} changed it later and wins"
+
+
+@dataclass(frozen=True, slots=True)
+class Current:
+    """What the stores hold now.
+
+    `users` has every user that isn't disabled, with the channels that aren't removed, in order, and `disabled` the
+    others. `changed` gives, by (user, uid), Unix time of the API's last change of a channel, and by (user, '') of their
+    order, where it is known. `removed` channels can be restored. `settings` are the instance's. Users who `registered`
+    made their accounts themselves: the file may say something of them, but they don't depend on it.
+    """
+
+    users: Mapping[str, UserConfig] = field(default_factory=dict)
+    settings: InstanceSettings = field(default_factory=InstanceSettings)
+    disabled: Mapping[str, UserConfig] = field(default_factory=dict)
+    removed: frozenset[tuple[str, str]] = frozenset()
+    changed: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    registered: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    """The changes in the order in which they are to be applied, and the conflicts that were decided."""
+
+    changes: tuple[Change, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+
+
+# --- facts ---------------------------------------------------------------------------------------------------------
+
+Fact = tuple[str, str]
+"""What a value is of: a kind, and the name of a setting or the form of a URL in which it is compared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The value of a fact; `url` is how a URL is spelt, which makes no difference."""
+
+    value: Hashable
+    url: str = field(default="", compare=False)
+
+
+Facts = Mapping[Fact, Said]
+
+
+@dataclass(frozen=True, slots=True)
+class Forms:
+    """The form in which two URLs of feeds, or of muted and blocked profiles, are equal."""
+
+    feed: Callable[[str], str] = comparable
+    profile: Callable[[str], str] = comparable_profile
+
+    def facts(self, user: UserConfig) -> dict[str, Facts]:
+        """All that is said of a user, by uid of the channel, and `global` for what holds for all of them."""
+        own = {name: Said(getattr(user, name)) for name in ("me", "token_endpoint", "settings")}
+        facts: dict[str, Facts] = {GLOBAL: {(name, ""): said for name, said in own.items()} | self._rules(user)}
+        for channel in user.channels:
+            facts[channel.uid] = {
+                ("name", ""): Said(channel.name),
+                **{("setting", name): Said(value) for name, value in stated(channel.settings).items()},
+                **self._rules(channel),
+                **{("feed", self.feed(feed.url)): Said(feed.name, feed.url) for feed in channel.feeds},
+            }
+        return facts
+
+    def _rules(self, part: UserConfig | ChannelConfig) -> dict[Fact, Said]:
+        both = (("mute", part.mute), ("block", part.block))
+        return {(kind, self.profile(url)): Said(True, url) for kind, urls in both for url in urls}
+
+
+URLS = Forms()
+"""URLs that are equal by themselves, whatever is known of where they lead."""
+
+
+def declarations(backend: Backend) -> frozenset[Hashable]:
+    """All that a file says, each thing by itself: so the size of an edit is the number of those that differ."""
+    said: set[Hashable] = {("settings", name, repr(part)) for name, part in stated(backend.settings).items()}
+    for name, user in backend.users.items():
+        said.add((name, "order", tuple(channel.uid for channel in user.channels)))
+        for uid, facts in URLS.facts(user).items():
+            said.update((name, uid, *fact) for fact in facts.items())
+    return frozenset(said)
+
+
+# --- merge ---------------------------------------------------------------------------------------------------------
+
+
+def merge(
+    base: Backend,
+    file: Backend,
+    current: Current,
+    *,
+    edited_at: float,
+    forms: Forms = URLS,
+    again: bool = False,
+) -> Merge:
+    """What makes `current` follow the edits from `base` to `file`, which was last written at `edited_at` (Unix time).
+
+    With `again`, changes of several steps are named although they seem to be done already, because somebody may have
+    broken off in the middle of one.
+    """
+    changes: list[Change] = []
+    conflicts: list[Conflict] = []
+    if file.settings not in (base.settings, current.settings):
+        changes.append(Change(What.INSTANCE, value=file.settings))
+    for name, user in file.users.items():
+        merger = _UserMerger(name, current, edited_at, forms, again)
+        merger.user(base.users.get(name), user)
+        changes += merger.changes
+        conflicts += merger.conflicts
+    for name in base.users:
+        if name not in file.users and (name in current.users or (again and name in current.disabled)):
+            changes += _removed(name, current)
+    return Merge(tuple(sorted(changes, key=lambda change: _RANK[change.what])), tuple(conflicts))
+
+
+def _removed(name: str, current: Current) -> Iterable[Change]:
+    """A user that the file no longer has. Who registered themselves stays, without what the file said of them."""
+    if name not in current.registered:
+        yield Change(What.USER_REMOVED, name)
+        return
+    now = current.users[name]
+    if now.token_endpoint is not None:
+        yield Change(What.TOKEN_ENDPOINT, name, value=None)
+    if now.settings != UserSettings():
+        yield Change(What.USER_SETTINGS, name, value=UserSettings())
+
+
+@dataclass
+class _UserMerger:
+    name: str
+    current: Current
+    edited_at: float
+    forms: Forms
+    again: bool
+    changes: list[Change] = field(default_factory=list)
+    conflicts: list[Conflict] = field(default_factory=list)
+
+    def change(self, what: What, uid: str = "", value: Any = None, *, restored: bool = False) -> None:
+        self.changes.append(Change(what, self.name, uid, value, restored))
+
+    def user(self, base: UserConfig | None, file: UserConfig) -> None:
+        now = self.current.users.get(self.name)
+        if now is None:
+            if file == base:
+                return  # somebody disabled the user, and the file says nothing new
+            former = self.current.disabled.get(self.name)
+            if former is None:
+                self.change(What.USER_ADDED, value=file.me)
+                base, now = None, UserConfig(file.me)
+            else:
+                # What they had isn't restored by the file, which may mean somebody else: it is made what the file says.
+                self.change(What.USER_RETURNED, value=file.me)
+                base = now = replace(former, me=file.me)
+        base = base or UserConfig()
+        was, wanted, there = map(self.forms.facts, (base, file, now))
+        added: list[str] = []
+        gone: set[str] = set()
+        for uid in dict.fromkeys([*wanted, *was]):
+            before, after, present = (part.get(uid, {}) for part in (was, wanted, there))
+            if uid in (GLOBAL, NOTIFICATIONS):  # never added, renamed, removed or moved
+                self.edits(uid, before, after, present)
+            elif uid not in wanted:
+                if self.removes(uid, before, there.get(uid)):
+                    gone.add(uid)
+            elif uid in there:
+                if uid not in was and self.again:
+                    self.change(What.CHANNEL_ADDED, uid, present["name", ""].value, restored=True)
+                self.edits(uid, before, after, present)
+            elif before != after:  # else it was removed through the API, and the file says nothing new
+                if before:
+                    self.conflict(f"channel {self.name}/{uid}", "an edit", "removed it")
+                restored = (self.name, uid) in self.current.removed
+                self.change(What.CHANNEL_ADDED, uid, after["name", ""].value, restored=restored)
+                added.append(uid)
+                self.edits(uid, {}, after, {("name", ""): after["name", ""]})
+        self.order(base, file, now, added, gone)
+
+    def removes(self, uid: str, before: Facts, present: Facts | None) -> bool:
+        """A channel that the file no longer has; whether it goes."""
+        if present is None:
+            if self.again and (self.name, uid) in self.current.removed:
+                self.change(What.CHANNEL_REMOVED, uid)
+            return False
+        what = f"channel {self.name}/{uid}"
+        if before != present and not self.conflict(what, "removed it", "another content", uid):
+            return False
+        self.change(What.CHANNEL_REMOVED, uid)
+        return True
+
+    def edits(self, uid: str, before: Facts, after: Facts, present: Facts) -> None:
+        """The facts of one channel, or of all of them."""
+        settings: dict[str, Any] = {}
+        for fact in dict.fromkeys([*after, *before]):
+            was, wanted, there = before.get(fact), after.get(fact), present.get(fact)
+            if was == wanted:
+                continue
+            match fact:
+                case ("setting", name):
+                    if self.wins(f"setting {name} of channel {self.name}/{uid}", was, wanted, there, uid):
+                        settings[name] = wanted.value if wanted else None
+                case ("mute" | "block" as kind, _):
+                    self.rule(kind, uid, was, wanted, there)
+                case ("feed", _):
+                    self.feed(uid, was, wanted, there)
+                case ("name", _) if wanted and uid != NOTIFICATIONS:
+                    if self.wins(f"name of channel {self.name}/{uid}", was, wanted, there, uid):
+                        self.change(What.CHANNEL_RENAMED, uid, wanted.value)
+                case ("me", _) if wanted:
+                    if self.wins(f"site of user {self.name}", was, wanted, there):
+                        self.change(What.SITE, value=wanted.value)
+                case ("token_endpoint" | "settings" as name, _) if wanted and wanted != there:  # the file alone sets it
+                    self.change(What.TOKEN_ENDPOINT if name != "settings" else What.USER_SETTINGS, value=wanted.value)
+        if settings:
+            now = {name: said.value for (kind, name), said in present.items() if kind == "setting"} | settings
+            value = OwnChannelSettings(**{name: part for name, part in now.items() if part is not None})
+            self.change(What.CHANNEL_SETTINGS, uid, value)
+
+    def rule(self, kind: str, uid: str, was: Said | None, wanted: Said | None, there: Said | None) -> None:
+        if wanted and (there is None or self.again):
+            self.change(What.MUTED if kind == "mute" else What.BLOCKED, uid, wanted.url)
+        elif was and not wanted and (there or self.again):
+            self.change(What.UNMUTED if kind == "mute" else What.UNBLOCKED, uid, was.url)
+
+    def feed(self, uid: str, was: Said | None, wanted: Said | None, there: Said | None) -> None:
+        if wanted is None:
+            if there or self.again:
+                self.change(What.FEED_REMOVED, uid, FeedConfig((there or was or Said(None)).url))
+            return
+        name: Any = wanted.value
+        if there is None:
+            if was:
+                self.conflict(f"feed {mask_password(wanted.url)} in {self.name}/{uid}", "an edit", "removed it")
+            self.change(What.FEED_ADDED, uid, FeedConfig(wanted.url, name))
+        elif was is None and self.again:
+            self.change(What.FEED_ADDED, uid, FeedConfig(there.url, there.value))  # type: ignore[arg-type]
+        elif was or name:  # a feed that is there already keeps a name that it has
+            what = f"name of {mask_password(wanted.url)} in {self.name}/{uid}"
+            if self.wins(what, was or Said(None), wanted, there, uid):
+                self.change(What.FEED_RENAMED, uid, FeedConfig(there.url, name))
+
+    def order(self, base: UserConfig, file: UserConfig, now: UserConfig, added: list[str], gone: set[str]) -> None:
+        was, wanted, there = (
+            [channel.uid for channel in part.channels if channel.uid != NOTIFICATIONS] for part in (base, file, now)
+        )
+        there = [uid for uid in there if uid not in gone]
+        shared = set(was) & set(wanted) & set(there)
+        before, after, present = ([uid for uid in uids if uid in shared] for uids in (was, wanted, there))
+        order = list(there)
+        if after not in (before, present):
+            what = f"order of the channels of {self.name}"
+            if present == before or self.conflict(what, ", ".join(after), ", ".join(present), ""):
+                here = set(there)
+                order = permuted(there, [uid for uid in wanted if uid in here])
+        order = inserted(order, wanted, added)
+        if order != [*there, *added]:
+            self.change(What.REORDERED, value=tuple(order))
+
+    def wins(
+        self, what: str, was: Said | None, wanted: Said | None, there: Said | None, uid: str | None = None
+    ) -> bool:
+        """Whether an edit from `was` to `wanted` is to be carried out where `there` is what there is now."""
+        if wanted == there:
+            return False
+        if there == was:
+            return True
+        file, api = (f"'{_text(said.value)}'" if said else "nothing" for said in (wanted, there))
+        return self.conflict(what, file, api, uid)
+
+    def conflict(self, what: str, file: str, api: str, uid: str | None = None) -> bool:
+        """Note a conflict; True when the file wins. A change of the API without a known time counts as earlier."""
+        changed = self.current.changed.get((self.name, uid), 0.0) if uid is not None else 0.0
+        winner: Literal["file", "api"] = "api" if changed > self.edited_at else "file"
+        self.conflicts.append(Conflict(what, file, api, winner))
+        return winner == "file"
+
+
+def _text(value: Any) -> str:
+    text = str(value)
+    return mask_password(text) if "://" in text else text
+
+
+# --- order ---------------------------------------------------------------------------------------------------------
+
+
+def permuted(order: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """`order` with the members of `wanted` in that order among the places they hold; the others stay."""
+    left = iter(wanted)
+    members = set(wanted)
+    return [next(left) if uid in members else uid for uid in order]
+
+
+def inserted(order: Sequence[str], wanted: Sequence[str], added: Sequence[str]) -> list[str]:
+    """`order` with each added uid behind its neighbour in `wanted`, else before the next one, else at the end.
+
+    Every added uid stands in `wanted`, and none in `order`.
+    """
+    present, new = set(order), set(added)
+    first = next((uid for uid in wanted if uid in present), None)
+    behind: dict[str | None, list[str]] = {}
+    neighbour: str | None = None
+    for uid in wanted:
+        if uid in present:
+            neighbour = uid
+        elif uid in new:
+            behind.setdefault(neighbour, []).append(uid)
+    leading = behind.pop(None, [])
+    merged: list[str] = []
+    for uid in order:
+        if uid == first:
+            merged += leading
+        merged += [uid, *behind.get(uid, ())]
+    return merged if first is not None else merged + leading

@@ -1,0 +1,201 @@
+"""Settings of a channel as they are declared once: value, default, bounds and description in one field.
+
+Everything else is made of the fields: what backend.json may say and its reference page (`configuration.model`), the
+hash fields in Redis (`store.channeltext`), and which level's value holds (`ChannelSettings.over`). The markers are what
+pydantic reads of them; it is loaded by those alone who check a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+T = TypeVar("T")
+
+UnreadStyle = Literal["count", "boolean", "none"]
+
+NOTES = "^(x-|_|//)"
+"""Keys of the file's owner, which mean nothing here."""
+
+FILE_OBJECT: Mapping[str, Any] = {"extra": "forbid", "json_schema_extra": {"patternProperties": {NOTES: True}}}
+"""How pydantic takes an object of backend.json: a key that isn't known is reported."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A field that may be left out, and is None then; `null` isn't a value."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        """The schema of the value itself."""
+        schema = handler(source)
+        return schema["schema"] if schema["type"] == "nullable" else schema
+
+
+Maybe = Annotated[T | None, LeftOut()]
+
+
+@dataclass(frozen=True)
+class Fits:
+    """Text of a certain form, of 1 to `longest` characters. `problem` gives None for text that fits, else why it
+    doesn't, or ''; `expected` says what was expected, and `pattern` is the part of it that editors can check.
+    """
+
+    problem: Callable[[str], str | None]
+    expected: str
+    pattern: str = ""
+    longest: int = 2048
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        """A check after that of the type."""
+        from pydantic_core import PydanticCustomError, core_schema
+
+        def check(text: str) -> str:
+            problem, expected = self.problem(text), self.expected
+            if len(text) > self.longest:
+                problem, expected = f"of {len(text)} characters", f"at most {self.longest}"
+            if problem is not None:
+                raise PydanticCustomError("form", "form", {"problem": problem, "expected": expected})
+            return text
+
+        return core_schema.no_info_after_validator_function(check, handler(source))
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Callable[[Any], Any]) -> Any:
+        """What editors can check."""
+        pattern = {"pattern": self.pattern} if self.pattern else {}
+        return {**handler(core), "minLength": 1, "maxLength": self.longest, **pattern}
+
+
+def declared(description: str, default: Any = None, *, usual: Any = None, **bounds: Any) -> Any:
+    """A field of a settings object. `usual` is what holds where no level says anything, for fields that are None then;
+    `bounds` are pydantic's (`ge`, `le`, `max_length`, …).
+    """
+    shown = usual if default is None else default
+    more = {"json_schema_extra": {"default": shown}} if shown not in (None, ()) else {}
+    return field(default=default, metadata={"description": description, "usual": usual, **more, **bounds})
+
+
+def number(description: str, default: Any = None, *, usual: Any = None, ge: float = 0, le: float) -> Any:
+    """A field that holds a number from `ge` to `le`."""
+    return declared(description, default, usual=usual, strict=True, ge=ge, le=le)
+
+
+def usual(kind: type[T]) -> T:
+    """The value that holds where no level says anything."""
+    return kind(**{one.name: one.metadata["usual"] for one in fields(kind) if "usual" in one.metadata})  # type: ignore[arg-type]
+
+
+def stated(value: Any) -> dict[str, Any]:
+    """Those fields of a settings object that don't stand at their default."""
+    return {one.name: part for one in fields(value) if (part := getattr(value, one.name)) != _default(one)}
+
+
+def _default(one: Field[Any]) -> Any:
+    return one.default if one.default_factory is MISSING else one.default_factory()
+
+
+class Level:
+    """Settings that are declared at several levels: None means as the level above has it, 0 means without limit."""
+
+    __slots__ = ()
+
+    def over(self, above: Level) -> Self:
+        """These settings, and those of the level above where these say nothing."""
+        kind: Any = type(self)
+        names = [one.name for one in fields(kind)]
+        found = {name: getattr(self, name) for name in names}
+        return kind(  # type: ignore[no-any-return]
+            **{name: getattr(above, name, None) if value is None else value for name, value in found.items()}
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSettings(Level):
+    """What holds for a channel, or for all channels of a user or of the instance. 0 keeps for ever."""
+
+    __pydantic_config__ = FILE_OBJECT
+
+    keep_read_days: Maybe[float] = number(
+        "Days that a read post stays after it was read; 0 keeps it for ever.", usual=30, le=36500
+    )
+    keep_unread_days: Maybe[float] = number("Days that an unread post stays; 0 keeps it for ever.", usual=180, le=36500)
+    max_items: Maybe[int] = number("Posts per channel; 0 sets no limit.", usual=2000, le=10_000_000)
+    unread: Maybe[UnreadStyle] = declared(
+        "What readers are told of unread posts: their number, whether there are any, or nothing.", usual="count"
+    )
+    first_fetch_unread: Maybe[int] = number(
+        "How many of the newest posts of a newly followed feed come in as unread.", usual=10, le=10_000
+    )
+
+    def limits(self) -> ChannelSettings:
+        """These settings without what only one level has."""
+        return ChannelSettings(**{one.name: getattr(self, one.name) for one in fields(ChannelSettings)})
+
+
+USUAL = usual(ChannelSettings)
+"""What holds where neither channel nor user nor instance say anything."""
+
+
+def blank(text: str) -> str | None:
+    """Whether text says nothing, as a problem of `Fits`."""
+    return None if text.strip() else ""
+
+
+def _irregular(text: str) -> str | None:
+    from microsub.model.patterns import PatternError, compiled
+
+    if not text:
+        return "which is empty"
+    try:
+        compiled(text)
+    except PatternError as error:
+        return f"with {error}"
+    return None
+
+
+Word = Annotated[str, Fits(blank, "text that is not blank", r"\S", 200)]
+Regex = Annotated[str, Fits(_irregular, "a regular expression as RE2 knows them", longest=2000)]
+
+POST_TYPES = (
+    *("article", "note", "photo", "video", "audio", "reply", "like", "repost", "bookmark", "follow"),
+    *("rsvp", "checkin", "event"),
+)
+"""The kinds of posts that filters tell apart (`formats.post_types`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which posts a channel takes, of those that come from now on. Title, summary, text and categories are searched."""
+
+    __pydantic_config__ = FILE_OBJECT
+
+    include_types: tuple[Word, ...] = declared(f"Only posts of these types: {', '.join(POST_TYPES)}.", ())
+    include_words: tuple[Word, ...] = declared(
+        "Only posts with one of these words or phrases, in upper or lower case, or in which `include_regex` is found.",
+        (),
+    )
+    include_regex: Maybe[Regex] = declared(
+        "Only posts in which this expression (RE2) is found, or one of `include_words`."
+    )
+    exclude_types: tuple[Word, ...] = declared("No posts of these types.", ())
+    exclude_words: tuple[Word, ...] = declared("No posts with any of these words or phrases.", ())
+    exclude_regex: Maybe[Regex] = declared("No posts in which this expression (RE2) is found.")
+
+    def __bool__(self) -> bool:
+        return bool(stated(self))
+
+    @classmethod
+    def of(cls, part: Mapping[str, Any]) -> Filters:
+        """From a valid `filters` object, of which notes and what isn't known are left out."""
+        names = {one.name for one in fields(cls)}
+        given: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in part.items() if name in names
+        }
+        return cls(**given)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnChannelSettings(ChannelSettings):
+    """What one channel has of its own."""
+
+    filters: Filters = field(default_factory=Filters, metadata={"description": "Which posts the channel takes."})
