@@ -303,8 +303,8 @@ def removed_channels(name: str) -> str:
 
 
 def channel(name: str, uid: str) -> str:
-    """Hash: `name`, settings, `changed` (Unix time of the last change by API). Permanent.
-    `timelines.store.channels`.
+    """Hash: `name`, a field for each setting of its own (`max_items`, …; `filters` as JSON), `changed` (Unix time of the
+    last change by API). Permanent. `timelines.store.channels`.
     """
     return f"user:{{{name}}}:channel:{uid}"
 
