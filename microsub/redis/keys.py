@@ -303,7 +303,7 @@ def removed_channels(name: str) -> str:
 
 
 def channel(name: str, uid: str) -> str:
-    """Hash: `name`, a field for each setting of its own (`max_items`, …; `filters` as JSON), `changed` (Unix time of the
+    """Hash: `name`, a field for each own setting (`max_items`, …; `filters` as JSON), `changed` (Unix time of the
     last change by API). Permanent. `timelines.store.channels`.
     """
     return f"user:{{{name}}}:channel:{uid}"
