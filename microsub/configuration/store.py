@@ -9,7 +9,6 @@ import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import orjson
 from redis.exceptions import ResponseError
@@ -19,6 +18,7 @@ from microsub.errors import StoreDamaged
 from microsub.redis import keys
 from microsub.redis.lease import Lease
 from microsub.redis.protocol import Redis
+from microsub.redis.replies import raw_fields, text
 from microsub.redis.scripts import load
 
 _END = 1e12
@@ -72,7 +72,7 @@ class Applied:
 
     async def last(self) -> AppliedFile | None:
         """What was last applied; None before the first time."""
-        fields = _fields(await self._redis.command("HGETALL", keys.applied_config()))
+        fields = raw_fields(await self._redis.command("HGETALL", keys.applied_config()))
         if not fields.keys() - {_BEGUN}:
             return None
         return read_file(fields) or unreadable(fields)
@@ -123,7 +123,7 @@ class Applied:
     async def instance(self) -> str | None:
         """The random name of the data in Redis; None where it has none (any more)."""
         name = await self._redis.command("GET", keys.instance())
-        return None if name is None else name.decode("utf-8", "replace")
+        return None if name is None else text(name)
 
     async def name_instance(self) -> str:
         """The same; data without a name is given one."""
@@ -151,7 +151,7 @@ class Applied:
         cleanup might take what was to be kept.
         """
         try:
-            fields = _fields(await self._redis.command("HGETALL", keys.settings()))
+            fields = raw_fields(await self._redis.command("HGETALL", keys.settings()))
         except ResponseError as error:
             raise StoreDamaged(keys.settings()) from error  # of a wrong type
         parts = {name: _part(name, value) for name, value in fields.items()}
@@ -173,10 +173,6 @@ class Applied:
             await self._redis.command("HSET", keys.settings(), _USER + user, orjson.dumps(encode(settings)))
 
 
-def _fields(reply: list[Any]) -> dict[str, bytes]:
-    return {name.decode("utf-8", "replace"): value for name, value in zip(reply[0::2], reply[1::2], strict=True)}
-
-
 def read_file(fields: Mapping[str, bytes]) -> AppliedFile | None:
     """What was last applied, read back; None where that can't be, which `microsub check` finds."""
     try:
@@ -185,7 +181,7 @@ def read_file(fields: Mapping[str, bytes]) -> AppliedFile | None:
             digest=fields["hash"].decode(),
             edited_at=_time(fields["mtime"]),
             at=_time(fields["at"]),
-            place=fields.get("place", b"").decode("utf-8", "replace"),
+            place=text(fields.get("place", b"")),
         )
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return None
@@ -207,7 +203,7 @@ def unreadable(fields: Mapping[str, bytes]) -> AppliedFile:
         digest=digest.decode("utf-8", "surrogateescape"),
         edited_at=_time_or_none(fields.get("mtime", b"")) or 0.0,
         at=_time_or_none(fields.get("at", b"")) or 0.0,
-        place=place.decode("utf-8", "replace"),
+        place=text(place),
     )
 
 

@@ -12,6 +12,7 @@ import structlog
 
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.redis.replies import text as text_of
 from microsub.redis.streams import Bounds, Message, Stream
 
 log = structlog.get_logger(__name__)
@@ -118,8 +119,8 @@ def is_letter_id(text: str) -> bool:
 
 def _letter(row: Sequence[Any]) -> DeadLetter:
     """A letter read back. What a hand has put there has a stage of no name, and can be shown and dropped."""
-    fields = {name.decode("utf-8", "replace"): value for name, value in zip(row[1][::2], row[1][1::2], strict=True)}
-    texts = {name: fields.pop(name, b"").decode("utf-8", "replace") for name in (_STAGE, _WHY, _ID, _AT, _DELIVERIES)}
+    fields = {text_of(name): value for name, value in zip(row[1][::2], row[1][1::2], strict=True)}
+    texts = {name: text_of(fields.pop(name, b"")) for name in (_STAGE, _WHY, _ID, _AT, _DELIVERIES)}
     return DeadLetter(
         id=row[0].decode(),
         stage=texts[_STAGE] or "?",

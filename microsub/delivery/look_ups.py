@@ -18,6 +18,7 @@ from microsub.formats.wire import dump, from_wire, to_wire
 from microsub.kit.urls import normalise_profile
 from microsub.posts.messages import ItemIncomplete, ItemsStored
 from microsub.posts.values import WRITTEN_GUID
+from microsub.redis.replies import text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,9 +79,7 @@ class Populate:
     async def _complete(self, message: Message) -> None:
         wanted = ItemIncomplete.of(message.fields)
         ((data, *others),) = await self._items.fields([wanted.item], _FIELDS)
-        version, digest, feed_id, guid, written, incomplete = (
-            value.decode("utf-8", "replace") if value else "" for value in others
-        )
+        version, digest, feed_id, guid, written, incomplete = (text(value) if value else "" for value in others)
         if data is None or not feed_id or version != wanted.version or not incomplete:
             return
         news = _News(wanted.item, feed_id, written or guid, version, digest)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import structlog
 
-from microsub.errors import StoreError
+from microsub.errors import StoreDamaged, StoreError
 from microsub.metrics import STAGE_BACKLOG, STAGE_MESSAGES, STAGE_SECONDS
 
 if TYPE_CHECKING:
@@ -188,6 +188,8 @@ class Stage:
         try:
             await self._stream.done([message], await self._handle(message))
         except StoreError as error:
+            if isinstance(error, StoreDamaged):  # trying again for ever would not help
+                return await self._failed(message, error)
             STAGE_MESSAGES.labels(self.name, "store").inc()
             log.warning("the store failed a stage", stage=self.name, message=message.id, error=str(error))
             with suppress(StoreError):
@@ -195,14 +197,17 @@ class Stage:
                 await self._stream.hand_back(self._consumer, [message])
             raise
         except Exception as error:
-            STAGE_MESSAGES.labels(self.name, "failed").inc()
-            log.exception("a message failed", stage=self.name, message=message.id, attempt=message.deliveries)
-            if message.deliveries >= self._patience.deliveries:
-                await self._bury(message, f"{type(error).__name__}: {error}")
-            return False
+            return await self._failed(message, error)
         STAGE_MESSAGES.labels(self.name, "done").inc()
         STAGE_SECONDS.labels(self.name).observe(time.perf_counter() - began)
         return True
+
+    async def _failed(self, message: Message, error: Exception) -> bool:
+        STAGE_MESSAGES.labels(self.name, "failed").inc()
+        log.error("a message failed", stage=self.name, message=message.id, attempt=message.deliveries, exc_info=error)
+        if message.deliveries >= self._patience.deliveries:
+            await self._bury(message, f"{type(error).__name__}: {error}")
+        return False
 
     async def _bury(self, message: Message, why: str) -> None:
         """First the dead letter, then the end of the message: a crash in between leaves it twice, never nowhere."""

@@ -21,6 +21,7 @@ from microsub.posts.messages import Fields, ItemIncomplete
 from microsub.posts.store import garbage
 from microsub.posts.store.items import Items
 from microsub.redis.protocol import Redis
+from microsub.redis.replies import text
 from microsub.redis.streams import Bounds, Stream
 from microsub.timelines.rounds import PACE, Pace, for_ever
 
@@ -66,7 +67,7 @@ async def look_ups_of(items: Items, ids: Sequence[str]) -> list[LookUp]:
     rows = await items.fields(ids, ("incomplete", "version", "asked"))
     found = []
     for item_id, row in zip(ids, rows, strict=True):
-        incomplete, version, asked = (value.decode("utf-8", "replace") if value else "" for value in row)
+        incomplete, version, asked = (text(value) if value else "" for value in row)
         if incomplete:
             count, _, of_version = asked.partition(" ")
             times = int(count) if of_version == version else 0

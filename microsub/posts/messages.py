@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import orjson
 
 from microsub.posts.values import ItemToStore
+from microsub.redis.replies import text
 
 Fields = dict[str, bytes]
 
@@ -57,7 +58,7 @@ class EntriesFound:
         heads = orjson.loads(fields["items"])
         items = tuple(ItemToStore(wire=fields[str(place)], **head) for place, head in enumerate(heads))
         reading = float(fields["reading"]) if "reading" in fields else None
-        return cls(fields["feed"].decode("utf-8", "replace"), float(fields["found"]), items, reading)
+        return cls(text(fields["feed"]), float(fields["found"]), items, reading)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,11 +91,11 @@ class ItemsStored:
         """The message read back. Raises ValueError or KeyError for what isn't one."""
         target = None
         if "target" in fields:
-            user, _, uid = fields["target"].decode("utf-8", "replace").partition("/")
+            user, _, uid = text(fields["target"]).partition("/")
             target = (user, uid)
         new, edited = _split(fields["new"]), _split(fields["edited"])
         return cls(
-            fields["feed"].decode("utf-8", "replace"),
+            text(fields["feed"]),
             new,
             edited,
             target,
@@ -117,7 +118,7 @@ class ItemIncomplete:
     @classmethod
     def of(cls, fields: Mapping[str, bytes]) -> ItemIncomplete:
         """The message read back. Raises KeyError for what isn't one."""
-        return cls(fields["item"].decode("utf-8", "replace"), fields["version"].decode("utf-8", "replace"))
+        return cls(text(fields["item"]), text(fields["version"]))
 
 
 _HEAD = ("guid", "hash", "score", "published", "author", "link", "twin", "incomplete", "shared", "extra")
@@ -132,4 +133,4 @@ def _joined(ids: Sequence[str]) -> bytes:
 
 
 def _split(ids: bytes) -> tuple[str, ...]:
-    return tuple(ids.decode("utf-8", "replace").split())
+    return tuple(text(ids).split())

@@ -17,6 +17,7 @@ from microsub.metrics import ITEMS_NEW, ITEMS_UPDATED
 from microsub.posts.asking_again import LOOK_UPS, look_ups_of
 from microsub.posts.messages import EntriesFound, ItemIncomplete, ItemsStored
 from microsub.posts.values import WRITTEN_GUID
+from microsub.redis.replies import text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -113,7 +114,7 @@ class StoreEntries:
         """What identifies these items in their feed; those that are gone, of which others tell, are left out."""
         rows = await self._items.fields(ids, (WRITTEN_GUID, "guid")) if ids else []
         found = zip(ids, (written or guid for written, guid in rows), strict=True)
-        return {item_id: guid.decode("utf-8", "replace") for item_id, guid in found if guid}
+        return {item_id: text(guid) for item_id, guid in found if guid}
 
     def _events(self, feed_id: str, stored: Stored, left: Mapping[str, str]) -> list[Event]:
         now = self._clock()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from microsub.model.moments import CLOCKS_DIFFER
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.redis.replies import texts
 
 SIGN_SECONDS = 60
 """How long a sign of life counts. A worker gives one several times as often."""
@@ -48,4 +49,4 @@ class Presence:
     async def alive(self, now: float) -> list[str]:
         """Names of the workers that gave a sign lately."""
         found = await self._redis.command("ZRANGEBYSCORE", keys.workers(), f"{now - SIGN_SECONDS:.3f}", "+inf")
-        return [name.decode("utf-8", "replace") for name in found]
+        return texts(found)

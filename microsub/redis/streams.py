@@ -16,6 +16,7 @@ from redis.exceptions import ResponseError
 
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
+from microsub.redis.replies import text, texts
 from microsub.redis.scripts import load
 
 GROUP = "workers"
@@ -89,7 +90,7 @@ class Stream:
         """Append messages, all or none; their ids. Raises StoreFull and StoreUnavailable, as everything here."""
         if not messages:
             return []
-        return [reply.decode("utf-8", "replace") for reply in await self._redis.script(*self.adding(messages))]
+        return texts(await self._redis.script(*self.adding(messages)))
 
     def adding(self, messages: Sequence[Mapping[str, bytes]]) -> ScriptCall:
         """The call that `add` makes, for whoever makes others with it."""
@@ -105,7 +106,7 @@ class Stream:
     async def left_out(self) -> str | None:
         """Whether messages were left out since that was made up for: a mark, another one each time, or None."""
         mark = await self._redis.command("GET", keys.stream_left_out(self.name))
-        return mark.decode("utf-8", "replace") if mark is not None else None
+        return text(mark) if mark is not None else None
 
     async def made_up(self, mark: str) -> None:
         """All that was left out when `left_out` gave that mark has been added; what was left out since is not."""
@@ -199,7 +200,7 @@ class Stream:
 
     async def _first(self, start: str, end: str) -> str | None:
         found = await self._redis.script(_FIRST, self._keys[:1], [start, end])
-        return found.decode("utf-8", "replace") if found else None
+        return text(found) if found else None
 
     async def _disown(self, ids: Collection[bytes]) -> None:
         """Let nobody own those of the messages that somebody has deleted by hand: Redis 6 never does that itself."""
@@ -255,8 +256,8 @@ def _of_first_stream(reply: Any) -> Any:
 def message_of(entry: Sequence[Any], deliveries: int = 1) -> Message:
     """A message of what XRANGE says of it."""
     parts = entry[1]
-    fields = {name.decode("utf-8", "replace"): value for name, value in zip(parts[::2], parts[1::2], strict=True)}
-    return Message(entry[0].decode("utf-8", "replace"), fields, deliveries)
+    fields = {text(name): value for name, value in zip(parts[::2], parts[1::2], strict=True)}
+    return Message(text(entry[0]), fields, deliveries)
 
 
 def _count(value: bytes | None) -> int:

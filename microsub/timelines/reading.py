@@ -22,6 +22,7 @@ from microsub.model.reader import (
 )
 from microsub.model.settings import UnreadStyle
 from microsub.posts.store.items import Items
+from microsub.redis.replies import text
 from microsub.timelines.catching_up import CatchingUp
 from microsub.timelines.page_bytes import Splicer
 from microsub.timelines.store.channels import ChannelNames, Channels
@@ -198,7 +199,7 @@ class Reading:
             rows = await self._timelines.walk(user, uid, _COUNTING_PAGE, after, unread_only=True)
             for (feed,) in await self._items.fields([row.id for row in rows.rows], ["feed"]):
                 if feed is not None:
-                    counts[feed.decode("utf-8", "replace")] += 1
+                    counts[text(feed)] += 1
             if not rows.rows or not rows.older:
                 return counts
             after = Cursor(rows.rows[-1].score, rows.rows[-1].id)

@@ -15,6 +15,7 @@ import structlog
 
 from microsub.errors import NotFound
 from microsub.identity.store.accounts import Accounts, User
+from microsub.redis.replies import text
 from microsub.timelines.filling import SettingsOf
 from microsub.timelines.rounds import PACE, Pace, followings, for_ever
 from microsub.timelines.store.channels import Channels
@@ -235,7 +236,7 @@ def old_in_every_respect(
     """
     due = []
     for item, (feed, discovered) in zip(items, rows, strict=True):
-        since = followed.get(feed.decode("utf-8", "replace"), 0.0) if feed else 0.0
+        since = followed.get(text(feed), 0.0) if feed else 0.0
         if max(item.published, float(discovered or 0), since) <= until:
             due.append(item.id)
     return due

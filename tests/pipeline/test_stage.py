@@ -12,7 +12,7 @@ import structlog.testing
 
 from microsub.delivery.dead_letters import DeadLetters, unknown_stage
 from microsub.delivery.stage import Patience, Stage
-from microsub.errors import StoreUnavailable
+from microsub.errors import StoreDamaged, StoreUnavailable
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Bounds, Message, Stream
 from tests.support.posts import NOON
@@ -132,6 +132,19 @@ async def test_what_always_fails_goes_to_the_dead_letters_and_holds_up_nobody(re
     (letter,) = await dead.list()
     assert (letter.stage, letter.why, letter.deliveries) == ("entries", "ValueError: poison is bad", 3)
     assert letter.fields == {"name": b"poison"}
+
+
+async def test_what_cannot_be_decoded_goes_to_the_dead_letters(redis):
+    """Trying again for ever would not help: the letter names the key."""
+    await add(redis, "poison")
+
+    async def undecodable(_message: Message) -> None:
+        raise StoreDamaged("feed:{7}")
+
+    async with running(stage(redis, undecodable)):
+        await wait_until(lambda: empty(redis))
+    (letter,) = await DeadLetters(redis).list()
+    assert "feed:{7}" in letter.why
 
 
 async def test_a_message_that_kills_its_process_is_buried_as_well(real_redis):

@@ -14,6 +14,7 @@ from typing import Any, Literal, cast
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis, ScriptCall
 from microsub.redis.replies import fields, reading, text
+from microsub.redis.replies import text as text_of
 from microsub.redis.scripts import load
 
 KEPT = 10_000
@@ -72,12 +73,12 @@ class Events:
     async def is_before_all(self, event_id: str) -> bool:
         """Whether the event of that id isn't kept any more, so that others behind it may be gone too."""
         rows = await self._redis.command("XRANGE", keys.events_stream(), "-", "+", "COUNT", 1)
-        return bool(rows) and _numbers(event_id) < _numbers(rows[0][0].decode("utf-8", "replace"))
+        return bool(rows) and _numbers(event_id) < _numbers(text_of(rows[0][0]))
 
     async def last(self) -> str:
         """The id of the newest event, `0` where there is none: who follows from now on begins behind it."""
         rows = await self._redis.command("XREVRANGE", keys.events_stream(), "+", "-", "COUNT", 1)
-        return rows[0][0].decode("utf-8", "replace") if rows else "0"
+        return text_of(rows[0][0]) if rows else "0"
 
 
 def is_event_id(text: str) -> bool:

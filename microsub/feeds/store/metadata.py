@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import text
 from microsub.redis.scripts import load
 
 UNTOLD = "untold"
@@ -54,7 +55,7 @@ async def describe(
     fields = [*set_or_deleted(said), *set_or_deleted(if_changed)]
     args: list[Arg] = [reading_text(reading), secrets.token_hex(8), len(said), *fields]
     changed, note = await redis.script(_DESCRIBE, [keys.feed(feed_id)], args)
-    return Described(tuple(changed.decode("utf-8", "replace").split()), note.decode("utf-8", "replace"))
+    return Described(tuple(text(changed).split()), text(note))
 
 
 async def told(redis: Redis, feed_id: str, note: str) -> None:
@@ -67,6 +68,4 @@ async def untold_of(redis: Redis, feed_ids: Sequence[str]) -> dict[str, str]:
     names = (UNTOLD, "last_success", "kept")
     rows = await redis.pipeline([("HMGET", keys.feed(feed_id), *names) for feed_id in feed_ids])
     found = zip(feed_ids, rows, strict=True)
-    return {
-        feed_id: note.decode("utf-8", "replace") for feed_id, (note, read, kept) in found if note and (read or kept)
-    }
+    return {feed_id: text(note) for feed_id, (note, read, kept) in found if note and (read or kept)}

@@ -25,6 +25,8 @@ from microsub.logs import LibraryLogger
 from microsub.model.moments import is_ahead, number
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
+from microsub.redis.replies import text
+from microsub.redis.replies import texts as texts_of
 from microsub.redis.scripts import load
 from microsub.timelines.store.timelinekeys import batches
 
@@ -100,7 +102,7 @@ class Schedule:
         """
         await self._redis.command("HSET", keys.hosts_leases(), "* at", int(now))
         flat = await self._redis.command("ZRANGEBYSCORE", keys.hosts_due(), _time(now), "+inf", "WITHSCORES")
-        hosts = {host.decode("utf-8", "replace"): float(at) for host, at in zip(flat[0::2], flat[1::2], strict=True)}
+        hosts = {text(host): float(at) for host, at in zip(flat[0::2], flat[1::2], strict=True)}
         count = 0
         for batch in batches([*hosts], _AT_ONCE):
             waiting = await self._redis.pipeline([("ZRANGE", keys.host_due(host), 0, -1) for host in batch])
@@ -138,7 +140,7 @@ class Schedule:
             feeds = await self.set_right(now, lease)
             log.warning("a clock was ahead; what it has planned is due", seconds=float(reply[0]) - now, feeds=feeds)
             reply += (await self._take(now, count - len(reply) // 2, lease, among or ()))[1:]
-        texts = [part.decode("utf-8", "replace") for part in reply[1:]]
+        texts = texts_of(reply[1:])
         return [HostLease(host, token) for host, token in zip(texts[::2], texts[1::2], strict=True) if host]
 
     async def _take(self, now: float, count: int, lease: float, among: Iterable[str]) -> list[bytes]:
@@ -155,7 +157,7 @@ class Schedule:
         reply = await self._host(lease, "due", _time(now), count, _time(now + FARTHEST))
         if reply is None:
             return DueFeeds()
-        further, hold, *ids = [part.decode("utf-8", "replace") for part in reply]
+        further, hold, *ids = texts_of(reply)
         return DueFeeds(tuple(ids), float(further) if further else None, float(hold or 0))
 
     async def renew(self, lease: HostLease, now: float, lease_seconds: float) -> bool:
@@ -210,7 +212,7 @@ class Schedule:
             # Feeds were added while the host was taken, and our look above may have missed them.
             again = await self._redis.script(_FEEDS, _host_keys(lease.host))
             if again and again != next_request:
-                await self._hosts_due([(lease.host, again.decode("utf-8", "replace"))])
+                await self._hosts_due([(lease.host, text(again))])
         return released > 0
 
     async def hold(self, host: str, feed_id: str, until: float, now: float) -> int:
@@ -234,9 +236,7 @@ class Schedule:
         if not by_host:
             return
         times = await self._redis.scripts([(_FEEDS, _host_keys(host), pairs) for host, pairs in by_host.items()])
-        await self._hosts_due(
-            [(host, time.decode("utf-8", "replace")) for host, time in zip(by_host, times, strict=True)]
-        )
+        await self._hosts_due([(host, text(time)) for host, time in zip(by_host, times, strict=True)])
 
     async def _hosts_due(self, times: Iterable[tuple[str, str]]) -> None:
         args = [part for pair in times for part in pair]
@@ -244,7 +244,7 @@ class Schedule:
 
     async def _holds(self, lease: HostLease) -> bool:
         token = await self._redis.command("HGET", keys.hosts_leases(), lease.host)
-        return token is not None and token.decode("utf-8", "replace") == lease.token
+        return token is not None and text(token) == lease.token
 
     async def _lease(self, lease: HostLease, verb: str, time: str) -> int:
         return int(await self._redis.script(_LEASE, _LEASE_KEYS, [lease.host, lease.token, verb, time]))

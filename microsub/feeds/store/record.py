@@ -18,7 +18,7 @@ from microsub.formats.entry_id import canonical_feed_url
 from microsub.redis import counters, keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 from microsub.redis.replies import fields as read_fields
-from microsub.redis.replies import reading
+from microsub.redis.replies import reading, texts
 from microsub.redis.scripts import load
 
 KEEP_UNFOLLOWED = 30 * 86400
@@ -313,10 +313,7 @@ class Feeds:
 
     async def item_ids(self, feed_id: str, beyond: int = 0) -> list[str]:
         """Ids of the feed's posts but for the `beyond` newest, the latest first."""
-        return [
-            item.decode("utf-8", "replace")
-            for item in await self._redis.command("ZRANGE", keys.feed_items(feed_id), beyond, -1, "REV")
-        ]
+        return texts(await self._redis.command("ZRANGE", keys.feed_items(feed_id), beyond, -1, "REV"))
 
     async def all_ids(self) -> list[str]:
         """The ids of all feeds that a URL leads to, read in batches."""

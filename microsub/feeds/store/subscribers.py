@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
+from microsub.redis.replies import text
 
 REMEMBERED = 300.0
 """Seconds after which a list is read again in any case."""
@@ -81,5 +82,5 @@ class Audience:
 
 def as_places(members: list[bytes]) -> Places:
     """The members of a feed's set of subscribers."""
-    pairs = (member.decode("utf-8", "replace").partition("/") for member in members)
+    pairs = (text(member).partition("/") for member in members)
     return tuple(sorted((user, uid) for user, _, uid in pairs))

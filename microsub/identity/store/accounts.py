@@ -6,7 +6,6 @@ can be part of any script that works on that user's keys, and a revocation holds
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -15,13 +14,15 @@ from microsub.errors import InvalidRequest, Unauthorized, UserDisabled
 from microsub.identity.store.absent import absent
 from microsub.identity.store.credentials import forget_credentials
 from microsub.identity.store.departure import delete_disabled, end_access
+from microsub.identity.store.derived import digest as _digest
 from microsub.identity.store.grants import end_grant
 from microsub.model.moments import is_moment
 from microsub.model.plaintext import CONTROLS, escaped
 from microsub.model.reader import NAME, NOTIFICATIONS, Credential, Grant
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
-from microsub.redis.replies import reading
+from microsub.redis.replies import fields as fields_of
+from microsub.redis.replies import reading, text, texts
 from microsub.redis.scripts import load
 from microsub.timelines.store.follows import MOVE, FeedMove, read_moves
 
@@ -110,7 +111,7 @@ class Accounts:
 
     async def users(self) -> list[User]:
         """All users by name, disabled ones included."""
-        names = sorted(name.decode("utf-8", "replace") for name in await self._redis.command("SMEMBERS", keys.users()))
+        names = sorted(texts(await self._redis.command("SMEMBERS", keys.users())))
         replies = await self._redis.pipeline([("HGETALL", keys.user(name)) for name in names])
         found = (_user(name, reply) for name, reply in zip(names, replies, strict=True))
         return [user for user in found if user is not None]
@@ -187,13 +188,11 @@ class Accounts:
 
     async def tokens(self, user: str) -> list[Token]:
         """The user's tokens that haven't expired, oldest first. Forgets the digests of those that have."""
-        digests = sorted(
-            digest.decode("utf-8", "replace") for digest in await self._redis.command("SMEMBERS", keys.tokens(user))
-        )
+        digests = sorted(texts(await self._redis.command("SMEMBERS", keys.tokens(user))))
         replies = await self._redis.pipeline([("HGETALL", keys.token(user, digest)) for digest in digests])
         found, expired = [], []
         for digest, reply in zip(digests, replies, strict=True):
-            fields = _text(reply)
+            fields = fields_of(reply)
             if not fields:
                 expired.append(digest)
                 continue
@@ -208,9 +207,7 @@ class Accounts:
 
         Raises InvalidRequest when several tokens match, or the prefix is empty.
         """
-        digests = [
-            digest.decode("utf-8", "replace") for digest in await self._redis.command("SMEMBERS", keys.tokens(user))
-        ]
+        digests = texts(await self._redis.command("SMEMBERS", keys.tokens(user)))
         matching = [digest for digest in digests if digest.startswith(digest_prefix)]
         if not digest_prefix or len(matching) > 1:
             raise InvalidRequest(f"'{digest_prefix}' stands for {len(matching)} tokens; expected a longer beginning")
@@ -218,7 +215,7 @@ class Accounts:
             return False
         # An app that was granted this token could renew it otherwise.
         grant = await self._redis.command("HGET", keys.token(user, matching[0]), "grant")
-        if grant is not None and await end_grant(self._redis, user, grant.decode("utf-8", "replace")):
+        if grant is not None and await end_grant(self._redis, user, text(grant)):
             return True
         # The token first: what a crash leaves in the list names nothing any more.
         deleted = await self._redis.command("DEL", keys.token(user, matching[0]))
@@ -256,7 +253,7 @@ class Accounts:
 
 def grant(user: str, scope: bytes, *, behind: bool = False) -> Grant:
     """A Grant from the scopes as Redis keeps them."""
-    return Grant(user, frozenset(scope.decode("utf-8", "replace").split()), behind)
+    return Grant(user, frozenset(text(scope).split()), behind)
 
 
 def unauthorized(state: str) -> Unauthorized:
@@ -266,19 +263,8 @@ def unauthorized(state: str) -> Unauthorized:
     return Unauthorized("the token is unknown, expired or revoked")
 
 
-def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
-
-
-def _text(reply: list[bytes]) -> dict[str, str]:
-    return {
-        key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
-        for key, value in zip(reply[0::2], reply[1::2], strict=True)
-    }
-
-
 def _user(name: str, reply: list[bytes]) -> User | None:
-    fields = _text(reply)
+    fields = fields_of(reply)
     if not fields:
         return None
     settings = {key: value for key, value in fields.items() if key.partition(" ")[0] not in _OWN_FIELDS}

@@ -6,7 +6,6 @@ the SHA-256. A disabled user has none of this, and gets none.
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping
@@ -17,10 +16,12 @@ import orjson
 
 from microsub.errors import InvalidRequest
 from microsub.identity.store.absent import absent
+from microsub.identity.store.derived import digest as _digest
 from microsub.model.reader import NAME
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Command, Redis
 from microsub.redis.replies import reading, text
+from microsub.redis.replies import text as text_of
 from microsub.redis.scripts import load
 
 INVITATION_SECONDS = 86_400
@@ -99,7 +100,7 @@ class Credentials:
         hashed, disabled = await self._redis.pipeline(
             [("HGET", identitykeys.credentials(user), "password"), ("HEXISTS", keys.user(user), "disabled")]
         )
-        return hashed.decode("utf-8", "replace") if hashed is not None and not disabled else None
+        return text_of(hashed) if hashed is not None and not disabled else None
 
     async def set_password(self, user: str, hashed: str, now: float, *, invitation: str | None = None) -> None:
         """Set the hash of the user's password; with `invitation`, a code that is used up by it.
@@ -150,7 +151,7 @@ class Credentials:
         name = await self._redis.command("HGET", identitykeys.handles(), handle)
         if name is None:
             return None
-        user: str = name.decode("utf-8", "replace")
+        user: str = text_of(name)
         held = await self._redis.command("HGET", identitykeys.credentials(user), "handle")
         return user if held is not None and secrets.compare_digest(held, handle.encode()) else None
 
@@ -282,10 +283,6 @@ def user_in(secret: str) -> str | None:
 def _name(text: str) -> str:
     """A name to look for, which is nobody's where `text` can't be one."""
     return text if NAME.match(text) else NOBODY
-
-
-def _digest(secret: str) -> str:
-    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def _row(passkey: Passkey) -> bytes:

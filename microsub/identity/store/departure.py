@@ -5,6 +5,7 @@ from __future__ import annotations
 from microsub.model.reader import GLOBAL
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Redis
+from microsub.redis.replies import text, texts
 from microsub.redis.scripts import load
 from microsub.timelines.store.timelinekeys import batches
 
@@ -25,15 +26,15 @@ async def delete_disabled(redis: Redis, name: str, disabled: float) -> bool:
         return bool(await redis.script(load("user_delete"), [*head, *doomed], [repr(disabled), uid]))
 
     lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in head[1:]])
-    for uid in (one.decode("utf-8", "replace") for reply in lists for one in reply):
+    for uid in (text(one) for reply in lists for one in reply):
         if not await step(uid, *(key(name, uid) for key in keys.CHANNEL_KEYS)):
             return False
-    digests = [one.decode("utf-8", "replace") for one in await redis.command("SMEMBERS", keys.tokens(name))]
+    digests = texts(await redis.command("SMEMBERS", keys.tokens(name)))
     for batch in batches(digests, _AT_ONCE):
         if not await step("", *(keys.token(name, digest) for digest in batch)):
             return False
     for list_of, member in identitykeys.USER_LISTS:
-        members = [one.decode("utf-8", "replace") for one in await redis.command("SMEMBERS", list_of(name))]
+        members = texts(await redis.command("SMEMBERS", list_of(name)))
         for batch in batches(members, _AT_ONCE):
             if not await step("", *(member(name, one) for one in batch)):
                 return False
@@ -48,11 +49,11 @@ async def delete_disabled(redis: Redis, name: str, disabled: float) -> bool:
 
 async def end_access(redis: Redis, name: str) -> None:
     """End by what apps and browsers come in as a user. May be repeated; a list goes after all that stands in it."""
-    digests = [one.decode("utf-8", "replace") for one in await redis.command("SMEMBERS", keys.tokens(name))]
+    digests = texts(await redis.command("SMEMBERS", keys.tokens(name)))
     for batch in batches(digests, _AT_ONCE):
         await redis.command("DEL", *(keys.token(name, digest) for digest in batch))
     for list_of, member in identitykeys.USER_LISTS:
-        members = [one.decode("utf-8", "replace") for one in await redis.command("SMEMBERS", list_of(name))]
+        members = texts(await redis.command("SMEMBERS", list_of(name)))
         for batch in batches(members, _AT_ONCE):
             await redis.command("DEL", *(member(name, one) for one in batch))
         await redis.command("DEL", list_of(name))

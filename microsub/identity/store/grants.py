@@ -18,7 +18,8 @@ from microsub.identity.store.derived import LONGEST, derive, digest, new_seed
 from microsub.model.reader import NAME
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
-from microsub.redis.replies import reading
+from microsub.redis.replies import fields as fields_of
+from microsub.redis.replies import reading, texts
 from microsub.redis.scripts import load
 
 TOKEN_SECONDS = 180 * 86_400
@@ -124,11 +125,9 @@ class Grants:
 
     async def all(self, user: str) -> list[AppGrant]:
         """The user's grants, newest first. Forgets the ids of those that have expired."""
-        ids = sorted(
-            one.decode("utf-8", "replace") for one in await self._redis.command("SMEMBERS", identitykeys.grants(user))
-        )
+        ids = sorted(texts(await self._redis.command("SMEMBERS", identitykeys.grants(user))))
         rows = await self._redis.pipeline([("HGETALL", identitykeys.grant(user, grant)) for grant in ids])
-        found = {grant: _grant(user, grant, _text(row)) for grant, row in zip(ids, rows, strict=True)}
+        found = {grant: _grant(user, grant, fields_of(row)) for grant, row in zip(ids, rows, strict=True)}
         if gone := [grant for grant, one in found.items() if one is None]:
             await self._redis.command("SREM", identitykeys.grants(user), *gone)
         return sorted((one for one in found.values() if one), key=lambda one: (-one.created, one.id))
@@ -143,7 +142,7 @@ class Grants:
         return int(await self._redis.script(load("grants_held"), where, [grant_pattern(user), pattern(user)]))
 
     async def _fields(self, user: str, grant: str) -> Mapping[str, str]:
-        return _text(await self._redis.command("HGETALL", identitykeys.grant(user, grant)))
+        return fields_of(await self._redis.command("HGETALL", identitykeys.grant(user, grant)))
 
 
 async def end_grant(redis: Redis, user: str, grant: str) -> bool:
@@ -186,10 +185,3 @@ def _grant(user: str, grant: str, fields: Mapping[str, str]) -> AppGrant | None:
         scopes = frozenset(fields["scope"].split())
         created, expires = float(fields["created"]), float(fields["expires"])
         return AppGrant(grant, user, fields["client"], fields["title"], scopes, created, renewed, expires, used)
-
-
-def _text(reply: list[bytes]) -> dict[str, str]:
-    return {
-        key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
-        for key, value in zip(reply[0::2], reply[1::2], strict=True)
-    }

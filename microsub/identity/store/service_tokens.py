@@ -6,7 +6,6 @@ other way round. Only the SHA-256 of the whole text is stored.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
 import secrets
@@ -17,6 +16,7 @@ from typing import Any
 import orjson
 
 from microsub.errors import InvalidRequest, Unauthorized
+from microsub.identity.store.derived import digest as _digest
 from microsub.model.moments import is_moment
 from microsub.model.reader import NAME
 from microsub.redis import keys
@@ -88,7 +88,3 @@ def _token(name: str, row: bytes) -> ServiceToken:
     with reading(f"{keys.service_tokens()} {name}"):
         record = orjson.loads(row)
         return ServiceToken(name, record["created"], record.get("expires"))
-
-
-def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode("utf-8", "replace")).hexdigest()

@@ -12,6 +12,7 @@ from microsub.redis import identitykeys as keys
 from microsub.redis.keys import user as user_key
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import fields, reading
+from microsub.redis.replies import texts as texts_of
 from microsub.redis.scripts import load
 
 LIFETIME = 30 * 86_400
@@ -108,9 +109,7 @@ class SessionStore:
 
         The order is that of their last visits, the newest first.
         """
-        digests = sorted(
-            one.decode("utf-8", "replace") for one in await self._redis.command("SMEMBERS", keys.sessions(user))
-        )
+        digests = sorted(texts_of(await self._redis.command("SMEMBERS", keys.sessions(user))))
         replies = await self._redis.pipeline([("HGETALL", keys.session(user, digest)) for digest in digests])
         found, ended = [], []
         for digest, flat in zip(digests, replies, strict=True):

@@ -20,6 +20,7 @@ from microsub.model.reader import Twin
 from microsub.redis import keys
 from microsub.redis.protocol import Command, Redis
 from microsub.redis.replies import reading, text
+from microsub.redis.replies import text as text_of
 
 LIFETIME = 400 * 86400
 """Seconds that copies are known of each other after the last of them was written or seen in its feed."""
@@ -121,12 +122,12 @@ async def predecessors(redis: Redis, feed_id: str, posts: Mapping[str, tuple[str
     if not posts:
         return {}
     replies = await redis.command("HMGET", keys.feed_guids(feed_id), *(guid for guid, _ in posts.values()))
-    ids = {key: item.decode("utf-8", "replace") for key, item in zip(posts, replies, strict=True) if item}
+    ids = {key: text_of(item) for key, item in zip(posts, replies, strict=True) if item}
     links = await redis.pipeline([("HGET", keys.item(item), "link") for item in ids.values()])
     return {
         key: item
         for (key, item), link in zip(ids.items(), links, strict=True)
-        if item != "0" and _agree(link.decode("utf-8", "replace") if link else "", posts[key][1])
+        if item != "0" and _agree(text_of(link) if link else "", posts[key][1])
     }
 
 

@@ -19,6 +19,7 @@ from microsub.formats.entry_id import host_of
 from microsub.posts.store import duplicates
 from microsub.redis import counters, keys
 from microsub.redis.protocol import Arg, Command, Redis, Script
+from microsub.redis.replies import text as text_of
 from microsub.redis.scores import score_text
 from microsub.redis.scripts import load
 
@@ -67,7 +68,7 @@ async def candidates(redis: Redis, ids: Sequence[str]) -> list[Candidate]:
     """What decides about these items; those that are gone are left out. Two round trips."""
     rows = await redis.pipeline([("HMGET", keys.item(item_id), *_FIELDS) for item_id in ids])
     texts = {
-        item_id: [value.decode("utf-8", "replace") if value else "" for value in row]
+        item_id: [text_of(value) if value else "" for value in row]
         for item_id, row in zip(ids, rows, strict=True)
         if any(value is not None for value in row)
     }
@@ -139,7 +140,7 @@ async def erase(redis: Redis, retired: Sequence[Candidate]) -> None:
 async def _twin_left(redis: Redis, one: Candidate) -> list[Command]:
     if not one.twin:
         return []
-    feed_url = (await redis.command("HGET", keys.feed(one.feed), "url") or b"").decode("utf-8", "replace")
+    feed_url = text_of(await redis.command("HGET", keys.feed(one.feed), "url") or b"")
     member = duplicates.Copy(one.id, one.feed, host_of(feed_url), host_of(one.link)).member()
     return [("SREM", keys.twins(one.twin), member)]
 

@@ -13,6 +13,7 @@ from microsub.formats.wire import identified
 from microsub.posts.values import ItemToStore
 from microsub.redis import counters, keys
 from microsub.redis.protocol import Arg, Command, Redis
+from microsub.redis.replies import text
 from microsub.redis.scores import score_text
 
 KEPT = 400 * 86400
@@ -30,9 +31,7 @@ class Imported:
         if not guids:
             return {}
         found = await self._redis.command("HMGET", keys.feed_guids(feed_id), *guids)
-        return {
-            guid: item.decode("utf-8", "replace") for guid, item in zip(guids, found, strict=True) if item is not None
-        }
+        return {guid: text(item) for guid, item in zip(guids, found, strict=True) if item is not None}
 
     async def missing(self, user: str, uid: str, old: Sequence[str]) -> list[str]:
         """Those of another server's posts that this channel hasn't got from an import yet."""
@@ -53,9 +52,7 @@ class Imported:
             commands: list[Command] = [("HSETNX", key, one, last - place) for place, one in enumerate(new)]
             await self._redis.pipeline([*commands, ("EXPIRE", key, KEPT)])
             known = await self._redis.command("HMGET", key, *old)
-        return {
-            one: value.decode("utf-8", "replace") for one, value in zip(old, known, strict=True) if value is not None
-        }
+        return {one: text(value) for one, value in zip(old, known, strict=True) if value is not None}
 
     async def write(self, posts: Mapping[str, ItemToStore], now: float) -> None:
         """Write items of no feed, by id. Doing it again changes nothing."""

@@ -24,6 +24,7 @@ from microsub.posts.store.garbage import listed_again
 from microsub.posts.values import ItemToStore, Sifted, Stored, StoredItem, UpdatedItem
 from microsub.redis import counters, keys
 from microsub.redis.protocol import Arg, Command, Redis
+from microsub.redis.replies import text
 from microsub.redis.scores import score_text
 from microsub.redis.scripts import load
 
@@ -197,7 +198,7 @@ class Intake:
             if not one.shared and (name := told_apart(guid, one.link, one.written_guid))
         }
         found = await ids_of(list(listed), list(names.values()))
-        texts = [None if item_id is None else item_id.decode("utf-8", "replace") for item_id in found]
+        texts = [None if item_id is None else text(item_id) for item_id in found]
         ids = {guid: item_id for guid, item_id in zip(listed, texts, strict=False) if item_id is not None}
         beside = dict(zip(names, texts[len(listed) :], strict=True))
         ids |= await self._once_alone(feed_id, [one for guid, one in listed.items() if one.shared and guid not in ids])
@@ -220,11 +221,7 @@ class Intake:
             return {}
         key = keys.feed_guids(feed_id)
         ids = await self._redis.command("HMGET", key, *(one.shared for one in candidates))
-        pairs = [
-            (one, item_id.decode("utf-8", "replace"))
-            for one, item_id in zip(candidates, ids, strict=True)
-            if item_id is not None
-        ]
+        pairs = [(one, text(item_id)) for one, item_id in zip(candidates, ids, strict=True) if item_id is not None]
         links = await self._redis.pipeline([("HGET", keys.item(item_id), "link") for _, item_id in pairs])
         # Of a post that is gone the link isn't known any more; what was published after it was deleted is another one.
         buried = await self._redis.pipeline([("ZSCORE", keys.feed_tombstones(feed_id), one.shared) for one, _ in pairs])
@@ -241,7 +238,7 @@ class Intake:
         rows = await self._redis.pipeline([("HMGET", keys.item(item_id), *_KNOWN) for item_id in ids.values()])
         known = {}
         for (guid, item_id), row in zip(ids.items(), rows, strict=True):
-            texts = [value.decode("utf-8", "replace") if value else "" for value in row]
+            texts = [text(value) if value else "" for value in row]
             digest, score, author, published, twin, twin_at, version, confirmed, untold = texts
             if score:
                 latest = max(version, confirmed)
@@ -316,10 +313,7 @@ class Intake:
             keys.feed_pending(feed.id),
         ]
         owners, pending = await self._redis.script(_CLAIM, feed_keys, args)
-        belonging = {
-            candidate.guid: owner.decode("utf-8", "replace")
-            for (_, candidate), owner in zip(numbered, owners, strict=True)
-        }
+        belonging = {candidate.guid: text(owner) for (_, candidate), owner in zip(numbered, owners, strict=True)}
         return belonging, frozenset(one.decode() for one in pending)
 
     async def _edit(
@@ -385,7 +379,7 @@ class Intake:
 
 
 def _is_link(link: str, stored: bytes) -> bool:
-    return bool(stored) and normalise_url(stored.decode("utf-8", "replace")) == normalise_url(link)
+    return bool(stored) and normalise_url(text(stored)) == normalise_url(link)
 
 
 def _is_news(candidate: ItemToStore, known: _Known | None) -> bool:

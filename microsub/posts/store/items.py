@@ -15,6 +15,7 @@ from microsub.posts.store.ingest import ANY, FIRST, Intake
 from microsub.posts.values import ItemToStore, Sifted, Stored, UpdatedItem
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, Script, ScriptCall
+from microsub.redis.replies import filled, text
 from microsub.redis.scripts import load
 
 _COMPLETE, _UPDATE = load("item_complete"), load("item_update")
@@ -125,7 +126,7 @@ class Items:
             alive = await self._redis.pipeline([("HEXISTS", keys.item(item_id), "score") for item_id in condemned])
             dead = {item_id for item_id, exists in zip(condemned, alive, strict=True) if not exists}
             rows = {item_id: row for item_id, row in rows.items() if item_id not in dead}
-        found = {item_id: _texts(row[:5]) for item_id, row in rows.items() if row[1] is not None}
+        found = {item_id: filled(row[:5]) for item_id, row in rows.items() if row[1] is not None}
         sources = sources | await self._sources(feed for feed, *_ in found.values() if feed not in sources)
         asking = (
             (twin, duplicates.Copy(item_id, feed, sources[feed].host, host_of(link)))
@@ -139,7 +140,7 @@ class Items:
                 score,
                 author,
                 sources[feed].urls,
-                (*copies.get(item_id, ()), *duplicates.was_of((rows[item_id][7] or b"").decode("utf-8", "replace"))),
+                (*copies.get(item_id, ()), *duplicates.was_of(text(rows[item_id][7] or b""))),
                 bool(rows[item_id][6]),
             )
             for item_id, (feed, score, author, *_) in found.items()
@@ -151,7 +152,7 @@ class Items:
         """
         ids = await self.newest(feed_id, limit)
         rows = await self.fields(ids, ("guid", "link", duplicates.WAS))
-        texts = {item_id: _texts(row) for item_id, row in zip(ids, rows, strict=True) if row[0] is not None}
+        texts = {item_id: filled(row) for item_id, row in zip(ids, rows, strict=True) if row[0] is not None}
         posts = {item_id: (guid, link) for item_id, (guid, link, _) in texts.items()}
         found = await duplicates.predecessors(self._redis, former, posts)
         named = {item_id: f"{texts[item_id][2]} {was} {former}".strip() for item_id, was in found.items()}
@@ -172,7 +173,7 @@ class Items:
         if limit < 1:
             return []
         found = ("ZRANGE", keys.feed_items(feed_id), "+inf", since, "BYSCORE", "REV", "LIMIT", 0, limit)
-        return _texts(await self._redis.command(*found))
+        return filled(await self._redis.command(*found))
 
     async def page(self, feed_id: str, limit: int, after: Cursor | None = None) -> list[Cursor]:
         """Up to `limit` of the feed's posts, in the order of `newest`, from behind `after`; each as a cursor.
@@ -180,7 +181,7 @@ class Items:
         Who follows these cursors meets every post that was there at the start and isn't edited meanwhile exactly once.
         """
         where = (after.score, after.item) if after else ("", "")
-        flat = _texts(await self._redis.script(_PAGE, [keys.feed_items(feed_id)], [limit, *where]))
+        flat = filled(await self._redis.script(_PAGE, [keys.feed_items(feed_id)], [limit, *where]))
         return [Cursor(score, item_id) for item_id, score in zip(flat[::2], flat[1::2], strict=True)]
 
     async def data(self, ids: Sequence[str]) -> list[bytes | None]:
@@ -197,13 +198,13 @@ class Items:
     async def get_many(self, ids: Sequence[str]) -> list[dict[str, str] | None]:
         """`get` for several items, in their order. One round trip."""
         replies = await self._redis.pipeline([("HGETALL", keys.item(item_id)) for item_id in ids])
-        texts = map(_texts, replies)
+        texts = map(filled, replies)
         return [dict(zip(row[::2], row[1::2], strict=True)) or None for row in texts]
 
     async def id_of(self, feed_id: str, guid: str) -> str | None:
         """The item that the guid stands for in the feed, which may be gone; None for a guid that the feed never had."""
         item_id = await self._redis.command("HGET", keys.feed_guids(feed_id), guid)
-        return item_id.decode("utf-8", "replace") if item_id is not None else None
+        return text(item_id) if item_id is not None else None
 
     async def by_guid(self, feed_id: str, guid: str) -> dict[str, str] | None:
         """All fields of the feed's item with that guid; None where there is none (any more)."""
@@ -213,7 +214,7 @@ class Items:
     async def places(self, ids: Sequence[str]) -> list[str | None]:
         """The scores of these items, as decimal text; None where an item is gone."""
         rows = await self.fields(ids, ("score",))
-        return [row[0].decode("utf-8", "replace") if row[0] is not None else None for row in rows]
+        return [text(row[0]) if row[0] is not None else None for row in rows]
 
     async def in_feed(self, feed_id: str, ids: Sequence[str]) -> set[str]:
         """Those of the ids that are posts of the feed."""
@@ -238,14 +239,10 @@ def _asking_source(feed_id: str) -> Command:
 
 
 def _source(reply: Sequence[bytes | None]) -> _Source:
-    url, home = _texts(reply)
+    url, home = filled(reply)
     return _Source(host_of(url), tuple(dict.fromkeys(normalise_profile(u) for u in (url, home) if u)))
 
 
 def _in_order(members: Iterable[bytes]) -> list[str]:
     """The ids among the members of a set, the oldest first."""
-    return sorted(_texts(members), key=int)
-
-
-def _texts(values: Iterable[bytes | None]) -> list[str]:
-    return [value.decode("utf-8", "replace") if value is not None else "" for value in values]
+    return sorted(filled(members), key=int)

@@ -26,6 +26,8 @@ from microsub.model.reader import (
 from microsub.model.settings import OwnChannelSettings
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import text as text_of
+from microsub.redis.replies import texts
 from microsub.redis.scripts import load
 from microsub.timelines.store.channeltext import FIELDS, read_settings, slug, write_settings
 from microsub.timelines.store.follows import FeedMove, Subscriptions
@@ -78,7 +80,7 @@ class Channels:
         script_keys = [keys.channels(user), keys.user(user), keys.token(user, digest), keys.behind(user)]
         reply = await self._redis.script(load("channel_counts"), script_keys, [keys.pattern(keys.unread, user), now])
         if reply[0]:
-            raise unauthorized(reply[0].decode("utf-8", "replace"))
+            raise unauthorized(text_of(reply[0]))
         _, scopes, shape, uids, counts, waiting = reply
         granted = grant(user, scopes, behind=bool(waiting))
         known = self._names.get(user)
@@ -107,7 +109,7 @@ class Channels:
         )
         if name is None or removed is not None:
             raise await absent(self._redis, user, uid)
-        return Channel(uid, name.decode("utf-8", "replace"), unread, read_settings(settings))
+        return Channel(uid, text_of(name), unread, read_settings(settings))
 
     async def changed(self, user: str, uids: Sequence[str]) -> dict[str, float]:
         """When the channels' names or settings last changed, by uid in Unix seconds; 0 when they never did. One round
@@ -145,7 +147,7 @@ class Channels:
             raise await absent(self._redis, user)
         if len(reply) == 1:
             raise InvalidRequest(f"the channel uid '{uid or candidates[0]}' is taken by a removed channel")
-        return await self.get(user, reply[0].decode("utf-8", "replace"))
+        return await self.get(user, text_of(reply[0]))
 
     async def rename(self, user: str, uid: str, name: str, now: float) -> Channel:
         """Give the channel another name; its uid stays."""
@@ -170,7 +172,7 @@ class Channels:
         wished = [uid for uid in dict.fromkeys(uids) if uid != NOTIFICATIONS]
         unknown = await self._redis.script(load("channel_order"), [keys.channels(user)], wished)
         if unknown:
-            raise await absent(self._redis, user, unknown.decode("utf-8", "replace"))
+            raise await absent(self._redis, user, text_of(unknown))
         return await self.list(user)
 
     async def delete(self, user: str, uid: str) -> builtins.list[str]:
@@ -218,12 +220,12 @@ class Channels:
     async def _feeds(self, user: str, uid: str, reply: builtins.list[bytes] | int) -> builtins.list[str]:
         if isinstance(reply, int):
             raise await absent(self._redis, user, uid)
-        return sorted(feed.decode("utf-8", "replace") for feed in reply)
+        return sorted(texts(reply))
 
     async def removed(self, user: str) -> dict[str, float]:
         """The uids of removed channels with the time of removal in Unix seconds."""
         reply = await self._redis.command("ZRANGE", keys.removed_channels(user), 0, -1, "WITHSCORES")
-        return {uid.decode("utf-8", "replace"): float(at) for uid, at in zip(reply[0::2], reply[1::2], strict=True)}
+        return {text_of(uid): float(at) for uid, at in zip(reply[0::2], reply[1::2], strict=True)}
 
     async def follow(
         self, user: str, uid: str, feed_id: str, url: str, now: float, name: str | None = None, *, most: int = 0
@@ -312,7 +314,7 @@ class Channels:
 def _channels(reply: list[Any]) -> list[Channel]:
     rows = zip(reply[0::3], reply[1::3], reply[2::3], strict=True)
     return [
-        Channel(uid.decode("utf-8", "replace"), (name or uid).decode("utf-8", "replace"), unread, read_settings(values))
+        Channel(text_of(uid), text_of(name or uid), unread, read_settings(values))
         for uid, unread, (name, *values) in rows
     ]
 

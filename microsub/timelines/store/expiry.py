@@ -8,6 +8,7 @@ from itertools import compress
 
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.redis.replies import text, texts
 from microsub.redis.scripts import load
 from microsub.timelines.store.timelinekeys import BATCH, Reason, set_keys
 
@@ -77,9 +78,7 @@ async def old_unread(redis: Redis, user: str, uid: str, published_until: float, 
     """
     key = keys.hidden(user, uid) if hidden else keys.unread(user, uid)
     reply = await redis.command("ZRANGEBYSCORE", key, "-inf", published_until, "WITHSCORES", "LIMIT", skip, BATCH)
-    found = [
-        OldItem(item.decode("utf-8", "replace"), float(at)) for item, at in zip(reply[0::2], reply[1::2], strict=True)
-    ]
+    found = [OldItem(text(item), float(at)) for item, at in zip(reply[0::2], reply[1::2], strict=True)]
     size = len(found)
     if hidden and found:
         read = await redis.command("ZMSCORE", keys.hidden_read(user, uid), *(item.id for item in found))
@@ -96,7 +95,7 @@ async def left_before(redis: Redis, user: str, uid: str, until: float, skip: int
     """Ids that left the channel before a time in Unix seconds: one batch behind `skip` of them."""
     key = keys.gone(user, uid)
     reply = await redis.command("ZRANGEBYSCORE", key, "-inf", int(until), "LIMIT", skip, BATCH)
-    return [item.decode("utf-8", "replace") for item in reply]
+    return texts(reply)
 
 
 async def forget(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> int:

@@ -15,7 +15,7 @@ from microsub.identity.store.absent import absent
 from microsub.model.reader import Subscription
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
-from microsub.redis.replies import raw_fields, reading
+from microsub.redis.replies import raw_fields, reading, text, texts
 from microsub.redis.scripts import load
 
 MOVE = "move"
@@ -80,12 +80,12 @@ class Subscriptions:
         """See `Channels.moves`."""
         flat = await self._redis.command("HGETALL", keys.user(user))
         found = zip(flat[0::2], flat[1::2], strict=True)
-        return read_moves({name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in found})
+        return read_moves({text(name): text(value) for name, value in found})
 
     async def current(self, user: str, feed_id: str) -> str | None:
         """See `Channels.current_feed`."""
         found = await self._redis.command("HGET", keys.former_feeds(user), feed_id)
-        return found.decode("utf-8", "replace") if found is not None else None
+        return text(found) if found is not None else None
 
     async def moved(self, user: str, move: FeedMove) -> None:
         """See `Channels.moved`."""
@@ -102,16 +102,12 @@ class Subscriptions:
 
     async def count(self, user: str) -> int:
         """See `Channels.count_feeds`."""
-        uids = [
-            uid.decode("utf-8", "replace") for uid in await self._redis.command("ZRANGE", keys.channels(user), 0, -1)
-        ]
+        uids = texts(await self._redis.command("ZRANGE", keys.channels(user), 0, -1))
         return sum(await self._redis.pipeline([("HLEN", keys.channel_feeds(user, uid)) for uid in uids]))
 
     async def all(self, user: str) -> dict[str, list[Subscription]]:
         """See `Channels.all_subscriptions`."""
-        uids = [
-            uid.decode("utf-8", "replace") for uid in await self._redis.command("ZRANGE", keys.channels(user), 0, -1)
-        ]
+        uids = texts(await self._redis.command("ZRANGE", keys.channels(user), 0, -1))
         replies = await self._redis.pipeline([("HGETALL", keys.channel_feeds(user, uid)) for uid in uids])
         return {uid: _read_all(user, uid, reply) for uid, reply in zip(uids, replies, strict=True)}
 

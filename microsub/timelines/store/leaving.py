@@ -11,6 +11,7 @@ from microsub.identity.store.absent import absent
 from microsub.model.reader import GLOBAL, Cursor
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import texts
 from microsub.redis.scripts import load
 from microsub.timelines.store.lookup import ItemLookup
 from microsub.timelines.store.pages import Walk, read_walk
@@ -130,7 +131,7 @@ async def _unread(redis: Redis, user: str, uid: str) -> AsyncIterator[Sequence[s
         yield [row.id for row in page.rows]
     hidden = await redis.command("ZRANGE", keys.hidden(user, uid), 0, -1)
     for batch in batches(hidden):
-        yield [item.decode("utf-8", "replace") for item in batch]
+        yield texts(batch)
 
 
 async def _hand_over(

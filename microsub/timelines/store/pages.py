@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from microsub.identity.store.absent import absent
 from microsub.identity.store.accounts import unauthorized
 from microsub.model.reader import GLOBAL, Credential, Cursor, PageQuery, PageRows, Row, View
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import text, texts
 from microsub.redis.scripts import load
 
 EXAMINED = 1000
@@ -110,7 +112,7 @@ async def read_walk(
     if state == b"channel":
         raise await absent(redis, user, uid)
     if state:
-        raise unauthorized(state.decode("utf-8", "replace"))
+        raise unauthorized(text(state))
     return reply[5], _rows(uid, reply)
 
 
@@ -119,16 +121,16 @@ def _walk(query: PageQuery) -> Walk:
     return Walk(query.limit, query.view == "unread", direction, query.before or query.after)
 
 
-def _rows(uid: str, reply: list[bytes]) -> PageRows:
+def _rows(uid: str, reply: list[Any]) -> PageRows:
     """The script's reply (page.lua, page_global.lua) as rows."""
     names: Mapping[str, str]
-    places = reply[3].decode("utf-8", "replace").split()
+    places = text(reply[3]).split()
     if uid == GLOBAL:
-        listed = [part.decode("utf-8", "replace") for part in reply[1]]  # type: ignore[attr-defined]  # a list in this script's reply
+        listed = texts(reply[1])
         names = dict(zip(listed[0::2], listed[1::2], strict=True))
-        homes = reply[6].decode("utf-8", "replace").split()
+        homes = text(reply[6]).split()
     else:
-        names = {uid: reply[1].decode("utf-8", "replace")}
+        names = {uid: text(reply[1])}
         homes = [uid] * len(reply[4])
     read = [flag == 48 for flag in reply[4]]
     rows = tuple(map(_row, zip(places[0::2], places[1::2], read, homes, strict=True)))

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import texts
+from microsub.redis.replies import text, texts
 from microsub.timelines.store.timelinekeys import BATCH, distinct
 
 
@@ -18,7 +18,7 @@ async def subscriptions(redis: Redis, user: str) -> set[str]:
     """Ids of the feeds that the user's channels follow, removed channels included."""
     uids = await _every_channel(redis, user)
     replies = await redis.pipeline([("HKEYS", keys.channel_feeds(user, uid)) for uid in uids])
-    return {feed.decode("utf-8", "replace") for reply in replies for feed in reply}
+    return {text(feed) for reply in replies for feed in reply}
 
 
 async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
@@ -31,7 +31,7 @@ async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
 
 async def _every_channel(redis: Redis, user: str) -> list[str]:
     lists = await redis.pipeline([("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))])
-    return [uid.decode("utf-8", "replace") for reply in lists for uid in reply]
+    return [text(uid) for reply in lists for uid in reply]
 
 
 async def members(redis: Redis, key: str) -> AsyncIterator[list[str]]:

@@ -16,6 +16,7 @@ from microsub.identity.store.absent import absent
 from microsub.model.reader import GLOBAL, TimelineItem
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.redis.replies import text, texts
 from microsub.redis.scripts import load
 from microsub.timelines.store.lookup import ItemLookup
 from microsub.timelines.store.references import members
@@ -103,7 +104,7 @@ class Rules:
         replies = await self._redis.pipeline(
             [("ZRANGE", key, 0, -1) for key in (keys.channels(user), keys.removed_channels(user))]
         )
-        return [channel.decode("utf-8", "replace") for reply in replies for channel in reply]
+        return [text(channel) for reply in replies for channel in reply]
 
     async def _settle(self, user: str, uid: str, items: Sequence[TimelineItem], now: float) -> int:
         """Settle items, and once more those of which an author was learnt between the look-up and the move."""
@@ -127,4 +128,4 @@ def _touched(user: str, uid: str, *, mute: bool, on: bool) -> list[str]:
 
 
 def _listed(urls: Iterable[bytes]) -> list[str]:
-    return sorted(url.decode("utf-8", "replace") for url in urls)
+    return sorted(texts(urls))

@@ -10,6 +10,7 @@ from typing import TypeVar
 from microsub.model.reader import GLOBAL, TimelineItem
 from microsub.redis import keys
 from microsub.redis.protocol import Arg
+from microsub.redis.replies import text
 
 BATCH = 1000
 """Most ids per script call; GLOBAL_BATCH where it visits all channels of a user. A call holds up Redis for a few ms."""
@@ -75,7 +76,7 @@ def counted(parts: Iterable[str]) -> list[Arg]:
 
 def split(reply: bytes) -> tuple[str, ...]:
     """The ids of a reply 'id id …'."""
-    return tuple(reply.decode("utf-8", "replace").split())
+    return tuple(text(reply).split())
 
 
 def distinct(ids: Iterable[str]) -> list[str]:
