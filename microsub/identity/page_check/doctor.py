@@ -24,7 +24,6 @@ from microsub.identity.page_check.page_findings import (
     caching_findings,
     head_findings,
     link_findings,
-    misnamed_findings,
     misplaced_findings,
     missing_findings,
     query_finding,
@@ -43,7 +42,6 @@ from microsub.identity.page_check.server_findings import (
     own_provider_findings,
     user_of,
 )
-from microsub.identity.page_check.typos import mended_address, misnamed, near_own_line
 from microsub.identity.protocol.identifiers import endpoint
 from microsub.identity.protocol.me import canonical_me, site_of_me
 from microsub.identity.protocol.metadata import ServerMetadata, read_metadata
@@ -217,15 +215,14 @@ class Doctor:
             ours = microsub_line(base, user or "YOUR-NAME") if base is not None and rel == "microsub" else None
             notes.add(*link_findings(rel, page.links, got, ours))
         written = {rel for link in page.links for rel in link.rels if rel in RELS}
-        meant = misnamed(page.links, RELS, written)
-        misplaced = (page.in_body & {*RELS}) - {*written, *meant}
-        has = frozenset({*written, *meant, *misplaced})
-        # A line with a typo in it, or in the wrong place, is one thing to correct, and isn't missing beside that.
+        misplaced = frozenset((page.in_body & {*RELS}) - written)
+        has = frozenset(written | misplaced)
+        # A line in the wrong place is one thing to correct, and isn't missing beside that.
         missing = missing_findings(has, base, user, is_lent=_is_lent(page, base))
-        notes.add(*misnamed_findings(meant, has), *misplaced_findings(misplaced), *missing)
-        await self._servers(page, base, user, notes)
+        notes.add(*misplaced_findings(misplaced), *missing)
+        await self._servers(page, base, notes)
 
-    async def _servers(self, page: _Page, base: str | None, user: str | None, notes: _Notes) -> None:
+    async def _servers(self, page: _Page, base: str | None, notes: _Notes) -> None:
         """Ask whoever the page names, but for what is known to be mistyped."""
         wrong = mistyped_here(page.named, base)
         named = {rel: url for rel, url in page.named.items() if rel not in wrong}
@@ -237,7 +234,7 @@ class Doctor:
         for (rel, url), answer in zip(asked, answers, strict=True):
             if answer is None:
                 continue
-            meant = _meant(rel, url, page, provider, base, user)
+            meant = _meant(rel, url, page, provider)
             if rel == "microsub":
                 said = [*microsub_findings(url, answer, meant)]
             else:
@@ -245,9 +242,8 @@ class Doctor:
             found += said
             if url == named.get(rel) and said[0].level == "problem":
                 failed.add(rel)
-        meant = _meant("indieauth-metadata", named.get("indieauth-metadata", ""), page, _Provider(), base, user)
         working = {rel: url for rel, url in named.items() if rel not in failed}
-        notes.add(*_provider_findings(provider, working, meant), *found)
+        notes.add(*_provider_findings(provider, working), *found)
         if base is not None:
             notes.add(*own_provider_findings(page.named, base))
         if not _is_lent(page, base):  # which can have no feed
@@ -306,23 +302,18 @@ def _is_lent(page: _Page, base: str | None) -> bool:
     return base is not None and page.answer.final_url.startswith(profile_page(base, ""))
 
 
-def _meant(rel: str, url: str, page: _Page, provider: _Provider, base: str | None, user: str | None) -> Line | None:
-    """The line that would be right in place of one that leads to nothing, as far as something is near."""
+def _meant(rel: str, url: str, page: _Page, provider: _Provider) -> Line | None:
+    """The line that the provider's metadata has in place of one that leads to nothing."""
     if page.named.get(rel) != url:
         return None
     told = getattr(provider.metadata, rel, None)
-    if told is None:
-        target = next(
-            link.target for link in page.links if rel in link.rels and endpoint(link.target, link.base) == url
-        )
-        told = mended_address(target)
-    return Line(rel, told) if told not in {None, url} else near_own_line(rel, url, base, user)
+    return Line(rel, told) if told not in {None, url} else None
 
 
-def _provider_findings(provider: _Provider, named: Mapping[str, str], meant: Line | None) -> list[Finding]:
+def _provider_findings(provider: _Provider, named: Mapping[str, str]) -> list[Finding]:
     url = named.get("indieauth-metadata", "")
     if provider.failure:
-        return [metadata_failed(url, provider.failure, meant)]
+        return [metadata_failed(url, provider.failure)]
     if provider.metadata is not None:
         return [*metadata_findings(provider.metadata, url), *differing_findings(provider.metadata, named)]
     return []

@@ -6,14 +6,13 @@ What each app does is told in `docs/how-to/check-your-page.md`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from microsub.fetch import Answered, FetchFailed, Hop
 from microsub.identity.page_check.android import found_on_android
 from microsub.identity.page_check.findings import ALL, ANDROID, DESKTOP, HERE, MONOCLE, TOGETHER, WANT_MICROPUB, Finding
 from microsub.identity.page_check.lines import Line, microsub_line, provider_lines
-from microsub.identity.page_check.typos import mended_address
 from microsub.identity.protocol.identifiers import endpoint, shown
 from microsub.identity.protocol.rels import Written, written_links
 from microsub.identity.sign_in.profiles import Trail
@@ -122,16 +121,14 @@ def caching_findings(page: Answered) -> Iterable[Finding]:
 
 def link_findings(name: str, links: Sequence[Written], page: Answered, ours: Line | None = None) -> Iterable[Finding]:
     """How a relation is written that the page has; nothing where it hasn't. What it leads to isn't looked at. `ours` is
-    the line that this server has for it, to be offered where nothing else is near.
+    the line that this server has for it, to be offered.
     """
     mine = [link for link in links if name in link.rels]
     found = [(link, address) for link in mine if (address := endpoint(link.target, link.base)) is not None]
     if mine and not found:
-        near = mended_address(mine[0].target)
-        meant = Line(name, near) if near is not None else ours
         fix = "It has to be an http or https URL without user, password and fragment."
-        if meant is not None:
-            fix += f" Write {meant.html}, if that is meant."
+        if ours is not None:
+            fix += f" Write {ours.html}, if that is meant."
         yield Finding("problem", name, f"the address '{shown(mine[0].target)}' can't be used", fix)
     if not found:
         return
@@ -148,23 +145,6 @@ def link_findings(name: str, links: Sequence[Written], page: Answered, ours: Lin
         seen = found_on_android(name, links, page.headers.get("link"), page.final_url)
         if seen != address:
             yield _not_on_android(name, first, seen)
-
-
-def misnamed_findings(meant: Mapping[str, Written], has: frozenset[str]) -> Iterable[Finding]:
-    """Links whose relation is mistyped: `meant` are those by what they seem to be meant for, `has` the relations that
-    the page has, these included.
-    """
-    for rel, link in meant.items():
-        has_older = {"authorization_endpoint", "token_endpoint"} <= has
-        clients = WANT_MICROPUB if rel == "micropub" else ALL
-        is_spare = rel == "micropub" or (rel == "indieauth-metadata" and has_older)
-        yield Finding(
-            "advice" if is_spare else "problem",
-            rel,
-            f"the page has a link with rel='{shown(link.rel)}', which no app knows",
-            f"Write {Line(rel, endpoint(link.target, link.base) or '').html}",
-            (HERE,) if rel == "indieauth-metadata" and has_older else clients,
-        )
 
 
 def misplaced_findings(rels: frozenset[str]) -> Iterable[Finding]:

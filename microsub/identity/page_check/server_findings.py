@@ -9,11 +9,11 @@ from urllib.parse import unquote
 from microsub.fetch import Answered, FetchFailed
 from microsub.identity.page_check.findings import ALL, ANDROID, EKSTEREYE, HERE, MONOCLE, Finding
 from microsub.identity.page_check.lines import Line, microsub_line, provider_lines
-from microsub.identity.page_check.typos import last_name, near_name
 from microsub.identity.protocol.identifiers import identifier, shown
 from microsub.identity.protocol.metadata import ServerMetadata
 from microsub.identity.provider.own import is_own
 from microsub.identity.sign_in.profiles import Trail
+from microsub.model.reader import NAME
 
 ENDPOINT = "/microsub"
 
@@ -59,7 +59,7 @@ def endpoint_findings(microsub: str, here: Here, trail: Trail, *, own_provider: 
             "problem",
             "microsub",
             f"{microsub} is on this server, but no Microsub endpoint",
-            f"Name {microsub_line(here.base, user_of(trail, here) or last_name(microsub) or 'YOUR-NAME').href}",
+            f"Name {microsub_line(here.base, user_of(trail, here) or _last_name(microsub) or 'YOUR-NAME').href}",
             ALL,
         )
         return
@@ -102,7 +102,7 @@ def _account(user: str, here: Here, trail: Trail) -> Iterable[Finding]:
             "problem",
             "account",
             f"there is no user {shown(user)} here",
-            f'{_perhaps(near_name(user, here.people), here)}Add the user to backend.json, with "me": "{trail.me}".',
+            f'Add the user to backend.json, with "me": "{trail.me}".',
         )
     elif me is None and here.people:
         yield Finding(
@@ -127,10 +127,6 @@ def _account(user: str, here: Here, trail: Trail) -> Iterable[Finding]:
         )
     elif me is not None:
         yield Finding("ok", "account", f"the user {user} of this server is {me}, which is this page")
-
-
-def _perhaps(name: str | None, here: Here) -> str:
-    return "" if name is None else f"Write {microsub_line(here.base or '', name).html}, if {name} is meant. "
 
 
 def metadata_findings(metadata: ServerMetadata, url: str) -> Iterable[Finding]:
@@ -174,13 +170,13 @@ def _issuer_findings(issuer: str) -> Iterable[Finding]:
         )
 
 
-def metadata_failed(url: str, detail: str, meant: Line | None = None) -> Finding:
-    """The document can't be had or used. `meant` is a line that is near."""
+def metadata_failed(url: str, detail: str) -> Finding:
+    """The document can't be had or used."""
     return Finding(
         "problem",
         "indieauth-metadata",
         f"{url} can't be used: {detail}",
-        _check(meant, "Correct the document, or remove the line: an app that finds it ignores the older lines."),
+        "Correct the document, or remove the line: an app that finds it ignores the older lines.",
         (MONOCLE, HERE),
     )
 
@@ -199,6 +195,12 @@ def differing_findings(metadata: ServerMetadata, named: Mapping[str, str]) -> It
                 "Write the same in both, or leave one provider.",
                 ALL,
             )
+
+
+def _last_name(url: str) -> str | None:
+    """The last of several parts of an address's path, where it could be the name of a user."""
+    parts = url.partition("?")[0].rstrip("/").split("/")
+    return parts[-1] if len(parts) > 4 and NAME.match(parts[-1]) else None
 
 
 def mistyped_here(named: Mapping[str, str], base: str | None) -> frozenset[str]:
