@@ -57,15 +57,15 @@ def is_registered(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -
     return any(isinstance(one, ast.Call) and not isinstance(node, ast.ClassDef) for one in node.decorator_list)
 
 
-def unused() -> list[str]:
-    """Where each of them stands."""
-    trees = {path: ast.parse(path.read_text()) for path in sorted(PRODUCT.rglob("*.py"))}
+def unused(product: Path = PRODUCT) -> list[str]:
+    """Where each of them stands, in the package that lies at `product`."""
+    trees = {path: ast.parse(path.read_text()) for path in sorted(product.rglob("*.py"))}
     used = Counter(name for tree in trees.values() for name in names(tree))
-    for template in PRODUCT.rglob("*.html"):
+    for template in product.rglob("*.html"):
         used.update(re.findall(r"\w+", template.read_text()))
     found = []
     for path, tree in trees.items():
-        place = str(path.relative_to(PRODUCT.parent))
+        place = str(path.relative_to(product.parent))
         if any(place.startswith(part) for part in OFFERED):
             continue
         for node in definitions(tree):

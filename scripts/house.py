@@ -1,0 +1,194 @@
+"""The rules of the house that can be counted: size, names, words, small modules, callers, readers of keys.
+
+`python scripts/house.py` prints the modules and lines of each package beside its budget, then what breaks each rule,
+and ends with 1 where a number is over what `[tool.house]` in pyproject.toml allows. A budget is `[modules, lines]` of a
+package, Python and Lua together; `microsub` are the modules beside the packages. All other numbers say how many cases
+are left, and may only fall. With `--list` all cases are printed.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from scripts import callers  # noqa: E402 – found beside this file, however it is started
+
+PROGRAMS = ("conformance", "demo")  # their classes may have names that the server has too
+SMALL = 100  # lines: a module with fewer belongs to its importer, where there is one alone
+BANNED = re.compile(
+    r"(?<![a-z])(spoilt|mend(s|ed|ing)?|whoever|anew|(told|tells?|telling)\s+of|that\s+(is|are)\s+none"
+    r"|borne|bore|bear(s|ing|able)?|a\s+hand|(let|lets|letting)\s+go\s+of)(?![a-z])",
+    re.IGNORECASE,
+)
+WORDS_LISTED = ("docs/reference/glossary.md",)  # what to write instead of banned words
+
+KEYS = ("keys.py", "identitykeys.py")
+WRITING = re.compile(
+    "APPEND|DEL|P?EXPIRE(AT)?|H(DEL|INCRBY|SET|SETNX)|INCR(BY)?|[LR](PUSH|TRIM)|PERSIST|P?SETEX|S(ADD|ET|REM)|UNLINK"
+    "|X(ADD|DEL|TRIM)|Z(ADD|INCRBY|REM|REMRANGEBYRANK|REMRANGEBYSCORE)"
+)
+"""Commands that tell nothing of what a key holds."""
+
+
+class Tree:
+    """A repository, read once."""
+
+    def __init__(self, root: Path = ROOT) -> None:
+        self.root = root
+        self.product = root / "microsub"
+        self.sources = {path: path.read_text("utf-8") for path in sorted(self.product.rglob("*.py"))}
+        self.modules = {path: ast.parse(text) for path, text in self.sources.items()}
+        self.lua = {path: path.read_text("utf-8") for path in sorted(self.product.rglob("*.lua"))}
+
+    def place(self, path: Path, line: int = 0) -> str:
+        """Where something stands, for people."""
+        return str(path.relative_to(self.root)) + (f":{line}" if line else "")
+
+    def feature(self, path: Path) -> str:
+        """The package that a file belongs to; `microsub` for the modules beside the packages."""
+        parts = path.relative_to(self.product).parts
+        return parts[0] if len(parts) > 1 else "microsub"
+
+    def texts(self) -> Iterator[tuple[Path, str]]:
+        """Everything in which banned words are looked for."""
+        yield from self.sources.items()
+        yield from self.lua.items()
+        for pattern in ("microsub/**/*.html", "microsub/**/*.json", "docs/**/*.md", "README.md", "CHANGELOG.md"):
+            yield from ((path, path.read_text("utf-8")) for path in sorted(self.root.glob(pattern)))
+
+
+def sizes(tree: Tree) -> dict[str, tuple[int, int]]:
+    """Package → its modules, and its lines of Python and Lua."""
+    found: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
+    for path, text in [*tree.sources.items(), *tree.lua.items()]:
+        modules, lines = found[tree.feature(path)]
+        found[tree.feature(path)] = (modules + (path.suffix == ".py"), lines + len(text.splitlines()))
+    return dict(found)
+
+
+def repeated_classes(tree: Tree) -> list[str]:
+    """Names of public classes that two modules of one program define."""
+    where: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for path, module in tree.modules.items():
+        program = tree.feature(path) if tree.feature(path) in PROGRAMS else ""
+        for node in module.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                where[program, node.name].append(tree.place(path, node.lineno))
+    return [f"class {name}: {', '.join(places)}" for (_, name), places in sorted(where.items()) if len(places) > 1]
+
+
+def banned_words(tree: Tree) -> list[str]:
+    """Every place of a word that the project doesn't use."""
+    found = []
+    for path, text in tree.texts():
+        if tree.place(path) not in WORDS_LISTED:
+            for match in BANNED.finditer(text):
+                word = " ".join(match[0].split())
+                found.append(f"{tree.place(path, text.count(chr(10), 0, match.start()) + 1)}: {word}")
+    return found
+
+
+def small_modules(tree: Tree) -> list[str]:
+    """Modules with fewer than `SMALL` lines that a single other module imports."""
+    names = {_dotted(tree, path): path for path in tree.sources}
+    importers: dict[str, set[str]] = defaultdict(set)
+    for path, module in tree.modules.items():
+        for name in _imported(module):
+            if name in names and names[name] != path:
+                importers[name].add(_dotted(tree, path))
+    lines = {name: len(tree.sources[path].splitlines()) for name, path in names.items()}
+    return [
+        f"{tree.place(path)}: {lines[name]} lines, imported by {next(iter(importers[name]))}"
+        for name, path in names.items()
+        if path.name != "__init__.py" and len(importers[name]) == 1 and lines[name] < SMALL
+    ]
+
+
+def _dotted(tree: Tree, path: Path) -> str:
+    return ".".join(path.relative_to(tree.root).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _imported(module: ast.Module) -> Iterator[str]:
+    """Every module that may be meant by an import; a name imported from a package may be a module or not."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def unread_keys(tree: Tree) -> list[str]:
+    """Kinds of Redis keys that product code names in writing commands alone, or not at all."""
+    of_keys = [path for path in tree.sources if path.name in KEYS]
+    kinds = {
+        node.name: tree.place(path, node.lineno)
+        for path in of_keys
+        for node in tree.modules[path].body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and node.name != "pattern"
+    }
+    read = {name for path, module in tree.modules.items() if path not in of_keys for name in _keys_read(module)}
+    return [f"{place}: {name}" for name, place in kinds.items() if name not in read]
+
+
+def _keys_read(node: ast.AST, writing: bool = False) -> Iterator[str]:
+    """Kinds of keys named outside of writing commands, be they calls (`command("SET", …)`) or tuples (`("SET", …)`)."""
+    parts = node.args if isinstance(node, ast.Call) else node.elts if isinstance(node, ast.Tuple | ast.List) else []
+    if parts and isinstance(parts[0], ast.Constant) and isinstance(parts[0].value, str) and parts[0].value.isupper():
+        writing = bool(WRITING.fullmatch(parts[0].value))
+    match node:
+        case ast.Attribute(value=ast.Name(id=module), attr=name) if f"{module}.py" in KEYS and not writing:
+            yield name
+        case ast.ImportFrom(module=str(module), names=imported) if f"{module.rpartition('.')[2]}.py" in KEYS:
+            yield from (alias.name for alias in imported)
+    for child in ast.iter_child_nodes(node):
+        yield from _keys_read(child, writing)
+
+
+def over_budget(found: Mapping[str, tuple[int, int]], budget: Mapping[str, list[int]]) -> list[str]:
+    """Packages that are larger than their budget, or have none; and budgets of packages that are gone."""
+    over = [
+        f"{name}: {modules} modules, {lines} lines; budget {budget.get(name, 'missing')}"
+        for name, (modules, lines) in found.items()
+        if name not in budget or modules > budget[name][0] or lines > budget[name][1]
+    ]
+    return over + [f"{name}: has a budget and does not exist" for name in budget if name not in found]
+
+
+def main(root: Path = ROOT) -> int:
+    """Print all of it; how the process ends."""
+    house = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["house"]
+    tree = Tree(root)
+    found = sizes(tree)
+    for name, (modules, lines) in sorted(found.items()):
+        print(f"{name:16} {modules:4} modules, {lines:6} lines; budget {house['budget'].get(name, 'missing')}")
+    print(
+        f"{'all':16} {sum(one for one, _ in found.values()):4} modules, {sum(two for _, two in found.values()):6} lines"
+    )
+    failed = False
+    for rule, cases in {
+        "over_budget": over_budget(found, house["budget"]),
+        "repeated_classes": repeated_classes(tree),
+        "banned_words": banned_words(tree),
+        "small_modules": small_modules(tree),
+        "without_caller": callers.unused(tree.product),
+        "unread_keys": unread_keys(tree),
+    }.items():
+        allowed = house.get(rule, 0)
+        print(f"{rule}: {len(cases)}, allowed {allowed}" + (": lower the number" if len(cases) < allowed else ""))
+        if len(cases) > allowed or "--list" in sys.argv:
+            print("\n".join(f"  {case}" for case in cases))
+        failed |= len(cases) > allowed
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

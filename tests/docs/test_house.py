@@ -1,0 +1,83 @@
+"""Each rule of `scripts/house.py` finds what breaks it, and the budget in pyproject.toml is kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scripts import house
+
+FILES = {
+    "pyproject.toml": "[tool.house]\n[tool.house.budget]\nposts = [2, 60]\n",
+    "microsub/posts/a.py": "from microsub.posts import b\n\nclass _Own: ...\n\nclass Post(_Own): ...\n\nb.Post(Post)\n",
+    "microsub/posts/b.py": "class Post: ...\n\nclass _Own: ...\n\ndef lonely(): ...\n",
+    "microsub/posts/lua/add.lua": "-- what\n-- nobody has told\tof\nreturn 1\n",
+    "microsub/demo/c.py": "class Post: ...\n",
+    "microsub/redis/keys.py": 'def read(): return "r"\n\ndef written(): return "w"\n',
+    "microsub/redis/use.py": (
+        "from microsub.redis import keys\n\n"
+        'def use(redis): return redis([("SET", keys.written()), ("GET", keys.read())])\n\nuse(use)\n'
+    ),
+    "docs/page.md": "It is mended and amended, by a bearer.\n",
+    "docs/reference/glossary.md": "| repair | not: mend |\n",
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> house.Tree:
+    """A small repository that breaks every rule once."""
+    for name, text in FILES.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return house.Tree(tmp_path)
+
+
+def test_a_class_name_that_stands_twice_is_found(tree: house.Tree) -> None:
+    """Public classes have one name in the server; the demo is a program of its own, and private ones don't count."""
+    assert house.repeated_classes(tree) == ["class Post: microsub/posts/a.py:5, microsub/posts/b.py:1"]
+
+
+def test_banned_words_are_found(tree: house.Tree) -> None:
+    """In Lua, in documents and over blanks, as words of their own; the glossary may name them."""
+    assert house.banned_words(tree) == ["microsub/posts/lua/add.lua:2: told of", "docs/page.md:1: mended"]
+
+
+def test_a_small_module_with_one_importer_is_found(tree: house.Tree) -> None:
+    """It belongs to its importer."""
+    assert "microsub/posts/b.py: 5 lines, imported by microsub.posts.a" in house.small_modules(tree)
+
+
+def test_what_nobody_calls_is_found(tree: house.Tree) -> None:
+    """A public function that the product never names has no caller."""
+    assert house.callers.unused(tree.product) == ["microsub/posts/b.py:5: lonely"]
+
+
+def test_a_key_that_is_written_and_never_read_is_found(tree: house.Tree) -> None:
+    """A kind of key that stands in writing commands alone has no reader."""
+    assert house.unread_keys(tree) == ["microsub/redis/keys.py:3: written"]
+
+
+def test_a_package_over_its_budget_is_found(tree: house.Tree) -> None:
+    """By modules, by lines, and where it has no budget or is gone."""
+    found = {"posts": (3, 50), "polling": (2, 61), "kit": (1, 1)}
+    budget = {"posts": [2, 60], "polling": [2, 60], "old": [1, 1]}
+    assert [line.partition(":")[0] for line in house.over_budget(found, budget)] == ["posts", "polling", "kit", "old"]
+    assert house.sizes(tree)["posts"] == (2, 15)
+
+
+def test_the_check_fails_where_a_number_is_exceeded(tree: house.Tree, capsys: pytest.CaptureFixture[str]) -> None:
+    """It prints sizes and cases, and ends with 1; with numbers that allow all of it, it ends with 0."""
+    assert house.main(tree.root) == 1
+    assert "banned_words: 2, allowed 0\n  microsub/posts/lua/add.lua:2: told of" in capsys.readouterr().out
+    counted = "repeated_classes = 1\nbanned_words = 2\nsmall_modules = 2\nwithout_caller = 1\nunread_keys = 2\n"
+    budget = "[tool.house.budget]\nposts = [2, 15]\ndemo = [1, 1]\nredis = [2, 8]\n"
+    (tree.root / "pyproject.toml").write_text("[tool.house]\n" + counted + budget)
+    assert house.main(tree.root) == 0
+    assert "unread_keys: 1, allowed 2: lower the number" in capsys.readouterr().out
+
+
+def test_the_house_is_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    """The product keeps the numbers in pyproject.toml."""
+    assert house.main() == 0, capsys.readouterr().out
