@@ -6,11 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from microsub.check.findings import Commands, Finding, InChannel
+from microsub.model.reader import Reason
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import load
 from microsub.timelines.store.leaving import Leaving, leave
 from microsub.timelines.store.settling import settle
-from microsub.timelines.store.timelinekeys import Reason, batches, distinct, set_keys
+from microsub.timelines.store.timelinekeys import batches, distinct, set_keys
 
 _AT_ONCE = 200
 

@@ -7,6 +7,7 @@ import binascii
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Literal, NamedTuple
 
 from microsub.errors import InvalidRequest
@@ -152,3 +153,19 @@ class PageRows:
     names: Mapping[str, str]
     resume: Cursor | None = None
     behind: bool = False
+
+
+class Reason(IntEnum):
+    """Why an item left a timeline, as `gone` keeps it. It may come back after UNFOLLOWED, and after TWIN when the copy
+    that it yielded to was unfollowed; never after the others.
+    """
+
+    READ_EXPIRED = 1
+    UNREAD_EXPIRED = 2
+    EVICTED = 3
+    REMOVED = 4
+    MOVED = 5
+    BLOCKED = 6
+    UNFOLLOWED = 7
+    TWIN = 8
+    SWEPT = 9

@@ -1,8 +1,9 @@
-"""Lua scripts live in files: `microsub/<feature>/lua/<name>.lua`, names are unique., each opening with what must be
+"""Lua scripts live in files, `microsub/<feature>/lua/<name>.lua`, names are unique, each opening with what must be
 atomic in it, and the catalogue of its KEYS, ARGV and reply.
 
 Functions that several scripts share lie in `redis/lua/parts/`; a line `-- include: <part>` puts that file's text before
-the script's own. They are local functions, so a script remains one self-contained text for Redis.
+the script's own. They are local functions, so a script remains one self-contained text for Redis. The part `reasons` is
+made of `model.reader.Reason`: a local variable for each.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+from microsub.model.reader import Reason
 from microsub.redis.protocol import Script
 
 _PACKAGE = Path(__file__).parents[1]
@@ -28,4 +30,10 @@ def load(name: str) -> Script:
     """The script of that name. Raises KeyError, which is a bug, when there is none."""
     text = script_files()[name].read_text(encoding="utf-8")
     parts = re.findall(r"^-- include: (\w+)$", text, re.MULTILINE)
-    return Script(name, "\n".join([*((_PARTS / f"{part}.lua").read_text(encoding="utf-8") for part in parts), text]))
+    return Script(name, "\n".join([*map(_part, parts), text]))
+
+
+def _part(name: str) -> str:
+    if name == "reasons":
+        return "".join(f"local {reason.name} = {reason.value}\n" for reason in Reason)
+    return (_PARTS / f"{name}.lua").read_text(encoding="utf-8")

@@ -12,12 +12,11 @@ from collections.abc import Sequence
 
 from microsub.errors import NotFound
 from microsub.identity.store.accounts import Accounts
-from microsub.model.reader import GLOBAL
+from microsub.model.reader import GLOBAL, Reason
 from microsub.posts.store import garbage
 from microsub.posts.store.garbage import Candidate
 from microsub.redis.protocol import Redis
 from microsub.timelines.store.leaving import Leaving, leave
-from microsub.timelines.store.timelinekeys import Reason
 
 _USERS_AT_ONCE = 50
 

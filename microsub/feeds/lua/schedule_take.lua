@@ -23,10 +23,6 @@ else
   end
 end
 
-if #due > 0 and string.find(redis.call('HGET', KEYS[2], '*') or '0', '%D') then
-  -- A hand has spoilt the count. The time is larger than any token that was ever given out.
-  redis.call('HSET', KEYS[2], '*', string.format('%d', tonumber(ARGV[1])))
-end
 local taken = { string.format('%d', latest) }
 for _, host in ipairs(due) do
   local token = redis.call('HINCRBY', KEYS[2], '*', 1)

@@ -7,8 +7,9 @@
 -- ARGV  1 pattern: unread  2 now
 -- reply {'token'}, {'disabled'}, or {'', scopes, shape, 'uid uid …' by position, 'unread unread …', 1 when posts wait to be
 --       brought into timelines}
-local token = redis.call('HMGET', KEYS[3], 'scope', 'expires')
-if not token[1] or (token[2] and not ((tonumber(token[2]) or 0) > tonumber(ARGV[2]))) then return { 'token' } end
+-- include: token
+local scope = scope_of(KEYS[3], ARGV[2])
+if not scope then return { 'token' } end
 local user = redis.call('HMGET', KEYS[2], 'disabled', 'created', 'shape')
 if user[1] then return { 'disabled' } end
 local before, after = string.match(ARGV[1], '^(.*)%*(.*)$')
@@ -17,4 +18,4 @@ local counts = {}
 for i, uid in ipairs(uids) do counts[i] = redis.call('ZCARD', before .. uid .. after) end
 local shape = (user[2] or '') .. ' ' .. (user[3] or '')
 local waiting = redis.call('EXISTS', KEYS[4])
-return { '', token[1], shape, table.concat(uids, ' '), table.concat(counts, ' '), waiting }
+return { '', scope, shape, table.concat(uids, ' '), table.concat(counts, ' '), waiting }

@@ -9,12 +9,12 @@
 --       {'', name, 1 when older items lie behind, 'id score id score …' newest first, '01…' one digit per id, 1 for
 --       unread, scopes or '', 1 when posts wait to be brought into timelines of this user}
 -- include: place
+-- include: token
 local scope, waiting = '', 0
 if KEYS[5] then
-  local token = redis.call('HMGET', KEYS[5], 'scope', 'expires')
-  if not token[1] or (token[2] and not ((tonumber(token[2]) or 0) > tonumber(ARGV[5]))) then return { 'token' } end
+  scope = scope_of(KEYS[5], ARGV[5])
+  if not scope then return { 'token' } end
   if redis.call('HEXISTS', KEYS[4], 'disabled') == 1 then return { 'disabled' } end
-  scope = token[1]
   waiting = redis.call('EXISTS', KEYS[6])
 end
 local head = redis.call('HMGET', KEYS[1], 'name', 'removed')
@@ -39,10 +39,6 @@ end
 
 local count = math.min(#rows / 2, limit)
 if count == 0 then return { '', head[1], older and 1 or 0, '', '', scope, waiting } end
--- What a hand has put in is no id, and a space in it would spoil the reply: it stands for an item that isn't there.
-for i = 1, 2 * count, 2 do
-  if string.find(rows[i], '%D') or rows[i] == '' then rows[i] = '-' end
-end
 local flags
 if walked == KEYS[3] then
   flags = string.rep('1', count)

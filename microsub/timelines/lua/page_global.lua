@@ -13,12 +13,12 @@
 --       'uid …' one per id, 1 when posts wait to be brought into timelines of this user}; names is a list {uid, name, …} of the channels that occur. An item is unread when it is
 --       unread in any channel, and such a channel is named first.
 -- include: place
+-- include: token
 local scope, waiting = '', 0
 if KEYS[3] then
-  local token = redis.call('HMGET', KEYS[3], 'scope', 'expires')
-  if not token[1] or (token[2] and not ((tonumber(token[2]) or 0) > tonumber(ARGV[5]))) then return { 'token' } end
+  scope = scope_of(KEYS[3], ARGV[5])
+  if not scope then return { 'token' } end
   if redis.call('HEXISTS', KEYS[2], 'disabled') == 1 then return { 'disabled' } end
-  scope = token[1]
   waiting = redis.call('EXISTS', KEYS[4])
 end
 local uids = redis.call('ZRANGE', KEYS[1], 0, -1)
@@ -102,8 +102,7 @@ end
 local pairs_, flags, homes, names, named = {}, {}, {}, {}, {}
 for i = 1, #picked do
   local row = picked[upward and #picked + 1 - i or i]
-  -- As in page.lua: what a hand has put in stands for an item that isn't there.
-  pairs_[2 * i - 1] = (string.find(row.id, '%D') or row.id == '') and '-' or row.id
+  pairs_[2 * i - 1] = row.id
   pairs_[2 * i] = row.text
   flags[i] = row.flag
   homes[i] = row.uid

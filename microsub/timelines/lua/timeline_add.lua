@@ -37,9 +37,9 @@
 -- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', filters} choose by these first; else
 --       {'', added, read, hidden, suppressed, evicted, 'time of following n m' or ''}, lists of ids as 'id id …'; n is
 --       how many items of the fill were given so far, m how many of them took a place
+-- include: reasons
 -- include: leave
 -- include: rules
-local UNFOLLOWED, TWIN, EVICTED, BLOCKED = 7, 8, 3, 6
 local FIRST_ITEM, FIELDS, AT_ONCE = 7, 5, 100
 
 local call = redis.call
@@ -75,7 +75,7 @@ if call('EXISTS', unpack(KEYS, 7)) > 0 then
     if goes_on then
       left_unread = tonumber(string.sub(since, 6)) or 0
     else
-      filled_from = tonumber(since) and since or now -- a hand may have put in anything
+      filled_from = since
     end
     call('HDEL', KEYS[7], feed)
   end

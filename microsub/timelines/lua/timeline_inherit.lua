@@ -5,8 +5,8 @@
 -- KEYS  1 gone of the one channel  2 gone  3 posts  4 hidden of the other
 -- ARGV  1.. ids
 -- reply how many stay out from now on
+-- include: reasons
 -- include: leave
-local UNFOLLOWED, TWIN = 7, 8
 local count = 0
 for i, left in ipairs(redis.call('ZMSCORE', KEYS[1], unpack(ARGV))) do
   local id = ARGV[i]

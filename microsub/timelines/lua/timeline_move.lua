@@ -13,9 +13,9 @@
 --       id, n, n URLs of author and sources
 -- reply number of items that moved, or -1: no such channel
 -- include: channels
+-- include: reasons
 -- include: leave
 -- include: rules
-local MOVED, UNFOLLOWED, TWIN = 5, 7, 8
 
 local target_uid, seconds, hidden_too = ARGV[7], tonumber(ARGV[8]), ARGV[9] == '1'
 if not redis.call('ZSCORE', KEYS[1], target_uid) then return -1 end

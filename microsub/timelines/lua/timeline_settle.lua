@@ -7,9 +7,9 @@
 -- KEYS  1 posts  2 unread  3 read  4 hidden  5 hidden-read  6 gone  7, 8 muted (channel, global)  9, 10 blocked
 -- ARGV  1 now in whole seconds  2.. per item: id, n, n URLs of author and sources
 -- reply 'id id …' that moved
+-- include: reasons
 -- include: leave
 -- include: rules
-local BLOCKED = 6
 
 local sets = { posts = KEYS[1], unread = KEYS[2], read = KEYS[3], hidden = KEYS[4], hidden_read = KEYS[5], gone = KEYS[6] }
 local mutes, blocks = some({ KEYS[7], KEYS[8] }), some({ KEYS[9], KEYS[10] })

@@ -8,9 +8,9 @@
 -- ARGV  1 now in whole seconds  2 feed that was unfollowed  3.. per item: id that leaves, k, k times a copy: its id,
 --       score, feed, n, n URLs of its author and sources
 -- reply 'id id …' that left
+-- include: reasons
 -- include: leave
 -- include: rules
-local UNFOLLOWED, TWIN = 7, 8
 
 local sets = { posts = KEYS[2], unread = KEYS[3], read = KEYS[4], hidden = KEYS[5], hidden_read = KEYS[6], gone = KEYS[7] }
 local mutes, blocks = some({ KEYS[8], KEYS[9] }), some({ KEYS[10], KEYS[11] })

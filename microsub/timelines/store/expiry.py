@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
 
+from microsub.model.reader import Reason
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
 from microsub.redis.scripts import load
-from microsub.timelines.store.timelinekeys import BATCH, Reason, set_keys
+from microsub.timelines.store.timelinekeys import BATCH, set_keys
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from microsub.errors import NotFound
 from microsub.identity.store.absent import absent
-from microsub.model.reader import GLOBAL, Cursor
+from microsub.model.reader import GLOBAL, Cursor, Reason
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import texts
@@ -17,7 +17,6 @@ from microsub.timelines.store.lookup import ItemLookup
 from microsub.timelines.store.pages import Walk, read_walk
 from microsub.timelines.store.timelinekeys import (
     BATCH,
-    Reason,
     batch_for,
     batches,
     counted,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from enum import IntEnum
 from functools import lru_cache
 from typing import TypeVar
 
@@ -18,22 +17,6 @@ GLOBAL_BATCH = 200
 
 _SETS = (keys.posts, keys.unread, keys.read, keys.hidden, keys.hidden_read, keys.gone)
 _Part = TypeVar("_Part")
-
-
-class Reason(IntEnum):
-    """Why an item left a timeline, as `gone` keeps it. It may come back after UNFOLLOWED, and after TWIN when the copy
-    that it yielded to was unfollowed; never after the others.
-    """
-
-    READ_EXPIRED = 1
-    UNREAD_EXPIRED = 2
-    EVICTED = 3
-    REMOVED = 4
-    MOVED = 5
-    BLOCKED = 6
-    UNFOLLOWED = 7
-    TWIN = 8
-    SWEPT = 9
 
 
 @lru_cache(maxsize=4096)

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from microsub.identity.store.absent import absent
 from microsub.identity.store.accounts import grant
-from microsub.model.reader import Credential, Cursor, Grant, PageQuery, PageRows, TimelineItem
+from microsub.model.reader import Credential, Cursor, Grant, PageQuery, PageRows, Reason, TimelineItem
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines.store.adding import UNFILTERED, Added, Adding, Target
@@ -36,7 +36,7 @@ from microsub.timelines.store.read_state import Places, mark, mark_all, mark_bef
 from microsub.timelines.store.references import members
 from microsub.timelines.store.restoring import Left, begin, restore
 from microsub.timelines.store.settling import settle_in
-from microsub.timelines.store.timelinekeys import BATCH, Reason
+from microsub.timelines.store.timelinekeys import BATCH
 
 _MOST_FILTERING = 10_000
 """Channels of which a process remembers by what they filter."""
