@@ -14,13 +14,10 @@ from microsub import wiring
 from microsub.cli.groups import Command
 from microsub.cli.options import STORE_FLAGS, fail, restorable, run, settings_flags
 from microsub.cli.terminal import say
-from microsub.identity.local.passwordpolicy import LONGEST, SHORTEST
 from microsub.settings import Settings
 
 if TYPE_CHECKING:
-    from microsub.identity.local.invitations import Enrolling
-
-_MOST_BYTES = 4 * LONGEST + 2
+    from microsub.identity.local.login import Invitations
 
 
 @click.command("invite", cls=Command)
@@ -36,7 +33,7 @@ def user_invite(settings: Settings, name: str, afresh: bool) -> None:
     Example: microsub user invite alice --base-url https://reader.example
     """
 
-    from microsub.identity.local.invitations import PATH
+    from microsub.identity.local.login import INVITATION_PATH
 
     async def work() -> str:
         async with _opened(settings, name) as enrolling:
@@ -48,7 +45,7 @@ def user_invite(settings: Settings, name: str, afresh: bool) -> None:
     if settings.base_url is None:
         where = f"on this machine alone, where the server listens on port {settings.port}"
         say(f"warning: the link is good {where}; name the server with --base-url", err=True)
-    say(f"{settings.public_url}{PATH}#{code}")
+    say(f"{settings.public_url}{INVITATION_PATH}#{code}")
 
 
 @click.command("password", cls=Command)
@@ -73,7 +70,7 @@ def user_password(settings: Settings, name: str) -> None:
 
 
 @asynccontextmanager
-async def _opened(settings: Settings, name: str) -> AsyncIterator[Enrolling]:
+async def _opened(settings: Settings, name: str) -> AsyncIterator[Invitations]:
     """For a user who exists and isn't disabled; ends the program otherwise."""
     async with wiring.stores.open_stores(settings) as stores:
         await wiring.people.require_user(settings, stores, name)
@@ -88,12 +85,14 @@ async def _opened(settings: Settings, name: str) -> AsyncIterator[Enrolling]:
 
 
 def _password(name: str) -> str:
+    from microsub.identity.local.passwords import LONGEST_PASSWORD, SHORTEST_PASSWORD
+
     if _is_terminal():
-        text = f"Password of {name} ({SHORTEST} to {LONGEST} characters)"
+        text = f"Password of {name} ({SHORTEST_PASSWORD} to {LONGEST_PASSWORD} characters)"
         password: str = click.prompt(text, hide_input=True, confirmation_prompt=True, err=True)
         return password
     try:
-        line = sys.stdin.buffer.readline(_MOST_BYTES).decode()
+        line = sys.stdin.buffer.readline(4 * LONGEST_PASSWORD + 2).decode()
     except UnicodeDecodeError:
         fail("the password on standard input is not UTF-8")
     return line.removesuffix("\n").removesuffix("\r")

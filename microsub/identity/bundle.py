@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from microsub.identity.local.bundle import Local
+from microsub.identity.local.login import LocalIdentity
 from microsub.identity.page_check.doctor import Doctor
 from microsub.identity.provider.consent_limits import Asking
 from microsub.identity.provider.provider import Granting
+from microsub.identity.sign_in.client import SignInClient
 from microsub.identity.sign_in.profiles import Profiles
 from microsub.identity.sign_in.sessions import Sessions
-from microsub.identity.sign_in.signing_in import SigningIn
 from microsub.identity.tokens.foreign import Verification
 from microsub.identity.tokens.quotas import UserQuotas
 
@@ -22,8 +22,8 @@ class Identity:
     profiles: Profiles
     granting: Granting
     sessions: Sessions
-    signing_in: SigningIn
-    local: Local
+    signing_in: SignInClient
+    local: LocalIdentity
     quotas: UserQuotas
     asking: Asking
     verification: Verification

@@ -10,18 +10,18 @@ from microsub.configuration.model import InstanceSettings, Registration
 from microsub.configuration.store import InForce
 from microsub.fetch import Fetcher
 from microsub.identity.bundle import Identity
-from microsub.identity.local.naming import Naming
+from microsub.identity.local.login import TypedNames
 from microsub.identity.page_check.doctor import Doctor
 from microsub.identity.page_check.lines import profile_page
 from microsub.identity.provider.clients import Clients
 from microsub.identity.provider.consent_limits import Asking
 from microsub.identity.provider.provider import Granting
 from microsub.identity.sign_in.admission import KnownAddresses, UsersOnly
+from microsub.identity.sign_in.client import SignInClient
 from microsub.identity.sign_in.limits import Turnstile
 from microsub.identity.sign_in.profiles import Profiles
 from microsub.identity.sign_in.registration import OpenAdmission
 from microsub.identity.sign_in.sessions import Sessions
-from microsub.identity.sign_in.signing_in import SigningIn
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.attempts import AttemptCounts
 from microsub.identity.store.codes import Codes
@@ -82,8 +82,8 @@ def make_identity(
         profiles=profiles,
         granting=_granting(redis, fetcher, parser, quotas, lent),
         sessions=sessions,
-        local=make_local(redis, sessions, Naming(accounts, lent)),
-        signing_in=SigningIn(
+        local=make_local(redis, sessions, TypedNames(accounts, lent)),
+        signing_in=SignInClient(
             PendingStore(redis), profiles, fetcher, admission, Turnstile(KnownAddresses(accounts)), private=private
         ),
         verification=Verification(ForeignTokens(redis), vouching, lambda: in_force().identity),

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from microsub.cli import local_sign_in, main
-from microsub.identity.local.bundle import Local
+from microsub.identity.local.login import LocalIdentity
 from microsub.identity.store.accounts import Accounts
 from microsub.redis.connect import connect
 from microsub.wiring.local import make_local
@@ -42,10 +42,10 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redis_url: str) -> Run:
 
 
 @pytest.fixture
-def looked(redis_url: str) -> Callable[[Callable[[Local, Accounts], Awaitable[T]]], T]:
+def looked(redis_url: str) -> Callable[[Callable[[LocalIdentity, Accounts], Awaitable[T]]], T]:
     """Asks the store that the commands have worked on."""
 
-    def look(ask: Callable[[Local, Accounts], Awaitable[T]]) -> T:
+    def look(ask: Callable[[LocalIdentity, Accounts], Awaitable[T]]) -> T:
         async def work() -> T:
             redis = await connect(redis_url)
             local = make_local(redis)
@@ -60,10 +60,10 @@ def looked(redis_url: str) -> Callable[[Callable[[Local, Accounts], Awaitable[T]
     return look
 
 
-Looked = Callable[[Callable[[Local, Accounts], Awaitable[Any]]], Any]
+Looked = Callable[[Callable[[LocalIdentity, Accounts], Awaitable[Any]]], Any]
 
 
-async def is_right(local: Local, password: str = PASSWORD) -> bool:
+async def is_right(local: LocalIdentity, password: str = PASSWORD) -> bool:
     return await local.recognising._passwords.is_right("alice", password)
 
 
@@ -89,7 +89,7 @@ def test_inviting_afresh_shuts_everybody_out_first(run: Run, looked: Looked) -> 
     """Password and sessions are gone; without the flag they stay."""
     run("user", "password", "alice", given=PASSWORD)
 
-    async def begin(local: Local, _: Accounts) -> str:
+    async def begin(local: LocalIdentity, _: Accounts) -> str:
         return await local.enrolling._sessions.begin("alice", "https://alice.example/", "x", "", time.time())
 
     cookie = looked(begin)

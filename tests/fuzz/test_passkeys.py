@@ -9,8 +9,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from microsub.identity.local import webauthn
-from microsub.identity.local.webauthn import PasskeyRefused, RelyingParty
+from microsub.identity.local.passkeys import (
+    LONGEST_KEY,
+    PasskeyRefused,
+    RelyingParty,
+    attested,
+    creation_options,
+    presented_credential,
+    request_options,
+    verified_count,
+)
 from tests.support.authenticator import Authenticator, b64, unb64
 
 PARTY = RelyingParty("reader.example", "https://reader.example")
@@ -18,9 +26,9 @@ CHALLENGE = bytes(range(32))
 HANDLE = "ab" * 32
 
 DEVICE = Authenticator(PARTY.origin)
-MADE = DEVICE.make(webauthn.creation(PARTY, CHALLENGE, "ann", HANDLE, []))
-KEY = webauthn.made(PARTY, CHALLENGE, MADE).key
-USED = DEVICE.use(webauthn.request(PARTY, CHALLENGE))
+MADE = DEVICE.make(creation_options(PARTY, CHALLENGE, "ann", HANDLE, []))
+KEY = attested(PARTY, CHALLENGE, MADE).key
+USED = DEVICE.use(request_options(PARTY, CHALLENGE))
 
 changes = st.lists(
     st.tuples(st.sampled_from(["set", "cut", "put"]), st.integers(0, 400), st.binary(min_size=1, max_size=40)),
@@ -55,7 +63,7 @@ def test_a_changed_answer_is_refused(part: str, how: list[tuple[str, int, bytes]
         return
     answer["response"][part] = b64(changed(raw, how))
     with pytest.raises(PasskeyRefused):
-        webauthn.used(PARTY, CHALLENGE, KEY, 0, answer)
+        verified_count(PARTY, CHALLENGE, KEY, 0, answer)
 
 
 @settings(max_examples=400, deadline=None)
@@ -65,20 +73,20 @@ def test_a_changed_passkey_is_refused_or_another_one(how: list[tuple[str, int, b
     answer = copy.deepcopy(MADE)
     answer["response"]["attestationObject"] = b64(changed(unb64(answer["response"]["attestationObject"]), how))
     try:
-        made = webauthn.made(PARTY, CHALLENGE, answer)
+        made = attested(PARTY, CHALLENGE, answer)
     except PasskeyRefused:
         return
     assert made.id == b64(DEVICE.id)
-    assert len(made.key) <= webauthn.LONGEST_KEY
+    assert len(made.key) <= LONGEST_KEY
 
 
 @settings(max_examples=300, deadline=None)
 @given(answer=st.dictionaries(st.sampled_from(["id", "rawId", "type", "response", "x"]), json))
 def test_any_json_is_refused(answer: dict[str, Any]) -> None:
     """Of whatever shape."""
-    for call in (webauthn.made, webauthn.presented):
+    for call in (attested, presented_credential):
         with pytest.raises(PasskeyRefused):
-            call(PARTY, CHALLENGE, answer) if call is webauthn.made else call(answer)  # type: ignore[call-arg, arg-type]
+            call(PARTY, CHALLENGE, answer) if call is attested else call(answer)  # type: ignore[call-arg, arg-type]
 
 
 @settings(max_examples=300, deadline=None)
@@ -89,4 +97,4 @@ def test_any_parts_are_refused(parts: dict[str, Any]) -> None:
     if answer["response"] == USED["response"] or parts.keys() <= {"userHandle"}:
         return
     with pytest.raises(PasskeyRefused):
-        webauthn.used(PARTY, CHALLENGE, KEY, 0, answer)
+        verified_count(PARTY, CHALLENGE, KEY, 0, answer)

@@ -9,10 +9,9 @@ import pytest
 
 from microsub.errors import TooManyRequests
 from microsub.identity.local.attempts import OF_ADDRESS, Attempts
-from microsub.identity.local.hashing import Cost, Hasher
+from microsub.identity.local.login import LocalSignIn, NotRecognised, RecognisedUser, SignInOrigin
 from microsub.identity.local.passkeys import Passkeys
-from microsub.identity.local.passwords import Passwords
-from microsub.identity.local.recognising import NotRecognised, Recognised, Recognising, Where
+from microsub.identity.local.passwords import Cost, Hasher, Passwords
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.attempts import AttemptCounts
 from microsub.identity.store.credentials import Credentials
@@ -35,17 +34,17 @@ class House:
         self.hasher = Hasher(Cost(passes=1, memory_kib=8))
         self.passwords = Passwords(self.store, self.hasher)
         attempts = Attempts(AttemptCounts(redis))
-        self.door = Recognising(self.accounts, self.store, self.passwords, Passkeys(self.store), attempts)
+        self.door = LocalSignIn(self.accounts, self.store, self.passwords, Passkeys(self.store), attempts)
 
     async def knock(self, password: str, address: str, now: float, who: str = ANN, devices: str = "") -> str:
         """`in`, `wrong`, or `wait`: the password wasn't looked at."""
         try:
-            found = await self.door.by_password(who, password, Where(address, devices), now)
+            found = await self.door.by_password(who, password, SignInOrigin(address, devices), now)
         except NotRecognised:
             return "wrong"
         except TooManyRequests:
             return "wait"
-        assert isinstance(found, Recognised)
+        assert isinstance(found, RecognisedUser)
         return "in"
 
 

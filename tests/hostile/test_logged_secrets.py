@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.identity.local.recognising import Recognising
+from microsub.identity.local.login import LocalSignIn
 from microsub.logs import set_up_logs
 from microsub.redis.protocol import Redis
 from tests.support.readers import instance
@@ -20,11 +20,11 @@ async def test_a_traceback_shows_no_values(
 ) -> None:
     """Whatever is installed to make tracebacks pretty: local variables hold passwords and codes."""
 
-    async def failing(_self: Recognising, _who: str, password: str, *_: object) -> None:
+    async def failing(_self: LocalSignIn, _who: str, password: str, *_: object) -> None:
         kept = password
         raise RuntimeError(f"a bug, {len(kept)}")
 
-    monkeypatch.setattr(Recognising, "by_password", failing)
+    monkeypatch.setattr(LocalSignIn, "by_password", failing)
     set_up_logs(form, "info")
     async with instance(real_redis, base_url=ADDRESS) as server:
         visitor = Visitor(server.app, ADDRESS)

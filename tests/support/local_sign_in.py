@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from microsub.identity.local.passkeys import Answered
+from microsub.identity.local.passkeys import PasskeyAnswer
 from tests.support.authenticator import Authenticator
 from tests.support.readers import Instance
 from tests.support.visitor import Shown, Visitor
@@ -46,5 +46,5 @@ async def passkey_of(server: Instance, user: str = "ann") -> Authenticator:
     device = Authenticator(ORIGIN)
     passkeys = server.identity.local.passkeys
     asked = await passkeys.ask_to_make(ORIGIN, user)
-    await passkeys.make(ORIGIN, user, Answered(asked.secret, device.make(asked.options)), "Stick", server.now)
+    await passkeys.make(ORIGIN, user, PasskeyAnswer(asked.secret, device.make(asked.options)), "Stick", server.now)
     return device

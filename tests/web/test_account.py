@@ -10,7 +10,7 @@ import pytest
 
 from microsub.app import create_app
 from microsub.identity.activity import BeingSeen
-from microsub.identity.local.recognising import CONFIRMED_SECONDS
+from microsub.identity.local.login import CONFIRMED_SECONDS
 from microsub.identity.store.activity import TokenUse
 from microsub.identity.web.pages import moment
 from tests.support.local_sign_in import PASSWORD

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from microsub.identity.local.recognising import CONFIRMED_SECONDS
+from microsub.identity.local.login import CONFIRMED_SECONDS
 from tests.support.authenticator import Authenticator, b64
 from tests.support.local_sign_in import ORIGIN, PASSWORD, options_from, passkey_of, tried, with_passkey
 from tests.support.readers import Instance

@@ -6,9 +6,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.errors import Forbidden, InvalidRequest, NotFound, RequestError, TooManyRequests
-from microsub.identity.local.bundle import Local
-from microsub.identity.local.passwords import repeated
-from microsub.identity.local.recognising import NotRecognised
+from microsub.identity.local.login import LocalIdentity, NotRecognised
+from microsub.identity.local.passwords import repeated_password
 from microsub.identity.pages.local_sign_in import answered, asked_json, has_passkeys, told
 from microsub.identity.sign_in.sessions import SignedIn
 from microsub.identity.web.routing import Handler, form, page
@@ -80,7 +79,7 @@ async def _confirm_by_passkey(visit: Visit) -> Response:
 
 async def _set_password(visit: Visit) -> Response:
     session = await confirmed(visit)
-    password = repeated(visit.form.get("password", ""), visit.form.get("again", ""))
+    password = repeated_password(visit.form.get("password", ""), visit.form.get("again", ""))
     await _local(visit).enrolling.set_password(session.user, password, visit.now, but=session.id)
     # A new session in place of this one too: whoever had its cookie has nothing any more.
     await visit.sign_in(session.user, session.me, session.how)
@@ -140,5 +139,5 @@ async def _page(visit: Visit, problem: RequestError | None = None) -> Response:
     )
 
 
-def _local(visit: Visit) -> Local:
+def _local(visit: Visit) -> LocalIdentity:
     return visit.site.identity.local

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, RequestError, TooManyRequests
-from microsub.identity.local.invitations import PATH
-from microsub.identity.local.passwords import repeated
+from microsub.identity.local.login import INVITATION_PATH
+from microsub.identity.local.passwords import repeated_password
 from microsub.identity.pages.local_sign_in import answered, asked_json, has_passkeys, told
 from microsub.identity.store.credentials import InvitationSpent, user_in
 from microsub.identity.web.routing import form, page
@@ -19,16 +19,16 @@ from microsub.identity.web.site import Site
 from microsub.identity.web.visit import Visit
 from microsub.kit.http.headers import page_headers
 
-PASSWORD_PATH = f"{PATH}/password"
-PASSKEY_PATH = f"{PATH}/passkey"
-LOOK_PATH = f"{PATH}/look"
-PASSKEY_BEGIN_PATH = f"{PATH}/passkey/begin"
+PASSWORD_PATH = f"{INVITATION_PATH}/password"
+PASSKEY_PATH = f"{INVITATION_PATH}/passkey"
+LOOK_PATH = f"{INVITATION_PATH}/look"
+PASSKEY_BEGIN_PATH = f"{INVITATION_PATH}/passkey/begin"
 
 
 def routes(site: Site) -> list[Route]:
     """The routes of this module."""
     return [
-        page(site, PATH, _ask),
+        page(site, INVITATION_PATH, _ask),
         form(site, LOOK_PATH, _look),
         form(site, PASSWORD_PATH, _choose_password),
         form(site, PASSKEY_BEGIN_PATH, _begin_passkey),
@@ -49,7 +49,7 @@ async def _look(visit: Visit) -> Response:
 async def _choose_password(visit: Visit) -> Response:
     code, enrolling = visit.form.text("code"), visit.site.identity.local.enrolling
     try:
-        password = repeated(visit.form.get("password", ""), visit.form.get("again", ""))
+        password = repeated_password(visit.form.get("password", ""), visit.form.get("again", ""))
         user = await enrolling.choose_password(code, password, visit.now)
     except (InvalidRequest, TooManyRequests) as problem:
         return _page(visit, code, problem)

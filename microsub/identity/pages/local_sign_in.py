@@ -10,9 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, RequestError, SignInFailed, TooManyRequests
-from microsub.identity.local.passkeys import Answered, Asked
-from microsub.identity.local.recognising import NotRecognised, Recognised
-from microsub.identity.local.webauthn import relying_party
+from microsub.identity.local.login import NotRecognised, RecognisedUser
+from microsub.identity.local.passkeys import PasskeyAnswer, PasskeyQuestion, relying_party
 from microsub.identity.pages.app_asking import app_behind
 from microsub.identity.web.routing import form, page
 from microsub.identity.web.site import Site
@@ -73,7 +72,7 @@ async def _by_passkey(visit: Visit) -> Response:
     return await _let_in(visit, found, next_)
 
 
-async def _let_in(visit: Visit, found: Recognised, next_: str) -> Response:
+async def _let_in(visit: Visit, found: RecognisedUser, next_: str) -> Response:
     await visit.sign_in(found.user, found.me, found.how)
     await visit.remember_browser(found.user)
     return visit.go(next_ or "/account")
@@ -123,13 +122,13 @@ def has_passkeys(visit: Visit) -> bool:
     return relying_party(visit.base) is not None
 
 
-def asked_json(asked: Asked) -> Response:
+def asked_json(asked: PasskeyQuestion) -> Response:
     """What our script hands to the browser, see `static/passkeys.js`."""
     body = orjson.dumps({"secret": asked.secret, "options": asked.options})
     return Response(body, headers={**page_headers(), "content-type": "application/json"})
 
 
-def answered(fields: Mapping[str, str]) -> Answered:
+def answered(fields: Mapping[str, str]) -> PasskeyAnswer:
     """What our script has put into a form. Raises InvalidRequest."""
     try:
         answer: Any = orjson.loads(fields.get("answer", ""))
@@ -137,4 +136,4 @@ def answered(fields: Mapping[str, str]) -> Answered:
         answer = None
     if not isinstance(answer, dict):
         raise InvalidRequest("The form holds no answer of a passkey. Passkeys need a browser that runs scripts.")
-    return Answered(fields.get("secret", ""), answer)
+    return PasskeyAnswer(fields.get("secret", ""), answer)

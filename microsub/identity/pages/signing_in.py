@@ -10,7 +10,7 @@ from starlette.routing import Route
 from microsub.errors import SignInFailed
 from microsub.identity.pages.local_sign_in import PATH, next_path, sign_in_page
 from microsub.identity.pages.welcome import PATH as WELCOME_PATH
-from microsub.identity.sign_in.signing_in import CALLBACK_PATH, CLIENT_PATH, Local, client_document
+from microsub.identity.sign_in.client import CALLBACK_PATH, CLIENT_PATH, SignInHere, client_document
 from microsub.identity.web.routing import form, page, public
 from microsub.identity.web.site import Site
 from microsub.identity.web.visit import Visit
@@ -38,7 +38,7 @@ async def _begin(visit: Visit) -> Response:
         )
     except SignInFailed as problem:
         return await sign_in_page(visit, entered, next_, problem)
-    if isinstance(found, Local):
+    if isinstance(found, SignInHere):
         return visit.go(PATH, me=found.me, **({"next": next_} if next_ else {}))
     return visit.leave(found.url)
 

@@ -17,11 +17,8 @@ from dataclasses import dataclass
 
 from microsub.errors import Unauthorized
 from microsub.identity.protocol.me import same_me
-from microsub.identity.sign_in.devices import device
-from microsub.identity.store.sessions import LIFETIME, SessionRecord, SessionStore
+from microsub.identity.store.sessions import SessionRecord, SessionStore
 from microsub.model.reader import NAME
-
-__all__ = ["LIFETIME", "Session", "Sessions", "SignedIn"]
 
 LONGEST_COOKIE = 256
 RENEWED_AFTER = 86_400.0
@@ -144,3 +141,37 @@ def _is_same(one: str, other: str) -> bool:
 
 def _digest(cookie: str) -> str:
     return hashlib.sha256(cookie.encode()).hexdigest()
+
+
+_BROWSERS = (
+    ("Edg", "Edge"),
+    ("OPR/", "Opera"),
+    ("Vivaldi/", "Vivaldi"),
+    ("SamsungBrowser/", "Samsung Internet"),
+    ("FxiOS/", "Firefox"),
+    ("Firefox/", "Firefox"),
+    ("CriOS/", "Chrome"),
+    ("HeadlessChrome/", "Chrome"),
+    ("Chromium/", "Chromium"),
+    ("Chrome/", "Chrome"),
+    ("Safari/", "Safari"),
+)
+_SYSTEMS = (
+    ("iPhone", "iPhone"),
+    ("iPad", "iPad"),
+    ("Android", "Android"),
+    ("CrOS", "ChromeOS"),
+    ("Windows", "Windows"),
+    ("Mac OS X", "macOS"),
+    ("Macintosh", "macOS"),
+    ("OpenBSD", "OpenBSD"),
+    ("FreeBSD", "FreeBSD"),
+    ("Linux", "Linux"),
+)
+
+
+def device(user_agent: str) -> str:
+    """Such as `Firefox on Linux`; `a browser` where nothing of it is known."""
+    browser = next((name for mark, name in _BROWSERS if mark in user_agent), "")
+    system = next((name for mark, name in _SYSTEMS if mark in user_agent), "")
+    return f"{browser or 'a browser'} on {system}" if system else browser or "a browser"

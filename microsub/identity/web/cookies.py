@@ -18,8 +18,8 @@ from typing import Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
-from microsub.identity.local.recognising import DEVICE_SECONDS
-from microsub.identity.sign_in.sessions import LIFETIME
+from microsub.identity.store.credentials import DEVICE_SECONDS
+from microsub.identity.store.sessions import LIFETIME
 from microsub.kit.http.address import Address
 
 Name = Literal["session", "browser", "devices"]

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from microsub.errors import Unauthorized
-from microsub.identity.local.recognising import Where
+from microsub.identity.local.login import SignInOrigin
 from microsub.identity.provider.client_limits import Asker
 from microsub.identity.sign_in.sessions import SignedIn
 from microsub.identity.web.cookies import COOKIES, Cookies, new_secret
@@ -148,9 +148,9 @@ class Visit:
         self._new.update(session=cookie, browser=self._browser)
 
     @property
-    def where(self) -> Where:
+    def where(self) -> SignInOrigin:
         """Where the request comes from: the client's address as the server was told to see it, and a known browser."""
-        return Where(peer(self.request), self._cookies.read(self.request, "devices"))
+        return SignInOrigin(peer(self.request), self._cookies.read(self.request, "devices"))
 
     @property
     def asker(self) -> Asker:

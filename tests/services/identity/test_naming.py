@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.identity.local.naming import FRESH, Naming
+from microsub.identity.local.login import FRESH, TypedNames
 from microsub.identity.store.accounts import Accounts
 from microsub.redis.protocol import Redis
 from tests.support.one_reader import NOW
@@ -41,7 +41,7 @@ async def accounts(redis: Redis) -> Accounts:
 )
 async def test_names_and_addresses_lead_to_users(accounts: Accounts, typed: str, meant: str) -> None:
     """However they are written; a name is taken as it is, whether there is such a user or not."""
-    assert await Naming(accounts).meant(typed, NOW) == meant
+    assert await TypedNames(accounts).meant(typed, NOW) == meant
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ async def test_names_and_addresses_lead_to_users(accounts: Accounts, typed: str,
 )
 async def test_what_means_nobody_is_nobodys_name(accounts: Accounts, typed: str) -> None:
     """Among it an address that two users have."""
-    found = await Naming(accounts).meant(typed, NOW)
+    found = await TypedNames(accounts).meant(typed, NOW)
     assert found not in {user.name for user in await accounts.users()}
 
 
 async def test_addresses_are_read_once_in_a_while(accounts: Accounts, monkeypatch: pytest.MonkeyPatch) -> None:
     """However often somebody asks; a new user is known seconds later, a disabled one forgotten."""
-    naming, reads = Naming(accounts), []
+    naming, reads = TypedNames(accounts), []
     users = accounts.users
 
     async def counted() -> object:

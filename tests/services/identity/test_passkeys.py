@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from microsub.errors import InvalidRequest, NotImplementedHere
-from microsub.identity.local.passkeys import Answered, Passkeys
-from microsub.identity.local.webauthn import PasskeyRefused, RelyingParty, relying_party
+from microsub.identity.local.passkeys import PasskeyAnswer, PasskeyRefused, Passkeys, RelyingParty, relying_party
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import Credentials, InvitationSpent
 from microsub.redis.protocol import Redis
@@ -35,13 +34,13 @@ def passkeys(store: Credentials) -> Passkeys:
 async def enrolled(passkeys: Passkeys, user: str = ANN, **about: Any) -> Authenticator:
     device = Authenticator(ORIGIN, **about)
     asked = await passkeys.ask_to_make(ORIGIN, user)
-    await passkeys.make(ORIGIN, user, Answered(asked.secret, device.make(asked.options)), "Telephone", NOW)
+    await passkeys.make(ORIGIN, user, PasskeyAnswer(asked.secret, device.make(asked.options)), "Telephone", NOW)
     return device
 
 
 async def signed_in(passkeys: Passkeys, device: Authenticator, **lies: Any) -> str:
     asked = await passkeys.ask_to_use(ORIGIN)
-    return await passkeys.use(ORIGIN, Answered(asked.secret, device.use(asked.options, **lies)), NOW + 1)
+    return await passkeys.use(ORIGIN, PasskeyAnswer(asked.secret, device.use(asked.options, **lies)), NOW + 1)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,11 @@ def test_who_asks_is_the_host_of_our_address(base_url: str | None, party: Relyin
 async def test_at_an_address_without_name_there_are_none(passkeys: Passkeys) -> None:
     """And whoever asks is told how there would be."""
     base = "http://127.0.0.1:8080"
-    for call in (passkeys.ask_to_make(base, ANN), passkeys.ask_to_use(base), passkeys.use(base, Answered("", {}), NOW)):
+    for call in (
+        passkeys.ask_to_make(base, ANN),
+        passkeys.ask_to_use(base),
+        passkeys.use(base, PasskeyAnswer("", {}), NOW),
+    ):
         with pytest.raises(NotImplementedHere, match="BASE_URL"):
             await call
 
@@ -162,7 +165,7 @@ async def test_a_passkey_is_made_here_by_its_user_only(passkeys: Passkeys, store
     asked = await passkeys.ask_to_make(ORIGIN, ANN)
     with pytest.raises(PasskeyRefused):
         await passkeys.make(
-            ORIGIN, ANN, Answered(asked.secret, Authenticator(ORIGIN).make(asked.options, **lies)), "x", NOW
+            ORIGIN, ANN, PasskeyAnswer(asked.secret, Authenticator(ORIGIN).make(asked.options, **lies)), "x", NOW
         )
     assert (await store.overview(ANN)).passkeys == ()
 
@@ -172,18 +175,18 @@ async def test_a_challenge_is_good_once_and_for_its_purpose(passkeys: Passkeys) 
     device = await enrolled(passkeys, counts=False)
     asked = await passkeys.ask_to_use(ORIGIN)
     answer = device.use(asked.options)
-    assert await passkeys.use(ORIGIN, Answered(asked.secret, answer), NOW) == ANN
+    assert await passkeys.use(ORIGIN, PasskeyAnswer(asked.secret, answer), NOW) == ANN
     again = await passkeys.ask_to_use(ORIGIN)
     for secret in (asked.secret, again.secret, "", "made up"):
         with pytest.raises(PasskeyRefused):
-            await passkeys.use(ORIGIN, Answered(secret, answer), NOW)
+            await passkeys.use(ORIGIN, PasskeyAnswer(secret, answer), NOW)
     making = await passkeys.ask_to_make(ORIGIN, ANN)
     with pytest.raises(PasskeyRefused):
-        await passkeys.use(ORIGIN, Answered(making.secret, device.use(as_request(making.options))), NOW)
+        await passkeys.use(ORIGIN, PasskeyAnswer(making.secret, device.use(as_request(making.options))), NOW)
     making = await passkeys.ask_to_make(ORIGIN, ANN)
     made = Authenticator(ORIGIN).make(making.options)
     with pytest.raises(PasskeyRefused):
-        await passkeys.make(ORIGIN, "bob", Answered(making.secret, made), "x", NOW)
+        await passkeys.make(ORIGIN, "bob", PasskeyAnswer(making.secret, made), "x", NOW)
 
 
 async def test_a_passkey_proves_one_certain_user(passkeys: Passkeys) -> None:
@@ -192,11 +195,11 @@ async def test_a_passkey_proves_one_certain_user(passkeys: Passkeys) -> None:
     asked = await passkeys.ask_to_use(ORIGIN, ANN)
     assert [one["id"] for one in asked.options["publicKey"]["allowCredentials"]] == [b64(mine.id)]
     with pytest.raises(PasskeyRefused):
-        await passkeys.use(ORIGIN, Answered(asked.secret, bobs.use(asked.options)), NOW)
+        await passkeys.use(ORIGIN, PasskeyAnswer(asked.secret, bobs.use(asked.options)), NOW)
     asked = await passkeys.ask_to_use(ORIGIN, ANN)
     answer = mine.use(asked.options)
     del answer["response"]["userHandle"]
-    assert await passkeys.use(ORIGIN, Answered(asked.secret, answer), NOW) == ANN
+    assert await passkeys.use(ORIGIN, PasskeyAnswer(asked.secret, answer), NOW) == ANN
 
 
 async def test_another_users_handle_opens_nothing(passkeys: Passkeys) -> None:
@@ -209,7 +212,7 @@ async def test_another_users_handle_opens_nothing(passkeys: Passkeys) -> None:
     answer = bobs.use(asked.options)
     answer["id"] = answer["rawId"] = b64(mine.id)
     with pytest.raises(PasskeyRefused):
-        await passkeys.use(ORIGIN, Answered(asked.secret, answer), NOW)
+        await passkeys.use(ORIGIN, PasskeyAnswer(asked.secret, answer), NOW)
 
 
 def as_request(options: Answer) -> Answer:
@@ -247,7 +250,7 @@ async def test_rubbish_is_refused(passkeys: Passkeys, change: Callable[[Answer],
     answer = device.use(asked.options)
     change(answer)
     with pytest.raises(PasskeyRefused):
-        await passkeys.use(ORIGIN, Answered(asked.secret, answer), NOW)
+        await passkeys.use(ORIGIN, PasskeyAnswer(asked.secret, answer), NOW)
 
 
 @pytest.mark.parametrize(
@@ -269,7 +272,7 @@ async def test_rubbish_makes_no_passkey(passkeys: Passkeys, document: bytes) -> 
     answer = Authenticator(ORIGIN).make(asked.options)
     answer["response"]["attestationObject"] = b64(document)
     with pytest.raises(PasskeyRefused):
-        await passkeys.make(ORIGIN, ANN, Answered(asked.secret, answer), "x", NOW)
+        await passkeys.make(ORIGIN, ANN, PasskeyAnswer(asked.secret, answer), "x", NOW)
 
 
 async def test_a_foreign_signature_is_refused(passkeys: Passkeys) -> None:
@@ -304,11 +307,11 @@ async def test_one_passkey_isnt_kept_twice_and_an_invitation_makes_one(passkeys:
     device = await enrolled(passkeys)
     asked = await passkeys.ask_to_make(ORIGIN, ANN)
     with pytest.raises(InvalidRequest, match="known already"):
-        await passkeys.make(ORIGIN, ANN, Answered(asked.secret, device.make(asked.options)), "x", NOW)
+        await passkeys.make(ORIGIN, ANN, PasskeyAnswer(asked.secret, device.make(asked.options)), "x", NOW)
     code = await store.invite(ANN)
     for expected in (None, InvitationSpent):
         asked = await passkeys.ask_to_make(ORIGIN, ANN)
-        answered = Answered(asked.secret, Authenticator(ORIGIN).make(asked.options))
+        answered = PasskeyAnswer(asked.secret, Authenticator(ORIGIN).make(asked.options))
         made = passkeys.make(ORIGIN, ANN, answered, "x", NOW, invitation=code)
         if expected is None:
             await made

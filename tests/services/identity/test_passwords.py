@@ -10,9 +10,15 @@ from collections.abc import Iterator
 import pytest
 
 from microsub.errors import InvalidRequest, TooManyRequests
-from microsub.identity.local.hashing import Cost, Hasher
-from microsub.identity.local.passwordpolicy import LONGEST, SHORTEST, chosen, normal
-from microsub.identity.local.passwords import Passwords
+from microsub.identity.local.passwords import (
+    LONGEST_PASSWORD,
+    SHORTEST_PASSWORD,
+    Cost,
+    Hasher,
+    Passwords,
+    chosen_password,
+    normal_password,
+)
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import Credentials
 from microsub.redis.protocol import Redis
@@ -41,7 +47,7 @@ async def store(redis: Redis) -> Credentials:
     [
         ("", "fewer"),
         ("short", "fewer"),
-        ("x" * (SHORTEST - 1), "fewer"),
+        ("x" * (SHORTEST_PASSWORD - 1), "fewer"),
         ("correct horse" * 30, "more than"),
         ("line\nbreak in it", "control"),
         ("aaaaaaaaaaaaaaaa", "different"),
@@ -61,7 +67,7 @@ async def store(redis: Redis) -> Credentials:
 def test_what_can_be_guessed_or_isnt_text_is_refused(password: str, why: str) -> None:
     """Each refusal says what is wrong, and never repeats the password."""
     with pytest.raises(InvalidRequest, match=why) as found:
-        chosen(password, "alexander")
+        chosen_password(password, "alexander")
     assert not password or password not in str(found.value)
 
 
@@ -71,21 +77,21 @@ def test_what_can_be_guessed_or_isnt_text_is_refused(password: str, why: str) ->
 )
 def test_length_counts_and_nothing_else(password: str) -> None:
     """Any script, any characters."""
-    assert chosen(password, "alexander") == unicodedata.normalize("NFKC", password)
+    assert chosen_password(password, "alexander") == unicodedata.normalize("NFKC", password)
 
 
 def test_writings_of_one_password_are_one() -> None:
     """Composed and decomposed letters, full-width digits and ligatures come to the same; case and spaces stay."""
-    assert normal("Cafe\u0301 ﬁne １２３ xyz") == normal("Caf\u00e9 fine 123 xyz")
-    assert normal("Secret Secret") != normal("secret secret")
-    assert normal(" secret secret") != normal("secret secret")
-    assert normal("x" * (LONGEST + 1)) is None
+    assert normal_password("Cafe\u0301 ﬁne １２３ xyz") == normal_password("Caf\u00e9 fine 123 xyz")
+    assert normal_password("Secret Secret") != normal_password("secret secret")
+    assert normal_password(" secret secret") != normal_password("secret secret")
+    assert normal_password("x" * (LONGEST_PASSWORD + 1)) is None
 
 
 def test_normalising_cant_be_made_to_explode() -> None:
     """One character that becomes eighteen is bounded before it does."""
-    assert normal("\ufdfa" * LONGEST) is not None
-    assert normal("\ufdfa" * (LONGEST + 1)) is None
+    assert normal_password("\ufdfa" * LONGEST_PASSWORD) is not None
+    assert normal_password("\ufdfa" * (LONGEST_PASSWORD + 1)) is None
 
 
 async def test_hashes_are_argon2id_with_a_salt(hasher: Hasher) -> None:

@@ -7,8 +7,7 @@ import asyncio
 import pytest
 
 from microsub.errors import Unauthorized
-from microsub.identity.sign_in.devices import device
-from microsub.identity.sign_in.sessions import RENEWED_AFTER, Sessions
+from microsub.identity.sign_in.sessions import RENEWED_AFTER, Sessions, device
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.sessions import SessionStore
 from microsub.redis import identitykeys as keys

@@ -14,25 +14,201 @@ import re
 import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 from urllib.parse import urlencode, urlsplit
 
 import structlog
 
 from microsub import metrics
-from microsub.errors import InvalidRequest, ProfileError, ProfileMismatch, SignInFailed
+from microsub.errors import InvalidRequest, ParseError, ProfileError, ProfileMismatch, ProfileUnreachable, SignInFailed
+from microsub.fetch import Answered, FetchFailed, Sending
 from microsub.identity.protocol import pkce
-from microsub.identity.protocol.identifiers import shown
+from microsub.identity.protocol.identifiers import identifier, shown
 from microsub.identity.protocol.me import canonical_me, site_of_me
+from microsub.identity.protocol.replies import CodeAnswer, read_code_answer, read_error
 from microsub.identity.provider.own import is_own
 from microsub.identity.sign_in.admission import Admission, Admitted, Refusal, proven
-from microsub.identity.sign_in.code_exchange import Redemption, Sender, name_of, redeem
 from microsub.identity.sign_in.limits import Turnstile
 from microsub.identity.sign_in.profiles import RECENT, Profile, Profiles
-from microsub.identity.sign_in.returning import AGAIN, check_issuer, page_failed, refused, single
 from microsub.identity.store.pending import PendingStore, SignInUnderWay, size_of
 
+_SINGLE = ("code", "state", "iss", "error", "error_description")
+
+AGAIN = "Start the sign-in again."
+
+
+def answer_parameters(answer: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The parameters that concern us. Raises SignInFailed where one stands twice, since servers disagree then."""
+    found: dict[str, str] = {}
+    for name, value in answer:
+        if name in _SINGLE:
+            if name in found:
+                raise SignInFailed("The provider's answer is ambiguous", f"It holds '{name}' twice. {AGAIN}")
+            found[name] = value
+    return found
+
+
+def check_issuer(sign_in: SignInUnderWay, iss: str | None, who: str) -> None:
+    """Make sure that the answer is the provider's that was asked, not of one that it sent the browser on to (RFC 9207).
+
+    A provider without metadata has no issuer to compare with: then the name must at least lie where it was asked.
+    """
+    if sign_in.issuer is None:
+        right = iss is None or is_own(sign_in.authorization_endpoint, _origin(iss))
+    else:
+        right = not sign_in.names_itself if iss is None else hmac.compare_digest(iss.encode(), sign_in.issuer.encode())
+    if right:
+        return
+    what = "does not say whose it is" if iss is None else f"is from {shown(iss)}"
+    raise SignInFailed(
+        "The answer is from another provider",
+        f"You were sent to {who}, and the answer that came back {what}. Somebody may have tried to mix up two "
+        "providers, so you are not signed in. " + AGAIN,
+        403,
+    )
+
+
+def refused_answer(said: dict[str, str], who: str) -> SignInFailed:
+    """What to tell of an answer that holds an `error` instead of a code."""
+    if said["error"] == "access_denied":
+        return SignInFailed(
+            "You were not signed in",
+            f"{who} says that access was denied: you, or it, said no. You can start again whenever you like.",
+            403,
+        )
+    reason = shown(said.get("error_description") or said["error"])
+    text = f"{who} says: “{reason}”. {AGAIN} If it happens again, tell the people who run {who}."
+    return SignInFailed("The provider did not sign you in", text, 502)
+
+
+def profile_failed(problem: InvalidRequest | ProfileError, me: str) -> SignInFailed:
+    """What to tell of a profile page that couldn't be had or used."""
+    if isinstance(problem, InvalidRequest):
+        return SignInFailed("The provider's answer can't be used", f"{problem.description}. {AGAIN}", 502)
+    if isinstance(problem, ProfileUnreachable):
+        return SignInFailed(
+            "Your page can't be reached",
+            f"To find your provider, {problem.url} was asked: {problem.detail}. Check the address that you entered; "
+            "if it is right, try again in a while.",
+            503,
+        )
+    return SignInFailed(
+        "Your page doesn't say where you sign in",
+        f"To find the provider of {me}, {problem.url} was read: {problem.detail}. Correct that, then try again.",
+    )
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url) if re.fullmatch(r"https?://[\x21-\x7e]{1,2000}", url) else urlsplit("")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
 log = structlog.get_logger(__name__)
+
+_NOT_THERE = frozenset({404, 405, 501})
+
+
+class ProviderDoor(Protocol):
+    """What is needed of `fetch.Fetcher`."""
+
+    async def send(self, sending: Sending) -> Answered | FetchFailed:
+        """Send a request; failures are values."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CodeRedemption:
+    """What proves that a code is ours to redeem."""
+
+    code: str = field(repr=False)
+    client_id: str
+    redirect_uri: str
+    verifier: str = field(repr=False)
+
+
+async def redeem(
+    sender: ProviderDoor, sign_in: SignInUnderWay, redemption: CodeRedemption, now: float, *, private: bool
+) -> CodeAnswer:
+    """What the provider says of who has signed in: a claim, until the profile's own page confirms it.
+
+    Raises SignInFailed, which names the provider.
+    """
+    form = {
+        "grant_type": "authorization_code",
+        "code": redemption.code,
+        "client_id": redemption.client_id,
+        "redirect_uri": redemption.redirect_uri,
+        "code_verifier": redemption.verifier,
+    }
+    who = provider_name(sign_in.authorization_endpoint)
+    answer = await _ask_provider(sender, sign_in.authorization_endpoint, form, who)
+    token_endpoint = sign_in.token_endpoint
+    if answer.status in _NOT_THERE and token_endpoint and _is_beside(sign_in):
+        answer = await _ask_provider(sender, token_endpoint, form, who)
+    if answer.status != 200:
+        raise _refused_code(answer, who)
+    try:
+        found = read_code_answer(answer.body, answer.final_url, answer.content_type, now=now, private=private)
+    except ParseError as problem:
+        raise SignInFailed(
+            "The provider's answer can't be read",
+            f"{who} was asked who you are, and its answer makes no sense: {problem.detail}. Tell the people who run "
+            f"{who}, or name another provider on your page.",
+            502,
+        ) from None
+    if found.access_token is not None:
+        await _hand_back(sender, sign_in, found.access_token)
+    return found
+
+
+def _is_beside(sign_in: SignInUnderWay) -> bool:
+    """Whether the token endpoint is another address of the server that made the code."""
+    made, other = sign_in.authorization_endpoint, sign_in.token_endpoint
+    return other is not None and other != made and identifier(other).origin == identifier(made).origin
+
+
+async def _ask_provider(sender: ProviderDoor, url: str, form: dict[str, str], who: str) -> Answered:
+    answer = await sender.send(Sending(url, "POST", form=form))
+    if isinstance(answer, FetchFailed):
+        raise SignInFailed(
+            "The provider doesn't answer",
+            f"{who} was asked who you are, and could not be reached: {answer.detail}. Try again in a while.",
+            503,
+        )
+    return answer
+
+
+def _refused_code(answer: Answered, who: str) -> SignInFailed:
+    said = read_error(answer.body, answer.final_url, answer.content_type)
+    if answer.status >= 500 or answer.status == 429:
+        return SignInFailed(
+            "The provider has a problem",
+            f"{who} was asked who you are, and failed with status {answer.status}. Try again in a while.",
+            503,
+        )
+    reason = f"“{said.description or said.error}”" if said else f"status {answer.status}"
+    return SignInFailed(
+        "The provider does not confirm you",
+        f"{who} was asked who you are, and refused: {reason}. Its codes are good for a short time and once. "
+        "Start the sign-in again.",
+        403,
+    )
+
+
+async def _hand_back(sender: ProviderDoor, sign_in: SignInUnderWay, token: str) -> None:
+    """Revoke a token that nobody wanted, as far as the provider lets us (RFC 7009)."""
+    if sign_in.revocation_endpoint is None:
+        return
+    answer = await sender.send(Sending(sign_in.revocation_endpoint, "POST", form={"token": token}))
+    if isinstance(answer, FetchFailed) or answer.status != 200:
+        log.info("a provider kept a token that nobody wanted", provider=provider_name(sign_in.authorization_endpoint))
+
+
+def provider_name(url: str) -> str:
+    """How a provider is called in messages: by its host and port."""
+    return urlsplit(url).netloc.rpartition("@")[2]
+
 
 CLIENT_PATH = "/client"
 CALLBACK_PATH = "/sign-in/callback"
@@ -43,21 +219,21 @@ _CODE = re.compile(r"[\x20-\x7e]{1,4096}")
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class ProviderRedirect:
     """The browser is to be sent to the person's provider."""
 
     url: str
 
 
 @dataclass(frozen=True, slots=True)
-class Local:
+class SignInHere:
     """The person's own page names this very server: they sign in here, without HTTP to ourselves."""
 
     me: str
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class SignedInPerson:
     """Somebody has signed in as a user of ours. `how` is the way in words; `next` a path of ours, or empty; `new`: the
     account was made by that.
     """
@@ -69,14 +245,14 @@ class Arrived:
     new: bool = False
 
 
-class SigningIn:
+class SignInClient:
     """The client's side of a sign-in. `private`: servers may lie in private networks and speak http."""
 
     def __init__(
         self,
         pending: PendingStore,
         profiles: Profiles,
-        sender: Sender,
+        sender: ProviderDoor,
         admission: Admission,
         turnstile: Turnstile,
         *,
@@ -89,7 +265,9 @@ class SigningIn:
         self._turnstile = turnstile
         self._private = private
 
-    async def begin(self, entered: str, *, base: str, browser: str, next_: str, address: str) -> Leaving | Local:
+    async def begin(
+        self, entered: str, *, base: str, browser: str, next_: str, address: str
+    ) -> ProviderRedirect | SignInHere:
         """Find out where the person behind the web address `entered` signs in.
 
         `base` is our address, `browser` the secret that the browser keeps, `next_` a path of ours or empty, `address`
@@ -105,14 +283,14 @@ class SigningIn:
             ) from None
         if is_own(me, base):
             metrics.SIGN_INS.labels("local").inc()
-            return Local(me)
+            return SignInHere(me)
         await self._turnstile.enter(me, address)
         async with self._turnstile.place(me, address, site_of_me(me)):
             profile = await self._profile(me)
         authorization = self._authorization_of(profile)
         if is_own(authorization, base):
             metrics.SIGN_INS.labels("local").inc()
-            return Local(me)
+            return SignInHere(me)
         state = secrets.token_urlsafe(32)
         metadata = profile.metadata
         sign_in = SignInUnderWay(
@@ -129,11 +307,11 @@ class SigningIn:
         await self._turnstile.leave(me, size_of(sign_in))
         await self._pending.put(_digest(state), sign_in)
         metrics.SIGN_INS.labels("begun").inc()
-        return Leaving(_request(sign_in, state, _verifier(browser, state)))
+        return ProviderRedirect(_request(sign_in, state, _verifier(browser, state)))
 
     async def finish(
         self, answer: Iterable[tuple[str, str]], *, browser: str, now: float, address: str = ""
-    ) -> Arrived:
+    ) -> SignedInPerson:
         """Who has come back: `answer` is the query of the address that the provider sent the browser to, `address` the
         client's.
 
@@ -149,23 +327,23 @@ class SigningIn:
             raise SignInFailed(verdict.title, verdict.text, verdict.status)
         metrics.SIGN_INS.labels("arrived").inc()
         log.info("signed in", user=verdict.user, provider=who)
-        return Arrived(verdict.user, verdict.me, f"with {who}", next_, verdict.new)
+        return SignedInPerson(verdict.user, verdict.me, f"with {who}", next_, verdict.new)
 
     async def _arrive(
         self, answer: Iterable[tuple[str, str]], browser: str, now: float, address: str
     ) -> tuple[Admitted | Refusal, str, str]:
         """Whether somebody who was confirmed may come in; the provider's name; and where to go afterwards."""
-        said = single(answer)
+        said = answer_parameters(answer)
         state = said.get("state", "")
         sign_in = await self._taken(state, browser)
-        who = name_of(sign_in.authorization_endpoint)
+        who = provider_name(sign_in.authorization_endpoint)
         check_issuer(sign_in, said.get("iss"), who)
         if "error" in said:
-            raise refused(said, who)
+            raise refused_answer(said, who)
         code = said.get("code", "")
         if not _CODE.fullmatch(code):
             raise SignInFailed("The provider sent no code", f"{who} sent you back without the code it owes. {AGAIN}")
-        redemption = Redemption(
+        redemption = CodeRedemption(
             code, sign_in.base + CLIENT_PATH, sign_in.base + CALLBACK_PATH, _verifier(browser, state)
         )
         async with self._turnstile.place(sign_in.me, address, who):
@@ -180,7 +358,7 @@ class SigningIn:
         try:
             return await self._profiles.discover(me, max_age=RECENT)
         except (InvalidRequest, ProfileError) as problem:
-            raise page_failed(problem, me) from None
+            raise profile_failed(problem, me) from None
 
     def _authorization_of(self, profile: Profile) -> str:
         found = profile.authorization_endpoint
@@ -193,7 +371,7 @@ class SigningIn:
         if urlsplit(found).scheme != "https" and not self._private:
             raise SignInFailed(
                 "The provider isn't safe to use",
-                f"{profile.page} names the provider {name_of(found)} without https, so that anybody on the way could "
+                f"{profile.page} names the provider {provider_name(found)} without https, so anybody on the way could "
                 "sign in as you. Change the link on your page to one that begins with https.",
             )
         return found
@@ -231,7 +409,7 @@ class SigningIn:
                 403,
             ) from None
         except (InvalidRequest, ProfileError) as problem:
-            raise page_failed(problem, returned) from None
+            raise profile_failed(problem, returned) from None
 
 
 def client_document(base: str, name: str, logo: str) -> dict[str, object]:

@@ -1,0 +1,302 @@
+"""Signing in on our own pages, by password or passkey, with attempts counted; and confirming that it is still you."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import structlog
+
+from microsub.errors import RequestError, TooManyRequests, Unauthorized
+from microsub.identity.local.attempts import Attempts, network_of
+from microsub.identity.local.passkeys import PasskeyAnswer, PasskeyQuestion, Passkeys
+from microsub.identity.local.passwords import Hasher, Passwords
+from microsub.identity.sign_in.admission import canonical
+from microsub.identity.sign_in.sessions import Sessions
+from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.credentials import Credentials, InvitationSpent, Overview, user_in
+from microsub.metrics import LOCAL_SIGN_INS
+from microsub.model.reader import NAME
+
+FRESH = 10.0
+"""Seconds for which the addresses of all users are remembered: whoever asks for one after the other can't make every
+question a walk over all users.
+"""
+
+
+class TypedNames:
+    """Finds users by what people type. It says nothing of whether they may come in."""
+
+    def __init__(self, accounts: Accounts, lent: Callable[[str], str] = lambda _: "") -> None:
+        """`lent` tells the profile URL of a user who has none of their own."""
+        self._accounts = accounts
+        self._lent = lent
+        self._by_me: dict[str, str] = {}
+        self._read_at = float("-inf")
+
+    async def meant(self, typed: str, now: float) -> str:
+        """The name of the user who is meant by a name or an address, or something that is nobody's."""
+        text = typed.strip()
+        me = None if NAME.match(text) else canonical(text)
+        if me is None:
+            return text
+        if not self._read_at <= now < self._read_at + FRESH:
+            self._read_at = now
+            self._by_me = await self._addresses()
+        return self._by_me.get(_schemeless(me), text)
+
+    async def _addresses(self) -> dict[str, str]:
+        """Users by the address of their page; one that several share stands for nobody."""
+        found: dict[str, str] = {}
+        shared: set[str] = set()
+        for user in await self._accounts.users():
+            me = canonical(user.me or self._lent(user.name))
+            if me is None or user.disabled is not None:
+                continue
+            if _schemeless(me) in found:
+                shared.add(_schemeless(me))
+            found[_schemeless(me)] = user.name
+        return {me: name for me, name in found.items() if me not in shared}
+
+
+def _schemeless(me: str) -> str:
+    """Without the scheme: here it only says whose password is looked at."""
+    return me.partition("://")[2]
+
+
+log = structlog.get_logger(__name__)
+
+CONFIRMED_SECONDS = 600
+"""How long a sign-in, or a confirmation, lets people change by what they sign in."""
+
+MOST_IN_COOKIE = 4
+"""Users of one browser that it is known for."""
+
+_BETWEEN = "~"
+
+
+@dataclass(frozen=True, slots=True)
+class SignInOrigin:
+    """Where an attempt comes from: the client's address, and the cookie by which the browser may be known."""
+
+    address: str
+    devices: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecognisedUser:
+    """Somebody who has shown who they are. `me` is the profile URL of the account, `how` the way in words."""
+
+    user: str
+    me: str
+    how: str
+
+
+class NotRecognised(Unauthorized):
+    """Name or password is wrong, which of them isn't said; or a passkey that isn't known."""
+
+
+class LocalSignIn:
+    """Recognises people by what only they know or have."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        store: Credentials,
+        passwords: Passwords,
+        passkeys: Passkeys,
+        attempts: Attempts,
+        naming: TypedNames | None = None,
+    ) -> None:
+        self._accounts = accounts
+        self._store = store
+        self._passwords = passwords
+        self._passkeys = passkeys
+        self._attempts = attempts
+        self._naming = naming or TypedNames(accounts)
+
+    async def by_password(self, who: str, password: str, where: SignInOrigin, now: float) -> RecognisedUser:
+        """The user of that name or web address, with that password. Raises NotRecognised, TooManyRequests."""
+        user = await self._naming.meant(who, now)
+        if not await self._is_right(user, password, where, now):
+            raise NotRecognised("The name or the password is not right.")
+        return await self._recognised(user, "with a password")
+
+    async def ask_for_passkey(self, base: str, where: SignInOrigin, now: float) -> PasskeyQuestion:
+        """What the browser of somebody who isn't known yet is asked. Raises TooManyRequests, NotImplementedHere."""
+        await self._attempts.begin_challenge(where.address, now)
+        return await self._passkeys.ask_to_use(base)
+
+    async def by_passkey(self, base: str, answered: PasskeyAnswer, where: SignInOrigin, now: float) -> RecognisedUser:
+        """The user whose passkey answered. Raises NotRecognised, TooManyRequests."""
+        user = await self._passkey_of(base, answered, where, now)
+        return await self._recognised(user, "with a passkey")
+
+    async def confirm(self, user: str, session: str, password: str, where: SignInOrigin, now: float) -> None:
+        """Let the session of that id change by what its user signs in. Raises NotRecognised, TooManyRequests."""
+        if not await self._is_right(user, password, where, now):
+            raise NotRecognised("The password is not right.")
+        await self._store.confirm(user, session, CONFIRMED_SECONDS)
+
+    async def confirm_by_passkey(
+        self, base: str, user: str, session: str, answered: PasskeyAnswer, where: SignInOrigin, now: float
+    ) -> None:
+        """The same by a passkey of that user. Raises NotRecognised, TooManyRequests."""
+        if await self._passkey_of(base, answered, where, now) != user:
+            raise NotRecognised("This is not a passkey of yours.")
+        await self._store.confirm(user, session, CONFIRMED_SECONDS)
+
+    async def is_confirmed(self, user: str, session: str, since: float, now: float) -> bool:
+        """Whether the session, signed in at the Unix time `since`, was so, or was confirmed, within ten minutes."""
+        return since <= now < since + CONFIRMED_SECONDS or await self._store.is_confirmed(user, session)
+
+    async def overview(self, user: str) -> Overview:
+        """By what the user can sign in."""
+        return await self._store.overview(user)
+
+    async def remember(self, user: str, devices: str, now: float) -> str:
+        """The browser's cookie from now on, by which it is known for this user too."""
+        held = _held(devices)
+        former = next((one for one in held if user_in(one) == user), "")
+        made = await self._store.remember_device(user, now, former)
+        return _BETWEEN.join([made, *(one for one in held if one is not former)][:MOST_IN_COOKIE])
+
+    async def _is_right(self, user: str, password: str, where: SignInOrigin, now: float) -> bool:
+        cookie = next((one for one in _held(where.devices) if user_in(one) == user), "")
+        known = await self._store.knows_device(user, cookie, now)
+        with _paused_counted("password"):
+            device = cookie if known else ""
+            attempt = await self._attempts.begin(user, where.address, now, device=device)
+        try:
+            right = await self._passwords.is_right(user, password, attempt.turn)
+        except TooManyRequests:
+            await self._attempts.undecided(attempt)
+            raise
+        LOCAL_SIGN_INS.labels("password", "right" if right else "wrong").inc()
+        if right:
+            await self._attempts.succeeded(attempt)
+            with suppress(TooManyRequests):  # it holds for the next one
+                await self._attempts.hashed(user, now)
+        else:
+            # Not what was typed as a name: people type passwords there.
+            log.info("a password was wrong", address=network_of(where.address), known_browser=known)
+        return right
+
+    async def _passkey_of(self, base: str, answered: PasskeyAnswer, where: SignInOrigin, now: float) -> str:
+        with _paused_counted("passkey"):
+            attempt = await self._attempts.begin_anonymous(where.address, now)
+        try:
+            user = await self._passkeys.use(base, answered, now)
+        except RequestError as refused:
+            LOCAL_SIGN_INS.labels("passkey", "wrong").inc()
+            log.info("a passkey was refused", address=network_of(where.address), why=refused.description)
+            raise NotRecognised(f"{refused.description[:1].upper()}{refused.description[1:]}.") from None
+        LOCAL_SIGN_INS.labels("passkey", "right").inc()
+        await self._attempts.succeeded(attempt)
+        return user
+
+    async def _recognised(self, user: str, how: str) -> RecognisedUser:
+        found = await self._accounts.user(user)
+        if found is None or found.disabled is not None:
+            raise NotRecognised("The account is disabled.")
+        log.info("signed in", user=user, how=how)
+        return RecognisedUser(user, found.me, how)
+
+
+@contextmanager
+def _paused_counted(way: str) -> Iterator[None]:
+    try:
+        yield
+    except TooManyRequests:
+        LOCAL_SIGN_INS.labels(way, "paused").inc()
+        raise
+
+
+def _held(devices: str) -> list[str]:
+    return [one for one in devices.split(_BETWEEN)[:MOST_IN_COOKIE] if user_in(one)]
+
+
+INVITATION_PATH = "/enrol"
+
+
+class Invitations:
+    """Invitations, and what people choose by them."""
+
+    def __init__(
+        self, store: Credentials, passwords: Passwords, passkeys: Passkeys, sessions: Sessions, attempts: Attempts
+    ) -> None:
+        self._store = store
+        self._passwords = passwords
+        self._passkeys = passkeys
+        self._sessions = sessions
+        self._attempts = attempts
+
+    async def invite(self, user: str) -> str:
+        """The code of a one-time link for a user who exists; good for a day, and the last one made alone."""
+        return await self._store.invite(user)
+
+    async def invited(self, code: str) -> str:
+        """The user whom the code invites. Raises InvitationSpent where it isn't good."""
+        user = await self._store.invited(code)
+        if user is None:
+            raise InvitationSpent
+        return user
+
+    async def choose_password(self, code: str, password: str, now: float) -> str:
+        """Set the password of the user whom the code invites, which uses it up; that user.
+
+        All sessions end. Raises InvalidRequest for a password that can't be taken (the code stays good) and for a code
+        that isn't good, TooManyRequests.
+        """
+        user = await self.invited(code)
+        await self._attempts.hashed(user, now)
+        await self._passwords.set(user, password, now, invitation=code)
+        await self._forget_browsers(user)
+        return user
+
+    async def ask_for_passkey(self, base: str, code: str) -> PasskeyQuestion:
+        """Begin to make a passkey for the user whom the code invites. Raises InvalidRequest."""
+        return await self._passkeys.ask_to_make(base, await self.invited(code))
+
+    async def choose_passkey(self, base: str, code: str, answered: PasskeyAnswer, name: str, now: float) -> str:
+        """Keep the passkey that was made for `ask_for_passkey`, which uses the code up; the user. All sessions end.
+
+        Raises InvalidRequest.
+        """
+        user = await self.invited(code)
+        await self._passkeys.make(base, user, answered, name, now, invitation=code)
+        await self._forget_browsers(user)
+        return user
+
+    async def set_password(self, user: str, password: str, now: float, *, but: str = "") -> None:
+        """Set the password of a user who was recognised, and end all their sessions but that of the id `but`.
+
+        Raises InvalidRequest, NotFound, TooManyRequests.
+        """
+        await self._attempts.hashed(user, now)
+        await self._passwords.set(user, password, now)
+        await self._forget_browsers(user, but=but)
+
+    async def forget(self, user: str) -> None:
+        """Remove password, passkeys, invitation and known browsers of a user, and end all their sessions."""
+        await self._store.forget(user)
+        await self._sessions.end_all(user)
+
+    async def _forget_browsers(self, user: str, *, but: str = "") -> None:
+        await self._sessions.end_all(user, but=but)
+        await self._store.forget_devices(user)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalIdentity:
+    """Recognising people, and what they are recognised by."""
+
+    recognising: LocalSignIn
+    passkeys: Passkeys
+    enrolling: Invitations
+    hasher: Hasher
+
+    def close(self) -> None:
+        """End the threads in which passwords are hashed."""
+        self.hasher.close()
