@@ -293,18 +293,14 @@ class Feeds:
         """User and channel uid of everyone who follows the feed, in a fixed order."""
         return list(as_places(await self._redis.command("SMEMBERS", keys.feed_subscribers(feed_id))))
 
-    async def audience(self, feed_id: str) -> Places:
-        """`subscribers`, from memory where nothing has changed since this process read them; see
-        `feeds.store.subscribers`.
-        """
-        return await self._audience.of(feed_id)
-
     def asking_edition(self, feed_id: str) -> Command:
         """The command whose reply `audience_at` takes, for whoever reads something else with it."""
         return self._audience.asking(feed_id)
 
     async def audience_at(self, feed_id: str, edition: bytes | None) -> Places:
-        """`audience` for who has just read its edition: no round trip, or one for a list that changed."""
+        """`subscribers` for a caller that has just read their edition: from memory, or one round trip for a list that
+        changed; see `feeds.store.subscribers`.
+        """
         return await self._audience.at(feed_id, edition)
 
     async def subscriber_count(self, feed_id: str) -> int:
