@@ -20,9 +20,9 @@ from starlette.types import Receive, Scope, Send
 
 from microsub.identity.api.oauth import PATHS as OAUTH_PATHS
 from microsub.identity.api.oauth import OAuthEndpoint
-from microsub.identity.pages.routes import page_routes
-from microsub.identity.web.missing import missing_page
-from microsub.identity.web.site import Site, make_site
+from microsub.identity.pages import page_routes
+from microsub.identity.web.routing import missing_page
+from microsub.identity.web.site import PageSite, make_site
 from microsub.kit.http.responses import CORS
 from microsub.library.api import PATH as POST_STORE
 from microsub.library.api import PostStoreEndpoint
@@ -110,7 +110,7 @@ def _metrics(services: Services, monitors: Monitors) -> Page:
     return exposition
 
 
-def _http_error(site: Site) -> Callable[[Request, Exception], Awaitable[Response]]:
+def _http_error(site: PageSite) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def answer(request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 500
         headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}

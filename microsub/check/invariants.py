@@ -18,7 +18,7 @@ from microsub.check.items import CLAIMED, INDEXED, SHOWN
 from microsub.check.seen import Seen
 from microsub.feeds.store.record import KEEP_UNFOLLOWED
 from microsub.formats.entry_id import canonical_feed_url
-from microsub.identity.store.departure import USER_KEYS
+from microsub.identity.store.accounts import USER_KEYS
 from microsub.model.reader import TimelineItem
 from microsub.posts.store import duplicates
 from microsub.redis import identitykeys, keys

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from microsub.configuration.facts import Change, Current, Forms, What
 from microsub.configuration.model import ChannelConfig, FeedConfig, UserConfig, UserSettings
 from microsub.errors import InvalidRequest, NotFound
-from microsub.identity.protocol.me import same_me
+from microsub.identity.protocol.identifiers import same_me
 from microsub.kit.hosts import comparable_person
 from microsub.kit.identifiers import PROFILE, unfit_profile
 from microsub.kit.urls import canonical_feed_url, normalise_profile

@@ -23,7 +23,7 @@ from microsub.errors import InvalidRequest, ParseError, ParsingStopped, TooManyR
 from microsub.fetch import Fetched, FetchFailed, FetchRequest, FetchResult, who_asks
 from microsub.formats.entry_id import identities, mask_credentials
 from microsub.formats.wire import timestamp, to_wire
-from microsub.kit.fixed_window import Pacing
+from microsub.kit.rate_limits import FixedWindow
 from microsub.model.jf2 import Feed
 from microsub.model.reader import GLOBAL
 from microsub.parsing.pool import ParsePool
@@ -76,8 +76,8 @@ class CopyShares:
 
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._users = Pacing(COPIES_OF_USER, seconds)
-        self._all = Pacing(COPIES_IN_ALL, seconds)
+        self._users = FixedWindow(COPIES_OF_USER, seconds)
+        self._all = FixedWindow(COPIES_IN_ALL, seconds)
 
     def __call__(self, size: int) -> bool:
         """Count a copy of `size` bytes, if there is room for it; whether there is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from microsub.identity.local.login import LocalIdentity
-from microsub.identity.page_check.doctor import Doctor
+from microsub.identity.page_check.doctor import PageDoctor
 from microsub.identity.provider.consent_limits import Asking
 from microsub.identity.provider.provider import Granting
 from microsub.identity.sign_in.client import SignInClient
@@ -27,4 +27,4 @@ class Identity:
     quotas: UserQuotas
     asking: Asking
     verification: Verification
-    doctor: Doctor
+    doctor: PageDoctor

@@ -23,10 +23,9 @@ from microsub.feeds.store.events import Event, is_event_id
 from microsub.feeds.store.record import FeedRecord
 from microsub.formats.entry_id import mask_credentials
 from microsub.formats.saved import dumps
-from microsub.kit.http.bearer import bearer
-from microsub.kit.http.outcome import log_error
+from microsub.kit.http.headers import bearer
 from microsub.kit.http.params import Params, collect, empty_names, missing, shown, urlencoded, wrong
-from microsub.kit.http.responses import ErrorReply, Header, error_reply, send_error, send_preflight
+from microsub.kit.http.responses import ErrorReply, Header, error_reply, log_error, send_error, send_preflight
 from microsub.kit.urls import redacted
 from microsub.library.reading import NEWEST, Post, Posts, is_id
 from microsub.model.reader import Cursor

@@ -33,8 +33,7 @@ if TYPE_CHECKING:  # the parsers are for the processes that read documents
     from microsub.fetch import Answered
     from microsub.formats.lookups import LookUp
     from microsub.identity.protocol.clients import ClientInfo
-    from microsub.identity.protocol.endpoints import ProfileLinks
-    from microsub.identity.protocol.rels import Examined
+    from microsub.identity.protocol.links import ExaminedPage, ProfileLinks
     from microsub.model.jf2 import Card, Entry, Feed
     from microsub.posts.entries import PostsRead
 
@@ -176,7 +175,7 @@ class ParsePool:
         return said
 
     async def profile_links(self, page: Answered, *, private: bool) -> ProfileLinks:
-        """What a person's page says of their servers and addresses (`identity.protocol.endpoints`)."""
+        """What a person's page says of their servers and addresses (`identity.protocol.links`)."""
         links: ProfileLinks = await self._run(
             "profile_links", page, page.content_type, page.headers.get("link"), private, thorough=False
         )
@@ -195,9 +194,11 @@ class ParsePool:
         )
         return info
 
-    async def examined(self, page: Answered) -> Examined:
-        """What there is to check on a page (`identity.protocol.rels`)."""
-        found: Examined = await self._run("examined", page, page.content_type, page.headers.get("link"), thorough=False)
+    async def examined(self, page: Answered) -> ExaminedPage:
+        """What there is to check on a page (`identity.protocol.links`)."""
+        found: ExaminedPage = await self._run(
+            "examined", page, page.content_type, page.headers.get("link"), thorough=False
+        )
         return found
 
     async def old_post(self, item_id: str, data: bytes, published: str) -> OldPost:

@@ -82,8 +82,7 @@ def tasks() -> Mapping[str, Task]:
     from microsub.formats.mf2.references import author_on, target_on
     from microsub.formats.parse import parse
     from microsub.identity.protocol.clients import read_client
-    from microsub.identity.protocol.endpoints import profile_links
-    from microsub.identity.protocol.rels import examined
+    from microsub.identity.protocol.links import examined, profile_links
     from microsub.posts.entries import posts_in
 
     done = (

@@ -61,14 +61,14 @@ def ceremony(digest: str) -> str:
 def attempts(digest: str) -> str:
     """Hash: `count` of attempts that failed or are under way, `until` (Unix time of the next that is let through); by
     SHA-256 of what is counted: a network, a device. Lifetime: 24 hours after the last.
-    `identity.store.attempts`.
+    `identity.store.rate_limits`.
     """
     return f"identity:attempts:{digest}"
 
 
 def in_minute(digest: str, minute: str) -> str:
     """String: how often it happened in that minute (Unix time divided by 60); by SHA-256 of what is counted. Lifetime:
-    two minutes. `identity.store.attempts`.
+    two minutes. `identity.store.rate_limits`.
     """
     return f"identity:minute:{digest}:{minute}"
 
@@ -129,7 +129,7 @@ def sessions(name: str) -> str:
 
 def sign_in(digest: str) -> str:
     """String: JSON of a sign-in under way (whose, with which provider, in which browser, where to afterwards), by
-    SHA-256 of its `state`. Lifetime: 15 minutes, once. `identity.store.pending`.
+    SHA-256 of its `state`. Lifetime: 15 minutes, once. `identity.store.sessions`.
     """
     return f"identity:sign-in:{digest}"
 
@@ -163,7 +163,7 @@ def grants(name: str) -> str:
 
 def requests(name: str, minute: str) -> str:
     """String: how many requests of the user were let through in that minute (Unix time divided by 60), as far as the
-    processes have told. Lifetime: two minutes. `identity.store.rates`.
+    processes have told. Lifetime: two minutes. `identity.store.rate_limits`.
     """
     return f"user:{{{name}}}:requests:{minute}"
 

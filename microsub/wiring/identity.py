@@ -11,8 +11,8 @@ from microsub.configuration.store import InForce
 from microsub.fetch import Fetcher
 from microsub.identity.bundle import Identity
 from microsub.identity.local.login import TypedNames
-from microsub.identity.page_check.doctor import Doctor
-from microsub.identity.page_check.lines import profile_page
+from microsub.identity.page_check.doctor import PageDoctor
+from microsub.identity.page_check.report import profile_page
 from microsub.identity.provider.clients import Clients
 from microsub.identity.provider.consent_limits import Asking
 from microsub.identity.provider.provider import Granting
@@ -23,19 +23,15 @@ from microsub.identity.sign_in.profiles import Profiles
 from microsub.identity.sign_in.registration import OpenAdmission
 from microsub.identity.sign_in.sessions import Sessions
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.attempts import AttemptCounts
 from microsub.identity.store.codes import Codes
 from microsub.identity.store.foreign import ForeignTokens
-from microsub.identity.store.grants import Grants
-from microsub.identity.store.own_tokens import OwnTokens
-from microsub.identity.store.pending import PendingStore
-from microsub.identity.store.rates import Rates
+from microsub.identity.store.grants import Grants, OwnTokens
+from microsub.identity.store.rate_limits import AttemptCounts, RequestCounts
 from microsub.identity.store.service_tokens import ServiceTokens
-from microsub.identity.store.sessions import SessionStore
+from microsub.identity.store.sessions import PendingStore, SessionStore
 from microsub.identity.tokens.foreign import Verification
 from microsub.identity.tokens.introspection import Vouching
-from microsub.identity.tokens.quotas import InForcePort, UserQuotas
-from microsub.identity.tokens.request_limits import Limiting
+from microsub.identity.tokens.quotas import RequestRate, SettingsPort, UserQuotas
 from microsub.parsing.pool import ParsePool
 from microsub.redis.protocol import Redis
 from microsub.settings import Settings
@@ -61,7 +57,7 @@ def make_identity(
     fetcher: Fetcher,
     parser: ParsePool,
     in_force: InstanceNow = InstanceSettings,
-    current: InForcePort | None = None,
+    current: SettingsPort | None = None,
 ) -> Identity:
     """The bundle. `fetcher` is the plain door to the web: what has to do with identity is never taken from a cache.
     `parser` reads what strangers' pages say.
@@ -74,7 +70,7 @@ def make_identity(
     profiles = Profiles(fetcher, parser, private=private, own=settings.public_url)
     vouching = Vouching(fetcher, profiles, own=settings.public_url, private=private)
     accounts = Accounts(redis)
-    quotas = UserQuotas(current, accounts, Limiting(Rates(redis)))
+    quotas = UserQuotas(current, accounts, RequestRate(RequestCounts(redis)))
     admission = OpenAdmission(accounts, UsersOnly(accounts, profiles), _registration(current), private=private)
     lent = partial(profile_page, settings.public_url)
     sessions = Sessions(SessionStore(redis), lent)
@@ -87,13 +83,13 @@ def make_identity(
             PendingStore(redis), profiles, fetcher, admission, Turnstile(KnownAddresses(accounts)), private=private
         ),
         verification=Verification(ForeignTokens(redis), vouching, lambda: in_force().identity),
-        doctor=Doctor(fetcher, parser, private=private),
+        doctor=PageDoctor(fetcher, parser, private=private),
         quotas=quotas,
         asking=Asking(AttemptCounts(redis)),
     )
 
 
-def _registration(current: InForcePort) -> Callable[[], Awaitable[Registration]]:
+def _registration(current: SettingsPort) -> Callable[[], Awaitable[Registration]]:
     async def registration() -> Registration:
         return (await current.everything()).instance.registration
 
@@ -117,7 +113,7 @@ async def open_identity(
     fetcher: Fetcher,
     parser: ParsePool,
     in_force: InstanceNow = InstanceSettings,
-    current: InForcePort | None = None,
+    current: SettingsPort | None = None,
 ) -> AsyncIterator[Identity]:
     """The bundle for the block, with whatever has to be taken down at its end."""
     identity = make_identity(settings, redis, fetcher, parser, in_force, current)

@@ -8,8 +8,8 @@ from microsub.identity.local.passkeys import Passkeys
 from microsub.identity.local.passwords import Hasher, Passwords
 from microsub.identity.sign_in.sessions import Sessions
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.attempts import AttemptCounts
 from microsub.identity.store.credentials import Credentials
+from microsub.identity.store.rate_limits import AttemptCounts
 from microsub.identity.store.sessions import SessionStore
 from microsub.redis.protocol import Redis
 

@@ -333,11 +333,11 @@ class TestChecking:
 
     async def test_tokens_of_other_providers_are_not_ours_to_vouch_for(self, server: Instance) -> None:
         """Though what they allow here is remembered in the same place."""
-        from microsub.identity.store.derived import digest
+        from microsub.identity.store.grants import secret_digest
         from microsub.redis import keys
 
         token = "ann.of-another-provider"
-        key = keys.token("ann", digest(token))
+        key = keys.token("ann", secret_digest(token))
         record = ("scope", "read profile", "client", APP, "expires", server.now + 600, "foreign", 1)
         await server.redis.command("HSET", key, *record)
         await server.redis.command("EXPIRE", key, 600)

@@ -14,9 +14,9 @@ import pytest
 import pytest_asyncio
 
 from microsub.fetch import Fetcher, FetchSettings
-from microsub.identity.page_check.doctor import Doctor
-from microsub.identity.page_check.findings import MONOCLE, Report
-from microsub.identity.page_check.server_findings import Here
+from microsub.identity.page_check.doctor import PageDoctor
+from microsub.identity.page_check.report import MONOCLE, PageReport
+from microsub.identity.page_check.server_findings import CheckedAgainst
 from tests.support.own_server import links
 from tests.support.parsing import PARSER
 from tests.support.process import Installation, installation
@@ -41,7 +41,7 @@ VARIANTS = {
 ABOUT_LINKS = {"microsub", "micropub", "provider", "authorization_endpoint", "token_endpoint"}
 
 
-def named(report: Report, client: str) -> set[str]:
+def named(report: PageReport, client: str) -> set[str]:
     """What of its links the report says in the client's name."""
     return {
         one.about for one in report.findings if one.level != "ok" and client in one.clients and one.about in ABOUT_LINKS
@@ -61,7 +61,7 @@ async def test_an_app_that_is_not_named_finds_everything(kind: type[App], varian
         more = {"micropub": site.url("/micropub")} if micropub else {}
         me = site.person("ann", microsub=endpoint, **more).me
         found = await kind(http).discover(me)
-        report = await doctor().examine(me, Here())
+        report = await doctor().examine(me, CheckedAgainst())
         missing = [rel for rel in kind(http).wants if rel not in found]
         assert bool(missing) == bool(named(report, kind.name)), (missing, report.as_text())
 
@@ -72,13 +72,13 @@ async def test_an_issuer_by_http_is_told_in_the_name_of_monocle() -> None:
         me = site.person("ann").me
         with pytest.raises(AssertionError, match="refuses the issuer"):
             await Monocle(http, loopback=False).discover(me)
-        report = await doctor().examine(me, Here())
+        report = await doctor().examine(me, CheckedAgainst())
     (advice,) = [one for one in report.findings if one.about == "issuer"]
     assert advice.clients == (MONOCLE,)
 
 
-def doctor() -> Doctor:
-    return Doctor(Fetcher(FetchSettings(allow_private_networks=(ip_network("127.0.0.0/8"),))), PARSER, private=True)
+def doctor() -> PageDoctor:
+    return PageDoctor(Fetcher(FetchSettings(allow_private_networks=(ip_network("127.0.0.0/8"),))), PARSER, private=True)
 
 
 @dataclass

@@ -14,8 +14,8 @@ import pytest
 from starlette.responses import HTMLResponse
 from starlette.types import Receive, Scope, Send
 
-from microsub.identity.page_check.doctor import Doctor
-from microsub.identity.page_check.server_findings import Here
+from microsub.identity.page_check.doctor import PageDoctor
+from microsub.identity.page_check.server_findings import CheckedAgainst
 from microsub.identity.provider.clients import Clients
 from microsub.redis.protocol import Redis
 from tests.support.apps import Apps
@@ -147,7 +147,7 @@ async def test_the_doctor_finds_the_page_here_good(server: Instance, http: httpx
     apps = Apps()
     reply = await http.get(url)
     apps.say(url, reply.content)
-    report = await Doctor(apps, PARSER).examine(url, Here(ADDRESS, {"carol": url}))
+    report = await PageDoctor(apps, PARSER).examine(url, CheckedAgainst(ADDRESS, {"carol": url}))
     assert report.is_complete, report.as_text()
     assert [one.text for one in report.findings if one.level == "advice"] == []
     assert "account" in {one.about for one in report.findings}

@@ -13,8 +13,8 @@ from microsub.identity.local.login import LocalSignIn, NotRecognised, Recognised
 from microsub.identity.local.passkeys import Passkeys
 from microsub.identity.local.passwords import Cost, Hasher, Passwords
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.attempts import AttemptCounts
 from microsub.identity.store.credentials import Credentials
+from microsub.identity.store.rate_limits import AttemptCounts
 from microsub.redis.protocol import Redis
 from tests.support.counting import CountingRedis
 from tests.support.one_reader import ANN, NOW

@@ -25,8 +25,8 @@ from microsub.formats import jsonfeed
 from microsub.formats.html import depth, trees
 from microsub.formats.mf2 import hfeed
 from microsub.formats.xml import syndication
-from microsub.identity.page_check.doctor import Doctor
-from microsub.identity.page_check.server_findings import Here
+from microsub.identity.page_check.doctor import PageDoctor
+from microsub.identity.page_check.server_findings import CheckedAgainst
 from microsub.identity.provider.client_limits import Asker
 from microsub.identity.provider.clients import Clients
 from microsub.identity.sign_in.profiles import Profiles
@@ -145,7 +145,7 @@ async def test_nothing_foreign_is_parsed_where_others_wait(
         doors: list[Awaitable[object]] = [
             Profiles(site, pool).discover(URL),
             Clients(site, pool).find(URL, Asker("192.0.2.1", "ann")),
-            Doctor(site, pool).examine(URL, Here()),
+            PageDoctor(site, pool).examine(URL, CheckedAgainst()),
             search.feeds(URL, 0.0),
             search.preview(URL, 0.0),
             pool.posts_in(document, URL, None, 0.0),

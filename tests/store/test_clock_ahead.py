@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from microsub.feeds.store.record import Feeds
-from microsub.identity.store.attempts import AttemptCounts
+from microsub.identity.store.rate_limits import AttemptCounts
 from microsub.posts.store import garbage
 from microsub.posts.store.items import Items
 from microsub.redis import keys

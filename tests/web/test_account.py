@@ -12,7 +12,7 @@ from microsub.app import create_app
 from microsub.identity.activity import BeingSeen
 from microsub.identity.local.login import CONFIRMED_SECONDS
 from microsub.identity.store.activity import TokenUse
-from microsub.identity.web.pages import moment
+from microsub.identity.web.site import moment
 from tests.support.local_sign_in import PASSWORD
 from tests.support.reader_apps import IndiePassDesktop
 from tests.support.readers import Instance

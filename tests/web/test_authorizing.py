@@ -17,7 +17,7 @@ from microsub.identity.protocol.pkce import challenge
 from microsub.identity.provider.clients import MAX_LOGO, Clients
 from microsub.identity.store.activity import TokenUse
 from microsub.identity.store.codes import Codes
-from microsub.identity.web.pages import moment
+from microsub.identity.web.site import moment
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER
 from tests.support.readers import Instance

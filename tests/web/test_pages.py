@@ -14,9 +14,9 @@ from starlette.responses import Response
 
 import microsub
 from microsub.errors import StoreUnavailable
-from microsub.identity.web.cookies import Cookies
-from microsub.identity.web.pages import Pages
-from microsub.kit.http.address import Address, is_loopback, origin, own_path
+from microsub.identity.web.site import Templates
+from microsub.identity.web.visit import PageCookies
+from microsub.kit.http.address import PublicAddress, is_loopback, origin, own_path
 from microsub.kit.http.headers import page_headers
 from tests.support.local_sign_in import PASSWORD, tried
 from tests.support.readers import Instance, instance
@@ -63,7 +63,7 @@ def test_every_form_that_posts_has_a_token(path: Path) -> None:
 
 async def test_static_files_are_served_with_their_type(ann: Visitor) -> None:
     """And kept by browsers, since their address changes with them; nothing else in the folder can be had."""
-    shown = await ann.get(Pages().static("pages.css"))
+    shown = await ann.get(Templates().static("pages.css"))
     assert shown.status == 200
     assert shown.response.headers["content-type"].startswith("text/css")
     assert (await ann.get("/static/..%2f..%2fapp.py")).status == 404
@@ -72,7 +72,7 @@ async def test_static_files_are_served_with_their_type(ann: Visitor) -> None:
 
 def test_values_are_escaped() -> None:
     """A name that is markup stays text."""
-    text = Pages().render("message.html", {"title": "<b>", "text": "<script>x</script>", "session": None})
+    text = Templates().render("message.html", {"title": "<b>", "text": "<script>x</script>", "session": None})
     assert "<script>x" not in text
     assert "&lt;b&gt;" in text
 
@@ -128,7 +128,7 @@ def test_a_cookies_name_has_the_port_where_only_that_tells_servers_apart(
     base_url: str | None, host: str, name: str
 ) -> None:
     """Of the address that the admin has set, else of this machine as the browser names it. Not over https."""
-    cookies, response = Cookies.at(Address(base_url), host), Response()
+    cookies, response = PageCookies.at(PublicAddress(base_url), host), Response()
     cookies.write(response, "session", "x")
     assert response.headers["set-cookie"].partition("=")[0] == name
 
@@ -208,7 +208,7 @@ class TestAddresses:
     def test_this_machine(self, host: str) -> None:
         """Sign-in works there without a setting."""
         assert is_loopback(host)
-        assert Address(None).base(host) == f"http://{host}"
+        assert PublicAddress(None).base(host) == f"http://{host}"
 
     @pytest.mark.parametrize(
         "host",
@@ -235,11 +235,11 @@ class TestAddresses:
     def test_others(self, host: str) -> None:
         """A `Host` header is anybody's choice, so that nothing is built on it."""
         assert not is_loopback(host)
-        assert Address(None).base(host) is None
+        assert PublicAddress(None).base(host) is None
 
     def test_a_set_address_counts_whatever_the_request_says(self) -> None:
         """Behind a proxy the `Host` may be anything."""
-        address = Address("https://a.example/reader")
+        address = PublicAddress("https://a.example/reader")
         assert address.base("evil.example") == "https://a.example/reader"
         assert address.prefix == "/reader"
 

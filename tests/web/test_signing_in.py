@@ -13,8 +13,7 @@ import httpx
 import pytest
 
 from microsub.errors import SignInFailed
-from microsub.identity.protocol.metadata import read_metadata
-from microsub.identity.provider.own import own_metadata
+from microsub.identity.protocol.metadata import own_metadata, read_metadata
 from microsub.identity.sign_in.limits import (
     AT_ONCE,
     AT_ONCE_AT_SITE,

@@ -19,7 +19,7 @@ from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.grants import is_refresh
 from microsub.identity.store.service_tokens import MARK
 from microsub.identity.tokens.foreign import Verification
-from microsub.kit.http.bearer import bearer
+from microsub.kit.http.headers import bearer
 from microsub.kit.http.params import Params, shown
 from microsub.model.reader import NAME, Credential, Grant
 

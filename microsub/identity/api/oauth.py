@@ -1,5 +1,5 @@
 """The endpoints of our own IndieAuth server that programs talk to; people see the pages of
-`identity.pages.authorizing`.
+`identity.pages.consent`.
 
 Specs: https://indieauth.spec.indieweb.org/, RFC 6749 (section 5), RFC 7009, RFC 7662, RFC 8414. What is secret arrives
 in the body or in the header Authorization; the query is not looked at. Older apps check a token by GET, take a form for
@@ -23,13 +23,20 @@ from microsub import metrics
 from microsub.errors import InvalidRequest, MethodNotAllowed, NotFound, OAuthRefused, TooLarge, Unauthorized
 from microsub.identity.protocol.pkce import METHOD
 from microsub.identity.provider.provider import PROFILE, Given, Granting, Person, Redemption, canonical
-from microsub.identity.store.own_tokens import OwnToken
-from microsub.kit.http.accept import prefers_form
-from microsub.kit.http.bearer import bearer
+from microsub.identity.store.grants import OwnToken
 from microsub.kit.http.body import UNCHECKED_BODY, body_pairs, read_body
-from microsub.kit.http.outcome import log_error
+from microsub.kit.http.headers import bearer, prefers_form
 from microsub.kit.http.params import Params, collect, shown
-from microsub.kit.http.responses import CORS, ErrorReply, Header, error_reply, send_error, send_json, send_preflight
+from microsub.kit.http.responses import (
+    CORS,
+    ErrorReply,
+    Header,
+    error_reply,
+    log_error,
+    send_error,
+    send_json,
+    send_preflight,
+)
 from microsub.model.scopes import ALL_SCOPES
 from microsub.surface import Services
 

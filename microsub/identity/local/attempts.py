@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass, replace
 
 from microsub.errors import TooManyRequests
-from microsub.identity.store.attempts import AttemptCounts
+from microsub.identity.store.rate_limits import AttemptCounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,6 @@ from microsub.errors import ParseError, TooManyRequests
 from microsub.fetch import FEED_ACCEPT, PAGE_ACCEPT, Answered, FetchFailed, Sending, SendLimits
 from microsub.formats.entry_id import mask_credentials
 from microsub.formats.html.trees import MAX_PAGE
-from microsub.identity.page_check.findings import Finding, Report
-from microsub.identity.page_check.lines import Line, microsub_line, profile_page
 from microsub.identity.page_check.page_findings import (
     RELS,
     address_findings,
@@ -29,8 +27,9 @@ from microsub.identity.page_check.page_findings import (
     query_finding,
     scheme_findings,
 )
+from microsub.identity.page_check.report import LinkLine, PageFinding, PageReport, microsub_line, profile_page
 from microsub.identity.page_check.server_findings import (
-    Here,
+    CheckedAgainst,
     answering_findings,
     differing_findings,
     endpoint_findings,
@@ -42,13 +41,11 @@ from microsub.identity.page_check.server_findings import (
     own_provider_findings,
     user_of,
 )
-from microsub.identity.protocol.identifiers import endpoint
-from microsub.identity.protocol.me import canonical_me, site_of_me
-from microsub.identity.protocol.metadata import ServerMetadata, read_metadata
-from microsub.identity.protocol.rels import Examined, Written
-from microsub.identity.provider.own import is_own
+from microsub.identity.protocol.identifiers import canonical_me, endpoint, site_of_me
+from microsub.identity.protocol.links import ExaminedPage, WrittenLink
+from microsub.identity.protocol.metadata import ServerMetadata, is_own, read_metadata
 from microsub.identity.sign_in.profiles import Sender, trail_of
-from microsub.kit.fixed_window import Pacing
+from microsub.kit.rate_limits import FixedWindow
 from microsub.parsing.pool import ParsePool
 
 SECONDS = 20.0
@@ -67,13 +64,13 @@ _FEED = SendLimits(total=5.0, body=1024 * 1024)
 
 
 @dataclass(frozen=True, slots=True)
-class _Page:
+class _FetchedPage:
     """A page that was had, and what was read off it. `named` are usable addresses, the first of each relation;
     `in_body` the relations of links in its body.
     """
 
     answer: Answered
-    links: tuple[Written, ...]
+    links: tuple[WrittenLink, ...]
     named: dict[str, str]
     in_body: frozenset[str]
     is_html: bool
@@ -81,7 +78,7 @@ class _Page:
 
 
 @dataclass(frozen=True, slots=True)
-class _Provider:
+class _ProviderMetadata:
     """What became of the metadata: `metadata` or `failure`, neither where the page names none."""
 
     metadata: ServerMetadata | None = None
@@ -89,12 +86,12 @@ class _Provider:
 
 
 @dataclass(slots=True)
-class _Notes:
+class _FindingsSoFar:
     """Findings so far: they are there too when time runs out."""
 
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[PageFinding] = field(default_factory=list)
 
-    def add(self, *found: Finding) -> None:
+    def add(self, *found: PageFinding) -> None:
         self.findings += found
 
 
@@ -109,7 +106,7 @@ class _WebPorts:
         return await self._sender.send(replace(sending, web_ports=True))
 
 
-class Doctor:
+class PageDoctor:
     """Examines pages. `private` is for instances that reach private networks. Belongs to one event loop.
 
     `asks_itself`: whether endpoints of this very server are asked over HTTP too, as from the command line; a server
@@ -131,10 +128,10 @@ class Doctor:
         self._asks_itself = asks_itself
         self._clock = clock
         self._busy = 0
-        self._addresses = Pacing(PER_ADDRESS, EVERY)
-        self._sites = Pacing(PER_SITE, EVERY)
+        self._addresses = FixedWindow(PER_ADDRESS, EVERY)
+        self._sites = FixedWindow(PER_SITE, EVERY)
 
-    async def examine_for(self, client: str, address: str, here: Here, *, known: bool = False) -> Report:
+    async def examine_for(self, client: str, address: str, here: CheckedAgainst, *, known: bool = False) -> PageReport:
         """`examine` for somebody at the network `client`: not too often. Raises TooManyRequests, InvalidRequest.
 
         Only what is really examined counts. Unless they are `known`, ports 80 and 443 alone are asked, because what is
@@ -152,27 +149,29 @@ class Doctor:
         self._sites.allows(site, now)
         self._busy += 1
         try:
-            doctor = self if known else Doctor(_WebPorts(self._sender), self._parser, private=self._private)
+            doctor = self if known else PageDoctor(_WebPorts(self._sender), self._parser, private=self._private)
             return await doctor.examine(address, here)
         finally:
             self._busy -= 1
 
-    async def examine(self, address: str, here: Here) -> Report:
+    async def examine(self, address: str, here: CheckedAgainst) -> PageReport:
         """What is found at `address`. Raises InvalidRequest for what can be no profile URL; what pages, servers and
         networks do is a finding.
         """
         me = canonical_me(address, private=self._private)
-        notes = _Notes()
+        notes = _FindingsSoFar()
         try:
             async with asyncio.timeout(SECONDS):
                 await self._examine(me, here, notes)
         except TimeoutError:
             notes.add(
-                Finding("problem", "time", f"not everything answered within {SECONDS:g} seconds", "Try again later.")
+                PageFinding(
+                    "problem", "time", f"not everything answered within {SECONDS:g} seconds", "Try again later."
+                )
             )
-        return Report(me, tuple(dict.fromkeys(notes.findings)))
+        return PageReport(me, tuple(dict.fromkeys(notes.findings)))
 
-    async def _examine(self, me: str, here: Here, notes: _Notes) -> None:
+    async def _examine(self, me: str, here: CheckedAgainst, notes: _FindingsSoFar) -> None:
         got, head, other = await asyncio.gather(
             self._ask(me, limits=_PAGE, accept=PAGE_ACCEPT),
             self._ask(me, head=True, accept=PAGE_ACCEPT),
@@ -184,11 +183,11 @@ class Doctor:
                 if got.reason == "tls"
                 else "Check the address."
             )
-            notes.add(Finding("problem", "page", f"the page can't be fetched: {got.detail}", fix))
+            notes.add(PageFinding("problem", "page", f"the page can't be fetched: {got.detail}", fix))
             return
         if not 200 <= got.status < 300:
             notes.add(
-                Finding(
+                PageFinding(
                     "problem",
                     "page",
                     f"{got.final_url} answers {got.status}, where 200 was expected",
@@ -197,10 +196,10 @@ class Doctor:
             )
             return
         try:
-            page = _page(got, await self._parser.examined(got))
+            page = _fetched_page(got, await self._parser.examined(got))
         except ParseError as error:
             text = f"the page can't be read: {error.detail}"
-            notes.add(Finding("problem", "page", text, "Make it shorter, or nest its elements less deeply."))
+            notes.add(PageFinding("problem", "page", text, "Make it shorter, or nest its elements less deeply."))
             return
         trail = trail_of(me, got.hops, private=self._private)
         notes.add(*_page_findings(page), *address_findings(me, got.hops, trail, private=self._private))
@@ -222,14 +221,14 @@ class Doctor:
         notes.add(*misplaced_findings(misplaced), *missing)
         await self._servers(page, base, notes)
 
-    async def _servers(self, page: _Page, base: str | None, notes: _Notes) -> None:
+    async def _servers(self, page: _FetchedPage, base: str | None, notes: _FindingsSoFar) -> None:
         """Ask whoever the page names, but for what is known to be mistyped."""
         wrong = mistyped_here(page.named, base)
         named = {rel: url for rel, url in page.named.items() if rel not in wrong}
         provider, feeds = await asyncio.gather(self._metadata(named.get("indieauth-metadata"), base), self._feeds(page))
         asked = _endpoints(provider, named)
         answers = await asyncio.gather(*(self._answer(url, base) for _, url in asked))
-        found: list[Finding] = []
+        found: list[PageFinding] = []
         failed = set()
         for (rel, url), answer in zip(asked, answers, strict=True):
             if answer is None:
@@ -249,23 +248,23 @@ class Doctor:
         if not _is_lent(page, base):  # which can have no feed
             notes.add(*feeds)
 
-    async def _metadata(self, url: str | None, base: str | None) -> _Provider:
+    async def _metadata(self, url: str | None, base: str | None) -> _ProviderMetadata:
         if url is None or self._is_known(url, base):
-            return _Provider()
+            return _ProviderMetadata()
         answer = await self._ask(url, accept="application/json")
         if isinstance(answer, FetchFailed):
-            return _Provider(failure=answer.detail)
+            return _ProviderMetadata(failure=answer.detail)
         if not 200 <= answer.status < 300:
-            return _Provider(failure=f"status {answer.status}, expected 200")
+            return _ProviderMetadata(failure=f"status {answer.status}, expected 200")
         failure = ""
         for place in dict.fromkeys((url, answer.final_url)):
             try:
-                return _Provider(read_metadata(answer.body, place, private=self._private))
+                return _ProviderMetadata(read_metadata(answer.body, place, private=self._private))
             except ParseError as error:
                 failure = failure or error.detail
-        return _Provider(failure=failure)
+        return _ProviderMetadata(failure=failure)
 
-    async def _feeds(self, page: _Page) -> list[Finding]:
+    async def _feeds(self, page: _FetchedPage) -> list[PageFinding]:
         if page.feeds is None:
             return []
         first = None
@@ -297,20 +296,20 @@ class Doctor:
         return base is not None and not self._asks_itself and is_own(url, base)
 
 
-def _is_lent(page: _Page, base: str | None) -> bool:
+def _is_lent(page: _FetchedPage, base: str | None) -> bool:
     """Whether it is a page that the server at `base` lends to a user, who can change nothing on it."""
     return base is not None and page.answer.final_url.startswith(profile_page(base, ""))
 
 
-def _meant(rel: str, url: str, page: _Page, provider: _Provider) -> Line | None:
+def _meant(rel: str, url: str, page: _FetchedPage, provider: _ProviderMetadata) -> LinkLine | None:
     """The line that the provider's metadata has in place of one that leads to nothing."""
     if page.named.get(rel) != url:
         return None
     told = getattr(provider.metadata, rel, None)
-    return Line(rel, told) if told not in {None, url} else None
+    return LinkLine(rel, told) if told not in {None, url} else None
 
 
-def _provider_findings(provider: _Provider, named: Mapping[str, str]) -> list[Finding]:
+def _provider_findings(provider: _ProviderMetadata, named: Mapping[str, str]) -> list[PageFinding]:
     url = named.get("indieauth-metadata", "")
     if provider.failure:
         return [metadata_failed(url, provider.failure)]
@@ -319,7 +318,7 @@ def _provider_findings(provider: _Provider, named: Mapping[str, str]) -> list[Fi
     return []
 
 
-def _endpoints(provider: _Provider, named: Mapping[str, str]) -> list[tuple[str, str]]:
+def _endpoints(provider: _ProviderMetadata, named: Mapping[str, str]) -> list[tuple[str, str]]:
     """Relation and address of all that is to be asked whether it answers, each once."""
     found = [(rel, named[rel]) for rel in ("authorization_endpoint", "token_endpoint", "microsub") if rel in named]
     if provider.metadata is not None:
@@ -328,12 +327,12 @@ def _endpoints(provider: _Provider, named: Mapping[str, str]) -> list[tuple[str,
     return list(dict.fromkeys(found))
 
 
-def _page_findings(page: _Page) -> list[Finding]:
+def _page_findings(page: _FetchedPage) -> list[PageFinding]:
     if page.is_html:
-        return [Finding("ok", "page", f"{page.answer.final_url} answers {page.answer.status}")]
+        return [PageFinding("ok", "page", f"{page.answer.final_url} answers {page.answer.status}")]
     kind = (page.answer.content_type or "nothing").partition(";")[0][:80]
     return [
-        Finding(
+        PageFinding(
             "problem",
             "page",
             f"{page.answer.final_url} isn't served as HTML (Content-Type: {kind}), so only its Link headers count",
@@ -342,10 +341,10 @@ def _page_findings(page: _Page) -> list[Finding]:
     ]
 
 
-def _page(answer: Answered, found: Examined) -> _Page:
+def _fetched_page(answer: Answered, found: ExaminedPage) -> _FetchedPage:
     named: dict[str, str] = {}
     for link in found.links:
         for rel in link.rels:
             if rel in RELS and rel not in named and (address := endpoint(link.target, link.base)) is not None:
                 named[rel] = address
-    return _Page(answer, found.links, named, found.in_body, found.is_html, found.feeds)
+    return _FetchedPage(answer, found.links, named, found.in_body, found.is_html, found.feeds)

@@ -10,11 +10,21 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from microsub.fetch import Answered, FetchFailed, Hop
-from microsub.identity.page_check.android import found_on_android
-from microsub.identity.page_check.findings import ALL, ANDROID, DESKTOP, HERE, MONOCLE, TOGETHER, WANT_MICROPUB, Finding
-from microsub.identity.page_check.lines import Line, microsub_line, provider_lines
+from microsub.identity.page_check.report import (
+    ALL,
+    ANDROID,
+    DESKTOP,
+    HERE,
+    MONOCLE,
+    TOGETHER,
+    WANT_MICROPUB,
+    LinkLine,
+    PageFinding,
+    microsub_line,
+    provider_lines,
+)
 from microsub.identity.protocol.identifiers import endpoint, shown
-from microsub.identity.protocol.rels import Written, written_links
+from microsub.identity.protocol.links import WrittenLink, written_links
 from microsub.identity.sign_in.profiles import Trail
 
 LONG = 3600
@@ -27,26 +37,26 @@ _AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?([0-9]{1,12})")
 _NOT_KEPT = re.compile(r"(?:^|[\s,])no-(?:store|cache)\b")
 
 
-def address_findings(me: str, hops: Sequence[Hop], trail: Trail, *, private: bool) -> Iterable[Finding]:
+def address_findings(me: str, hops: Sequence[Hop], trail: Trail, *, private: bool) -> Iterable[PageFinding]:
     """Who somebody is by this address, as far as redirects tell."""
     if not private and any(a.startswith("https:") and b.startswith("http:") for a, b in pairwise([me, *_urls(hops)])):
-        yield Finding(
+        yield PageFinding(
             "problem",
             "redirects",
             "a redirect leads from https to http, where others can change the page on its way",
             "Let every redirect lead to https.",
         )
     if trail.moved_to is not None:
-        yield Finding(
+        yield PageFinding(
             "advice",
             "redirects",
             f"the page has moved for good to another site, {trail.moved_to}; some apps take that for another person",
             f"Enter {trail.moved_to} in apps, and have it as your 'me' on this server, so that it lasts.",
         )
     elif trail.me != me:
-        yield Finding("ok", "me", f"{me} redirects for good: you are known as {trail.me}")
+        yield PageFinding("ok", "me", f"{me} redirects for good: you are known as {trail.me}")
     elif hops:
-        yield Finding(
+        yield PageFinding(
             "advice",
             "me",
             f"{me} redirects for the time being only (302, 303, 307): you are known as {me}, and what stands on "
@@ -54,34 +64,34 @@ def address_findings(me: str, hops: Sequence[Hop], trail: Trail, *, private: boo
             "If the other address is to be you, redirect with 301 or 308.",
         )
     else:
-        yield Finding("ok", "me", f"you are known as {trail.me}")
+        yield PageFinding("ok", "me", f"you are known as {trail.me}")
 
 
-def scheme_findings(me: str, other: Answered | FetchFailed | None) -> Iterable[Finding]:
+def scheme_findings(me: str, other: Answered | FetchFailed | None) -> Iterable[PageFinding]:
     """How the page's http and https stand to each other; `other` is what the other of the two said to HEAD."""
     if other is None:
         return
     if me.startswith("https:"):
         if isinstance(other, FetchFailed) or other.status >= 400:
-            yield Finding("ok", "https", "the page is there by https, and not by http")
+            yield PageFinding("ok", "https", "the page is there by https, and not by http")
         elif other.final_url.startswith("https:"):
-            yield Finding("ok", "https", "the page is there by https, and http leads there")
+            yield PageFinding("ok", "https", "the page is there by https, and http leads there")
         else:
-            yield Finding(
+            yield PageFinding(
                 "advice",
                 "https",
                 "the page is there by http too; to an app that puts http before a domain, that is somebody else",
                 f"Let the http address redirect to {me} with 301 or 308.",
             )
     elif isinstance(other, FetchFailed) or other.status >= 400:
-        yield Finding(
+        yield PageFinding(
             "problem",
             "https",
             "the page is there by http only, where others can change it on its way, and with it who you are",
             "Get a certificate for the domain, and use the https address.",
         )
     else:
-        yield Finding(
+        yield PageFinding(
             "advice",
             "https",
             "the page is there by https too, and that address proves more",
@@ -89,7 +99,7 @@ def scheme_findings(me: str, other: Answered | FetchFailed | None) -> Iterable[F
         )
 
 
-def head_findings(page: Answered, head: Answered | FetchFailed) -> Iterable[Finding]:
+def head_findings(page: Answered, head: Answered | FetchFailed) -> Iterable[PageFinding]:
     """Whether HEAD says what GET says."""
     if isinstance(head, FetchFailed) or not 200 <= head.status < 300:
         found = f"fails ({head.detail})" if isinstance(head, FetchFailed) else f"answers {head.status}"
@@ -99,17 +109,17 @@ def head_findings(page: Answered, head: Answered | FetchFailed) -> Iterable[Find
     elif _in_header(head) != _in_header(page):
         text = "the Link headers of HEAD and GET name different endpoints; the app believes those of HEAD"
     else:
-        yield Finding("ok", "HEAD", "HEAD and GET agree")
+        yield PageFinding("ok", "HEAD", "HEAD and GET agree")
         return
-    yield Finding("advice", "HEAD", text, "Have the web server answer HEAD as GET, without the body.", (MONOCLE,))
+    yield PageFinding("advice", "HEAD", text, "Have the web server answer HEAD as GET, without the body.", (MONOCLE,))
 
 
-def caching_findings(page: Answered) -> Iterable[Finding]:
+def caching_findings(page: Answered) -> Iterable[PageFinding]:
     """For how long apps may keep the page."""
     rules = page.headers.get("cache-control", "").lower()
     match = None if _NOT_KEPT.search(rules) else _AGE.search(rules)
     if match is not None and int(match[1]) > LONG:
-        yield Finding(
+        yield PageFinding(
             "advice",
             "caching",
             f"the page may be kept for {_duration(int(match[1]))} (Cache-Control); after a change the app goes on "
@@ -119,7 +129,9 @@ def caching_findings(page: Answered) -> Iterable[Finding]:
         )
 
 
-def link_findings(name: str, links: Sequence[Written], page: Answered, ours: Line | None = None) -> Iterable[Finding]:
+def link_findings(
+    name: str, links: Sequence[WrittenLink], page: Answered, ours: LinkLine | None = None
+) -> Iterable[PageFinding]:
     """How a relation is written that the page has; nothing where it hasn't. What it leads to isn't looked at. `ours` is
     the line that this server has for it, to be offered.
     """
@@ -129,13 +141,13 @@ def link_findings(name: str, links: Sequence[Written], page: Answered, ours: Lin
         fix = "It has to be an http or https URL without user, password and fragment."
         if ours is not None:
             fix += f" Write {ours.html}, if that is meant."
-        yield Finding("problem", name, f"the address '{shown(mine[0].target)}' can't be used", fix)
+        yield PageFinding("problem", name, f"the address '{shown(mine[0].target)}' can't be used", fix)
     if not found:
         return
     first, address = found[0]
     if len({one for _, one in found}) > 1:
         listed = ", ".join(dict.fromkeys(one for _, one in found[:5]))
-        yield Finding(
+        yield PageFinding(
             "advice",
             name,
             f"the page names several, and not every app takes the first: {listed}",
@@ -147,10 +159,10 @@ def link_findings(name: str, links: Sequence[Written], page: Answered, ours: Lin
             yield _not_on_android(name, first, seen)
 
 
-def misplaced_findings(rels: frozenset[str]) -> Iterable[Finding]:
+def misplaced_findings(rels: frozenset[str]) -> Iterable[PageFinding]:
     """Links that stand in the page's body."""
     for rel in (one for one in RELS if one in rels):
-        yield Finding(
+        yield PageFinding(
             "advice" if rel in {"microsub", "micropub"} else "problem",
             rel,
             f"the line with rel={rel} stands in the body, where it doesn't count, since others may write there",
@@ -161,13 +173,13 @@ def misplaced_findings(rels: frozenset[str]) -> Iterable[Finding]:
 
 def missing_findings(
     has: frozenset[str], base: str | None, user: str | None = None, *, is_lent: bool = False
-) -> Iterable[Finding]:
+) -> Iterable[PageFinding]:
     """What the page doesn't name. `has` are the relations that it has, with whatever address, `user` whose page it is,
     if known; a page that `is_lent` by this server has no place to post and no line that its user could add.
     """
     ours = base or "https://this-server.example"
     if "microsub" not in has:
-        yield Finding(
+        yield PageFinding(
             "problem",
             "microsub",
             "the page doesn't say where you read",
@@ -176,7 +188,7 @@ def missing_findings(
         )
     older = [name for name in ("authorization_endpoint", "token_endpoint") if name not in has]
     if older and "indieauth-metadata" in has:
-        yield Finding(
+        yield PageFinding(
             "problem",
             "provider",
             f"the page names no {' and no '.join(older)}, and many apps don't read indieauth-metadata",
@@ -185,7 +197,7 @@ def missing_findings(
         )
     elif older:
         lines = "\n".join(one.html for one in provider_lines(ours))
-        yield Finding(
+        yield PageFinding(
             "problem",
             "provider",
             f"the page doesn't say who vouches for you: no indieauth-metadata, no {' and no '.join(older)}",
@@ -193,7 +205,7 @@ def missing_findings(
             (*ALL, HERE),
         )
     if "indieauth-metadata" not in has and not older:
-        yield Finding(
+        yield PageFinding(
             "advice",
             "indieauth-metadata",
             "the page names its provider the older way only, so nobody can check that an answer is that provider's",
@@ -201,7 +213,7 @@ def missing_findings(
             (HERE,),
         )
     if "micropub" not in has and not is_lent:
-        yield Finding(
+        yield PageFinding(
             "advice",
             "micropub",
             "the page names no micropub endpoint; these apps refuse to sign in without one",
@@ -210,10 +222,10 @@ def missing_findings(
         )
 
 
-def query_finding(microsub: str) -> Iterable[Finding]:
+def query_finding(microsub: str) -> Iterable[PageFinding]:
     """An endpoint with a question mark in it."""
     if "?" in microsub:
-        yield Finding(
+        yield PageFinding(
             "advice",
             "microsub",
             f"the endpoint {microsub} has a query, and the app writes '?action=' behind it",
@@ -228,14 +240,14 @@ def _in_header(answer: Answered) -> list[tuple[str, str]]:
     return [(rel, link.target) for link in links for rel in link.rels if rel in RELS]
 
 
-def _not_on_android(name: str, first: Written, seen: str | None) -> Finding:
+def _not_on_android(name: str, first: WrittenLink, seen: str | None) -> PageFinding:
     if first.place == "page":
         why = f"it stands with others in one rel ('{shown(first.rel)}'), which the app compares as a whole"
         fix = f"Write a link of its own with rel={name}."
     else:
         why = "the app takes a Link header apart at every comma and semicolon, and wants one value in each rel"
         fix = f'Add <link rel="{name}" href="…"> to the page, or write the header plainly: <…>; rel="{name}".'
-    return Finding("advice", name, f"the app finds {seen or 'none'} here: {why}", fix, (ANDROID,))
+    return PageFinding("advice", name, f"the app finds {seen or 'none'} here: {why}", fix, (ANDROID,))
 
 
 def _urls(hops: Iterable[Hop]) -> list[str]:
@@ -248,3 +260,17 @@ def _duration(seconds: int) -> str:
             count = seconds // length
             return f"{count} {name}{'' if count == 1 else 's'}"
     return f"{seconds} seconds"
+
+
+def found_on_android(name: str, links: Iterable[WrittenLink], link_header: str | None, url: str) -> str | None:
+    """The address that it finds for a relation: the last in the headers, else the first in the page; None for none."""
+    found = None
+    for part in link_header.split(",") if link_header else []:
+        target, *parameters = part.split(";")
+        if not parameters:  # it stumbles, and reads no further
+            return found
+        if parameters[0].strip().replace("rel=", "").replace('"', "") == name:
+            found = endpoint(target.strip(" <>"), url)
+    if found is not None:
+        return found
+    return next((endpoint(one.target, one.base) for one in links if one.place == "page" and one.rel == name), None)

@@ -7,19 +7,28 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote
 
 from microsub.fetch import Answered, FetchFailed
-from microsub.identity.page_check.findings import ALL, ANDROID, EKSTEREYE, HERE, MONOCLE, Finding
-from microsub.identity.page_check.lines import Line, microsub_line, provider_lines
-from microsub.identity.protocol.identifiers import identifier, shown
-from microsub.identity.protocol.metadata import ServerMetadata
-from microsub.identity.provider.own import is_own
+from microsub.identity.page_check.report import (
+    ALL,
+    ANDROID,
+    EKSTEREYE,
+    HERE,
+    MONOCLE,
+    LinkLine,
+    PageFinding,
+    microsub_line,
+    provider_lines,
+)
+from microsub.identity.protocol.identifiers import shown
+from microsub.identity.protocol.metadata import ServerMetadata, is_own
 from microsub.identity.sign_in.profiles import Trail
+from microsub.kit.identifiers import identifier
 from microsub.model.reader import NAME
 
 ENDPOINT = "/microsub"
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class CheckedAgainst:
     """What is known of this server: its address, and the `me` of the users whom the asker may know about, by name.
 
     `everybody` says that these are all users there are.
@@ -43,19 +52,21 @@ def user_in(microsub: str, base: str) -> str | None:
     return unquote(name) if name != path and "/" not in name else None
 
 
-def user_of(trail: Trail, here: Here) -> str | None:
+def user_of(trail: Trail, here: CheckedAgainst) -> str | None:
     """The user whose page it is, among those whom the asker may know about."""
     return next((name for name, me in here.people.items() if me in trail.names), None)
 
 
-def endpoint_findings(microsub: str, here: Here, trail: Trail, *, own_provider: bool) -> Iterable[Finding]:
+def endpoint_findings(
+    microsub: str, here: CheckedAgainst, trail: Trail, *, own_provider: bool
+) -> Iterable[PageFinding]:
     """Whose endpoint a page names, and whether that user is who has the page."""
     if here.base is None or not is_own(microsub, here.base):
-        yield Finding("ok", "microsub", f"{microsub}, which is another server's" if here.base else microsub)
+        yield PageFinding("ok", "microsub", f"{microsub}, which is another server's" if here.base else microsub)
         return
     user = user_in(microsub, here.base)
     if user is None:
-        yield Finding(
+        yield PageFinding(
             "problem",
             "microsub",
             f"{microsub} is on this server, but no Microsub endpoint",
@@ -66,17 +77,17 @@ def endpoint_findings(microsub: str, here: Here, trail: Trail, *, own_provider: 
     if not user:
         yield from _without_name(microsub, here, trail, own_provider=own_provider)
         return
-    yield Finding("ok", "microsub", f"{microsub}, this server's endpoint for {user}")
+    yield PageFinding("ok", "microsub", f"{microsub}, this server's endpoint for {user}")
     yield from _account(user, here, trail)
 
 
-def _without_name(microsub: str, here: Here, trail: Trail, *, own_provider: bool) -> Iterable[Finding]:
+def _without_name(microsub: str, here: CheckedAgainst, trail: Trail, *, own_provider: bool) -> Iterable[PageFinding]:
     base = here.base or ""
     known = user_of(trail, here)
     if own_provider:
-        yield Finding("ok", "microsub", f"{microsub}, this server's endpoint for whoever has the token")
+        yield PageFinding("ok", "microsub", f"{microsub}, this server's endpoint for whoever has the token")
     else:
-        yield Finding(
+        yield PageFinding(
             "advice",
             "microsub",
             f"{microsub} is this server's endpoint without a name; which provider vouches for a token is then known "
@@ -87,54 +98,54 @@ def _without_name(microsub: str, here: Here, trail: Trail, *, own_provider: bool
         yield from _account(known, here, trail)
 
 
-def _account(user: str, here: Here, trail: Trail) -> Iterable[Finding]:
+def _account(user: str, here: CheckedAgainst, trail: Trail) -> Iterable[PageFinding]:
     me = here.people.get(user)
     known = user_of(trail, here)
     if me is None and here.everybody and known is not None:
-        yield Finding(
+        yield PageFinding(
             "problem",
             "account",
             f"there is no user {shown(user)} here; this page is {known}'s",
             f"Write {microsub_line(here.base or '', known).html}",
         )
     elif me is None and here.everybody:
-        yield Finding(
+        yield PageFinding(
             "problem",
             "account",
             f"there is no user {shown(user)} here",
             f'Add the user to backend.json, with "me": "{trail.me}".',
         )
     elif me is None and here.people:
-        yield Finding(
+        yield PageFinding(
             "problem",
             "account",
             f"the page names the endpoint of {shown(user)}; you are signed in as {', '.join(here.people)}",
             f"Write {microsub_line(here.base or '', next(iter(here.people))).html}",
         )
     elif me is not None and not me:
-        yield Finding(
+        yield PageFinding(
             "problem",
             "account",
             f"the user {user} has no 'me' here, so nobody can vouch for them",
             f'Set "me": "{trail.me}" for {user} in backend.json.',
         )
     elif me is not None and me not in trail.names:
-        yield Finding(
+        yield PageFinding(
             "problem",
             "account",
             f"the user {user} is {me} here, and this page's address is {trail.me}: tokens for it don't count",
             f'Set "me": "{trail.me}" for {user} in backend.json, or put the lines on {me}.',
         )
     elif me is not None:
-        yield Finding("ok", "account", f"the user {user} of this server is {me}, which is this page")
+        yield PageFinding("ok", "account", f"the user {user} of this server is {me}, which is this page")
 
 
-def metadata_findings(metadata: ServerMetadata, url: str) -> Iterable[Finding]:
+def metadata_findings(metadata: ServerMetadata, url: str) -> Iterable[PageFinding]:
     """What a provider says of itself that can be read."""
-    yield Finding("ok", "indieauth-metadata", f"{url} can be read; the issuer is {metadata.issuer}")
+    yield PageFinding("ok", "indieauth-metadata", f"{url} can be read; the issuer is {metadata.issuer}")
     yield from _issuer_findings(metadata.issuer)
     if "S256" not in metadata.code_challenge_methods_supported:
-        yield Finding(
+        yield PageFinding(
             "advice",
             "PKCE",
             "the metadata doesn't say that the provider knows PKCE with S256, which the apps use",
@@ -142,7 +153,7 @@ def metadata_findings(metadata: ServerMetadata, url: str) -> Iterable[Finding]:
             (MONOCLE, ANDROID, HERE),
         )
     if not metadata.iss_in_response:
-        yield Finding(
+        yield PageFinding(
             "advice",
             "iss",
             "the provider doesn't name itself in its answers (RFC 9207), so two can be mistaken for each other",
@@ -150,7 +161,7 @@ def metadata_findings(metadata: ServerMetadata, url: str) -> Iterable[Finding]:
             (HERE,),
         )
     if metadata.introspection_endpoint is None:
-        yield Finding(
+        yield PageFinding(
             "advice",
             "introspection",
             "the provider has no introspection endpoint; tokens are checked the older way, at its token endpoint",
@@ -159,9 +170,9 @@ def metadata_findings(metadata: ServerMetadata, url: str) -> Iterable[Finding]:
         )
 
 
-def _issuer_findings(issuer: str) -> Iterable[Finding]:
+def _issuer_findings(issuer: str) -> Iterable[PageFinding]:
     if not issuer.lower().startswith("https:"):
-        yield Finding(
+        yield PageFinding(
             "advice",
             "issuer",
             f"the issuer {issuer} isn't https, which the app refuses",
@@ -170,9 +181,9 @@ def _issuer_findings(issuer: str) -> Iterable[Finding]:
         )
 
 
-def metadata_failed(url: str, detail: str) -> Finding:
+def metadata_failed(url: str, detail: str) -> PageFinding:
     """The document can't be had or used."""
-    return Finding(
+    return PageFinding(
         "problem",
         "indieauth-metadata",
         f"{url} can't be used: {detail}",
@@ -181,14 +192,14 @@ def metadata_failed(url: str, detail: str) -> Finding:
     )
 
 
-def differing_findings(metadata: ServerMetadata, named: Mapping[str, str]) -> Iterable[Finding]:
+def differing_findings(metadata: ServerMetadata, named: Mapping[str, str]) -> Iterable[PageFinding]:
     """Where the page's older lines lead apps elsewhere than the metadata does. `named` are addresses by relation."""
     for rel, told in (
         ("authorization_endpoint", metadata.authorization_endpoint),
         ("token_endpoint", metadata.token_endpoint),
     ):
         if rel in named and named[rel] != told:
-            yield Finding(
+            yield PageFinding(
                 "advice",
                 rel,
                 f"the page says {named[rel]}, the provider's metadata {told}: apps go to the one or the other",
@@ -215,67 +226,69 @@ def mistyped_here(named: Mapping[str, str], base: str | None) -> frozenset[str]:
     return frozenset(wrong)
 
 
-def _is_other(found: str | None, line: Line, base: str) -> bool:
+def _is_other(found: str | None, line: LinkLine, base: str) -> bool:
     return found is not None and is_own(found, base) and found.partition("?")[0] != line.href
 
 
-def own_provider_findings(named: Mapping[str, str], base: str) -> Iterable[Finding]:
+def own_provider_findings(named: Mapping[str, str], base: str) -> Iterable[PageFinding]:
     """Whether the lines that name this server as the provider are those that it has."""
     for line in provider_lines(base):
         found = named.get(line.rel)
         if found is None or not is_own(found, base):
             continue
         if not _is_other(found, line, base):
-            yield Finding("ok", line.rel, f"{found}, which is this server's")
+            yield PageFinding("ok", line.rel, f"{found}, which is this server's")
             if line.rel == "indieauth-metadata":
                 yield from _issuer_findings(base)
         else:
-            yield Finding(
+            yield PageFinding(
                 "problem", line.rel, f"{found} is on this server, but isn't what it has for that", f"Write {line.html}"
             )
 
 
-def _check(meant: Line | None, otherwise: str) -> str:
+def _advice(meant: LinkLine | None, otherwise: str) -> str:
     return otherwise if meant is None else f"Write {meant.html}, if that is meant. {otherwise}"
 
 
 def answering_findings(
-    about: str, url: str, answer: Answered | FetchFailed, *, private: bool, meant: Line | None = None
-) -> Iterable[Finding]:
+    about: str, url: str, answer: Answered | FetchFailed, *, private: bool, meant: LinkLine | None = None
+) -> Iterable[PageFinding]:
     """Whether anything answers at an endpoint of the provider, which was asked nothing in particular. `meant` is a line
     that is near, or what the provider's metadata has.
     """
     if isinstance(answer, FetchFailed):
-        yield Finding("problem", about, f"{url} doesn't answer: {answer.detail}", _check(meant, "Check the address."))
+        yield PageFinding(
+            "problem", about, f"{url} doesn't answer: {answer.detail}", _advice(meant, "Check the address.")
+        )
     elif answer.status in {404, 410} or answer.status >= 500:
-        fix = _check(meant, "Check the address, and the provider's log.")
-        yield Finding("problem", about, f"{url} answers {answer.status}", fix)
+        fix = _advice(meant, "Check the address, and the provider's log.")
+        yield PageFinding("problem", about, f"{url} answers {answer.status}", fix)
     elif not private and url.startswith("http:"):
-        yield Finding(
+        yield PageFinding(
             "problem",
             about,
             f"{url} isn't https: codes and tokens could be read on their way, and this server sends none there",
             "Name the https address.",
         )
     else:
-        yield Finding("ok", about, f"{url} answers")
+        yield PageFinding("ok", about, f"{url} answers")
 
 
-def microsub_findings(url: str, answer: Answered | FetchFailed, meant: Line | None = None) -> Iterable[Finding]:
+def microsub_findings(url: str, answer: Answered | FetchFailed, meant: LinkLine | None = None) -> Iterable[PageFinding]:
     """Whether an endpoint answers as one, to who has no token. `meant` is a line that is near."""
-    fix = _check(meant, "Check the address.")
+    fix = _advice(meant, "Check the address.")
     if isinstance(answer, FetchFailed):
-        yield Finding("problem", "microsub", f"{url} doesn't answer: {answer.detail}", fix, ALL)
+        yield PageFinding("problem", "microsub", f"{url} doesn't answer: {answer.detail}", fix, ALL)
     elif answer.status in {404, 410} or answer.status >= 500:
-        yield Finding("problem", "microsub", f"{url} answers {answer.status}", fix, ALL)
+        yield PageFinding("problem", "microsub", f"{url} answers {answer.status}", fix, ALL)
     elif answer.status not in {400, 401, 403}:
-        yield Finding(
+        yield PageFinding(
             "advice", "microsub", f"{url} answers {answer.status} to a request without a token, where 401 was expected"
         )
     else:
-        yield Finding("ok", "microsub", f"{url} answers, and wants a token")
+        yield PageFinding("ok", "microsub", f"{url} answers, and wants a token")
         if answer.headers.get("access-control-allow-origin") is None:
-            yield Finding(
+            yield PageFinding(
                 "advice",
                 "microsub",
                 "the endpoint lets no browser ask from another site (CORS), where the app runs",
@@ -284,18 +297,22 @@ def microsub_findings(url: str, answer: Answered | FetchFailed, meant: Line | No
             )
 
 
-def feed_findings(feeds: Sequence[str], first: Answered | FetchFailed | None) -> Iterable[Finding]:
+def feed_findings(feeds: Sequence[str], first: Answered | FetchFailed | None) -> Iterable[PageFinding]:
     """Whether others can follow the page. `first` is what the first feed's address says, None where it is the page."""
     if not feeds:
-        yield Finding(
+        yield PageFinding(
             "advice",
             "feeds",
             "the page neither is nor names a feed, so nobody can follow it",
             'Mark up the posts as an h-feed, or add <link rel="alternate" type="application/rss+xml" href="…">.',
         )
     elif isinstance(first, FetchFailed) and first.reason != "too_large":
-        yield Finding("advice", "feeds", f"{shown(feeds[0])}, which the page names, can't be fetched: {first.detail}")
+        yield PageFinding(
+            "advice", "feeds", f"{shown(feeds[0])}, which the page names, can't be fetched: {first.detail}"
+        )
     elif isinstance(first, Answered) and not 200 <= first.status < 300:
-        yield Finding("advice", "feeds", f"{shown(feeds[0])}, which the page names, answers {first.status}")
+        yield PageFinding("advice", "feeds", f"{shown(feeds[0])}, which the page names, answers {first.status}")
     else:
-        yield Finding("ok", "feeds", "the page can be followed" + (f": {shown(feeds[0])}" if first is not None else ""))
+        yield PageFinding(
+            "ok", "feeds", "the page can be followed" + (f": {shown(feeds[0])}" if first is not None else "")
+        )

@@ -6,14 +6,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.errors import InvalidRequest, NotFound, RequestError
-from microsub.identity.page_check.lines import profile_page
+from microsub.identity.page_check.report import profile_page
 from microsub.identity.page_check.server_findings import ENDPOINT
 from microsub.identity.pages import credentials
-from microsub.identity.pages.scopetexts import of_tokens
-from microsub.identity.provider.own import is_own
+from microsub.identity.pages.consent import token_scopes
+from microsub.identity.protocol.metadata import is_own
 from microsub.identity.web.routing import form, page
-from microsub.identity.web.site import Site
-from microsub.identity.web.visit import Visit
+from microsub.identity.web.site import PageSite
+from microsub.identity.web.visit import PageVisit
 
 PATH = "/account"
 TOKENS = "/account/tokens"
@@ -29,7 +29,7 @@ DONE = {
 """What is said on the page after a form did it."""
 
 
-def routes(site: Site) -> list[Route]:
+def routes(site: PageSite) -> list[Route]:
     """The routes of this module."""
     return [
         page(site, PATH, _account),
@@ -41,11 +41,11 @@ def routes(site: Site) -> list[Route]:
     ]
 
 
-async def _account(visit: Visit) -> Response:
+async def _account(visit: PageVisit) -> Response:
     return await _page(visit)
 
 
-async def _page(visit: Visit, problem: RequestError | None = None) -> Response:
+async def _page(visit: PageVisit, problem: RequestError | None = None) -> Response:
     session, granting = visit.require_session(), visit.site.identity.granting
     return visit.page(
         "account.html",
@@ -53,7 +53,7 @@ async def _page(visit: Visit, problem: RequestError | None = None) -> Response:
         sessions=await visit.site.identity.sessions.all(session.user),
         apps=await granting.apps(session.user),
         tokens=await granting.given_tokens(session.user),
-        scopes=of_tokens(),
+        scopes=token_scopes(),
         is_lent=session.me.endswith(profile_page("", session.user)) and is_own(session.me, visit.base),
         done=DONE.get(visit.query.get("done", ""), ""),
         confirmed=await credentials.is_confirmed(visit, session),
@@ -62,7 +62,7 @@ async def _page(visit: Visit, problem: RequestError | None = None) -> Response:
     )
 
 
-async def _make_token(visit: Visit) -> Response:
+async def _make_token(visit: PageVisit) -> Response:
     session, now = visit.require_session(), visit.now
     fields, granting = visit.form, visit.site.identity.granting
     try:
@@ -78,19 +78,19 @@ async def _make_token(visit: Visit) -> Response:
     return visit.page("token.html", token=token, name=fields.text("name"), endpoint=visit.base + ENDPOINT)
 
 
-async def _end_token(visit: Visit) -> Response:
+async def _end_token(visit: PageVisit) -> Response:
     session = visit.require_session()
     if not await visit.site.identity.granting.end_token(session.user, visit.form.text("token")):
         raise NotFound("That token has ended already.")
     return visit.go(PATH, done="token")
 
 
-async def _sign_out(visit: Visit) -> Response:
+async def _sign_out(visit: PageVisit) -> Response:
     await visit.sign_out()
     return visit.page("signed-out.html", title="You are signed out", text="This browser is signed out. Others are not.")
 
 
-async def _end_one(visit: Visit) -> Response:
+async def _end_one(visit: PageVisit) -> Response:
     session = visit.require_session()
     id_ = visit.form.text("session")
     if id_ == session.id:
@@ -100,7 +100,7 @@ async def _end_one(visit: Visit) -> Response:
     return visit.go(PATH, done="session")
 
 
-async def _end_all(visit: Visit) -> Response:
+async def _end_all(visit: PageVisit) -> Response:
     session = visit.require_session()
     ended = await visit.site.identity.sessions.end_all(session.user)
     await visit.sign_out()

@@ -8,16 +8,16 @@ from starlette.routing import Route
 from microsub.errors import Forbidden, InvalidRequest, NotFound, RequestError, TooManyRequests
 from microsub.identity.local.login import LocalIdentity, NotRecognised
 from microsub.identity.local.passwords import repeated_password
-from microsub.identity.pages.local_sign_in import answered, asked_json, has_passkeys, told
+from microsub.identity.pages.sign_in import form_page, has_passkeys, passkey_answer, passkey_question
 from microsub.identity.sign_in.sessions import SignedIn
 from microsub.identity.web.routing import Handler, form, page
-from microsub.identity.web.site import Site
-from microsub.identity.web.visit import Visit
+from microsub.identity.web.site import PageSite
+from microsub.identity.web.visit import PageVisit
 
 PATH = "/account/sign-in"
 
 
-def routes(site: Site) -> list[Route]:
+def routes(site: PageSite) -> list[Route]:
     """The routes of this module."""
     forms: dict[str, Handler] = {
         "/confirm": _confirm,
@@ -42,7 +42,7 @@ class ConfirmationNeeded(Forbidden):
 def _telling(handler: Handler) -> Handler:
     """What is wrong with a form is told on the page that it stands on."""
 
-    async def handle(visit: Visit) -> Response:
+    async def handle(visit: PageVisit) -> Response:
         try:
             return await handler(visit)
         except (ConfirmationNeeded, NotRecognised, InvalidRequest, TooManyRequests) as problem:
@@ -54,20 +54,20 @@ def _telling(handler: Handler) -> Handler:
 # --- showing who one is ---------------------------------------------------------------------------------------------
 
 
-async def _confirm(visit: Visit) -> Response:
+async def _confirm(visit: PageVisit) -> Response:
     session = visit.require_session()
     password = visit.form.get("password", "")
     await _local(visit).recognising.confirm(session.user, session.id, password, visit.where, visit.now)
     return visit.go(PATH)
 
 
-async def _begin_confirming(visit: Visit) -> Response:
+async def _begin_confirming(visit: PageVisit) -> Response:
     session = visit.require_session()
-    return asked_json(await _local(visit).passkeys.ask_to_use(visit.base, session.user))
+    return passkey_question(await _local(visit).passkeys.ask_to_use(visit.base, session.user))
 
 
-async def _confirm_by_passkey(visit: Visit) -> Response:
-    session, answer = visit.require_session(), answered(visit.form)
+async def _confirm_by_passkey(visit: PageVisit) -> Response:
+    session, answer = visit.require_session(), passkey_answer(visit.form)
     await _local(visit).recognising.confirm_by_passkey(
         visit.base, session.user, session.id, answer, visit.where, visit.now
     )
@@ -77,7 +77,7 @@ async def _confirm_by_passkey(visit: Visit) -> Response:
 # --- changing something ---------------------------------------------------------------------------------------------
 
 
-async def _set_password(visit: Visit) -> Response:
+async def _set_password(visit: PageVisit) -> Response:
     session = await confirmed(visit)
     password = repeated_password(visit.form.get("password", ""), visit.form.get("again", ""))
     await _local(visit).enrolling.set_password(session.user, password, visit.now, but=session.id)
@@ -88,32 +88,32 @@ async def _set_password(visit: Visit) -> Response:
     return visit.page("message.html", title="New password", text=text)
 
 
-async def _begin_passkey(visit: Visit) -> Response:
+async def _begin_passkey(visit: PageVisit) -> Response:
     session = await confirmed(visit)
-    return asked_json(await _local(visit).passkeys.ask_to_make(visit.base, session.user))
+    return passkey_question(await _local(visit).passkeys.ask_to_make(visit.base, session.user))
 
 
-async def _add_passkey(visit: Visit) -> Response:
+async def _add_passkey(visit: PageVisit) -> Response:
     session, name = await confirmed(visit), visit.form.text("name")
-    await _local(visit).passkeys.make(visit.base, session.user, answered(visit.form), name, visit.now)
+    await _local(visit).passkeys.make(visit.base, session.user, passkey_answer(visit.form), name, visit.now)
     return visit.go(PATH)
 
 
-async def _rename_passkey(visit: Visit) -> Response:
+async def _rename_passkey(visit: PageVisit) -> Response:
     session, name = await confirmed(visit), visit.form.text("name")
     if not await _local(visit).passkeys.rename(session.user, visit.form.text("passkey"), name):
         raise NotFound("You have no such passkey any more.")
     return visit.go(PATH)
 
 
-async def _remove_passkey(visit: Visit) -> Response:
+async def _remove_passkey(visit: PageVisit) -> Response:
     session = await confirmed(visit)
     if not await _local(visit).passkeys.remove(session.user, visit.form.text("passkey")):
         raise NotFound("You have no such passkey any more.")
     return visit.go(PATH)
 
 
-async def confirmed(visit: Visit) -> SignedIn:
+async def confirmed(visit: PageVisit) -> SignedIn:
     """The session, which was signed in or confirmed within ten minutes. Raises ConfirmationNeeded."""
     session = visit.require_session()
     if not await is_confirmed(visit, session):
@@ -121,14 +121,14 @@ async def confirmed(visit: Visit) -> SignedIn:
     return session
 
 
-async def is_confirmed(visit: Visit, session: SignedIn) -> bool:
+async def is_confirmed(visit: PageVisit, session: SignedIn) -> bool:
     """Whether the session was signed in or confirmed within ten minutes."""
     return await _local(visit).recognising.is_confirmed(session.user, session.id, session.since, visit.now)
 
 
-async def _page(visit: Visit, problem: RequestError | None = None) -> Response:
+async def _page(visit: PageVisit, problem: RequestError | None = None) -> Response:
     session = visit.require_session()
-    return told(
+    return form_page(
         visit,
         "credentials.html",
         problem,
@@ -139,5 +139,5 @@ async def _page(visit: Visit, problem: RequestError | None = None) -> Response:
     )
 
 
-def _local(visit: Visit) -> LocalIdentity:
+def _local(visit: PageVisit) -> LocalIdentity:
     return visit.site.identity.local

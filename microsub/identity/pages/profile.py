@@ -10,22 +10,22 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from microsub.errors import NotFound
-from microsub.identity.page_check.lines import PROFILES, microsub_line, profile_page, provider_lines
+from microsub.identity.page_check.report import PROFILES, microsub_line, profile_page, provider_lines
 from microsub.identity.web.routing import public
-from microsub.identity.web.site import Site
-from microsub.identity.web.visit import Visit
+from microsub.identity.web.site import PageSite
+from microsub.identity.web.visit import PageVisit
 from microsub.model.reader import NAME
 
 KEPT = 300
 """Seconds for which apps may keep a page."""
 
 
-def routes(site: Site) -> list[Route]:
+def routes(site: PageSite) -> list[Route]:
     """The routes of this module."""
     return [public(site, f"{PROFILES}/{{name}}", _profile), public(site, f"{PROFILES}/{{name}}/", _with_a_slash)]
 
 
-async def _profile(visit: Visit) -> Response:
+async def _profile(visit: PageVisit) -> Response:
     """The lines stand in the headers too: some apps look there first, some there alone."""
     name = _name(visit)
     lines = [*provider_lines(visit.base), microsub_line(visit.base, name)]
@@ -39,12 +39,12 @@ async def _profile(visit: Visit) -> Response:
     return response
 
 
-async def _with_a_slash(visit: Visit) -> Response:
+async def _with_a_slash(visit: PageVisit) -> Response:
     """One address, so that nobody is two persons by a slash."""
     return RedirectResponse(profile_page(visit.base, _name(visit)), 301)
 
 
-def _name(visit: Visit) -> str:
+def _name(visit: PageVisit) -> str:
     name = str(visit.request.path_params["name"])
     if not NAME.match(name):
         raise NotFound("There is no page by that name.")

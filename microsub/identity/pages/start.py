@@ -7,24 +7,23 @@ from starlette.routing import Route
 
 from microsub.errors import InvalidRequest
 from microsub.identity.local.attempts import network_of
-from microsub.identity.page_check.findings import Report
-from microsub.identity.page_check.lines import microsub_line, profile_page, provider_lines
-from microsub.identity.page_check.server_findings import ENDPOINT, Here
+from microsub.identity.page_check.report import PageReport, microsub_line, profile_page, provider_lines
+from microsub.identity.page_check.server_findings import ENDPOINT, CheckedAgainst
 from microsub.identity.protocol.identifiers import shown
 from microsub.identity.web.routing import form, page
-from microsub.identity.web.site import Site
-from microsub.identity.web.visit import Visit
+from microsub.identity.web.site import PageSite
+from microsub.identity.web.visit import PageVisit
 
 CHECK_PATH = "/check"
 _NAME = "YOUR-NAME"
 
 
-def routes(site: Site) -> list[Route]:
+def routes(site: PageSite) -> list[Route]:
     """The routes of this module."""
     return [page(site, "/", _start), page(site, CHECK_PATH, _ask), form(site, CHECK_PATH, _check)]
 
 
-async def _start(visit: Visit) -> Response:
+async def _start(visit: PageVisit) -> Response:
     base = _base(visit)
     return visit.page(
         "start.html",
@@ -37,15 +36,15 @@ async def _start(visit: Visit) -> Response:
     )
 
 
-async def _ask(visit: Visit) -> Response:
+async def _ask(visit: PageVisit) -> Response:
     return _checked(visit, _me(visit))
 
 
-async def _check(visit: Visit) -> Response:
+async def _check(visit: PageVisit) -> Response:
     address = visit.form.text("address")
     user = visit.session.user if visit.session else None
     # Only to people themselves is said how their page compares with what is known of them here.
-    here = Here(_base(visit), {user: _me(visit)} if user else {})
+    here = CheckedAgainst(_base(visit), {user: _me(visit)} if user else {})
     doctor = visit.site.identity.doctor
     try:
         report = await doctor.examine_for(network_of(visit.where.address), address, here, known=user is not None)
@@ -55,21 +54,21 @@ async def _check(visit: Visit) -> Response:
     return _checked(visit, address, report=report)
 
 
-def _checked(visit: Visit, address: str, *, report: Report | None = None, problem: str = "") -> Response:
+def _checked(visit: PageVisit, address: str, *, report: PageReport | None = None, problem: str = "") -> Response:
     status = 400 if problem else 200
     return visit.page("check.html", status, address=address, report=report, problem=problem, checks=_checks(visit))
 
 
-def _me(visit: Visit) -> str:
+def _me(visit: PageVisit) -> str:
     """The web address of who is signed in; empty for others."""
     return visit.session.me if visit.session is not None else ""
 
 
-def _base(visit: Visit) -> str:
+def _base(visit: PageVisit) -> str:
     """The server's address as it is shown; where the admin has set none, as the browser wrote it."""
     return (visit.site.address.base_url or str(visit.request.base_url)).rstrip("/")
 
 
-def _checks(visit: Visit) -> bool:
+def _checks(visit: PageVisit) -> bool:
     """Whether forms work at the address by which the request came."""
     return visit.site.address.base(visit.request.headers.get("host", "")) is not None

@@ -16,8 +16,9 @@ from microsub.formats.html.crowding import is_crowded
 from microsub.formats.mf2 import hfeed
 from microsub.formats.mf2 import values as mf2
 from microsub.identity.protocol.documents import Document, read_object, text_of
-from microsub.identity.protocol.identifiers import MAX_URL, Identifier, endpoint, identifier, same_origin, shown
-from microsub.identity.protocol.rels import links_of, page_of
+from microsub.identity.protocol.identifiers import endpoint, same_origin, shown
+from microsub.identity.protocol.links import links_of, page_of
+from microsub.kit.identifiers import MAX_URL, Identifier, identifier
 from microsub.kit.urls import safe_url
 
 _LOOPBACK = frozenset({"127.0.0.1", "[::1]"})

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from microsub.errors import ParseError
 from microsub.identity.protocol.documents import Document, read_object
-from microsub.identity.protocol.identifiers import Identifier, endpoint, identifier, shown
+from microsub.identity.protocol.identifiers import endpoint, shown
+from microsub.kit.identifiers import Identifier, identifier
 
 _MOST_VALUES = 100
 _LONGEST_VALUE = 100
@@ -99,4 +100,29 @@ def _texts(document: Document, name: str) -> frozenset[str]:
         value
         for value in values[:_MOST_VALUES]
         if isinstance(value, str) and value.isascii() and value.isprintable() and 0 < len(value) <= _LONGEST_VALUE
+    )
+
+
+def is_own(url: str | None, base: str) -> bool:
+    """Whether `url` lies under `base`, the address of this server without a slash at its end."""
+    if url is None:
+        return False
+    try:
+        there, here = identifier(url.partition("#")[0]), identifier(base)
+    except ValueError:
+        return False
+    folder = here.path.rstrip("/")
+    return there.origin == here.origin and (there.path == folder or there.path.startswith(f"{folder}/"))
+
+
+def own_metadata(base: str) -> ServerMetadata:
+    """What the metadata document of the server at `base` says, as far as signing in and checking tokens need it."""
+    return ServerMetadata(
+        issuer=base,
+        authorization_endpoint=f"{base}/auth",
+        token_endpoint=f"{base}/token",
+        introspection_endpoint=f"{base}/introspect",
+        revocation_endpoint=f"{base}/revoke",
+        userinfo_endpoint=f"{base}/userinfo",
+        iss_in_response=True,
     )

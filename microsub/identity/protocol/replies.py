@@ -21,8 +21,8 @@ from microsub.identity.protocol.documents import (
     secret_of,
     text_of,
 )
-from microsub.identity.protocol.identifiers import MAX_URL, endpoint
-from microsub.identity.protocol.me import canonical_me
+from microsub.identity.protocol.identifiers import canonical_me, endpoint
+from microsub.kit.identifiers import MAX_URL
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from microsub.errors import TooManyRequests
 from microsub.identity.local.attempts import network_of, site_of
 from microsub.identity.sign_in.limits import is_public
-from microsub.kit.fixed_window import Pacing
+from microsub.kit.rate_limits import FixedWindow
 
 MINUTE = 60.0
 
@@ -69,8 +69,8 @@ class Crowd:
     def __init__(self, bounds: Bounds, clock: Callable[[], float]) -> None:
         self._bounds = bounds
         self._clock = clock
-        self._askers = Pacing(bounds.of_asker, MINUTE)
-        self._hosts = Pacing(bounds.to_host, MINUTE)
+        self._askers = FixedWindow(bounds.of_asker, MINUTE)
+        self._hosts = FixedWindow(bounds.to_host, MINUTE)
         self._busy: Counter[str] = Counter()
 
     def enter(self, asker: Asker, host: str) -> Callable[[], None]:

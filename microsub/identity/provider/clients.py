@@ -23,9 +23,10 @@ import structlog
 from microsub.errors import FetchError, ParseError, ParserUnavailable, TooManyRequests
 from microsub.fetch import Answered, FetchFailed, Sending, SendLimits
 from microsub.identity.protocol.clients import ClientInfo, may_be_asked
-from microsub.identity.protocol.identifiers import identifier, same_origin
+from microsub.identity.protocol.identifiers import same_origin
 from microsub.identity.provider.client_limits import OF_PEOPLE, OF_STRANGERS, Asker, Crowd
-from microsub.kit.remembering import Remembering
+from microsub.kit.identifiers import identifier
+from microsub.kit.ttl_cache import TtlCache
 from microsub.parsing.pool import ParsePool
 
 LIFETIME = 900.0
@@ -102,10 +103,10 @@ class Clients:
         self._parser = parser
         self._patience = patience
         self._people, self._strangers = Crowd(OF_PEOPLE, clock), Crowd(OF_STRANGERS, clock)
-        self._known: Remembering[App] = Remembering(
+        self._known: TtlCache[App] = TtlCache(
             lifetime=LIFETIME, failures=FAILURES, most=MOST, at_once=_AT_ONCE, clock=clock
         )
-        self._logos: Remembering[str] = Remembering(
+        self._logos: TtlCache[str] = TtlCache(
             lifetime=LIFETIME, failures=FAILURES, most=MOST, at_once=_AT_ONCE, clock=clock
         )
 
@@ -133,7 +134,7 @@ class Clients:
             log.info("an app is slow to say anything of itself", client=client)
         return app
 
-    async def _asked(self, kept: Remembering[T], url: str, asker: Asker, find: Callable[[], Awaitable[T]]) -> T:
+    async def _asked(self, kept: TtlCache[T], url: str, asker: Asker, find: Callable[[], Awaitable[T]]) -> T:
         """What is known of `url`, or what `find` finds, with a place in the crowd for as long as it takes."""
         if kept.has(url) or kept.is_sought(url):
             return await kept.get(url, find)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from microsub.errors import TooManyRequests
 from microsub.identity.local.attempts import Allowance
-from microsub.identity.store.attempts import AttemptCounts
+from microsub.identity.store.rate_limits import AttemptCounts
 
 OF_APPS = Allowance(free=60, first=2, longest=2)
 """The first ones at once, then one in so many seconds, until a day has passed without any."""

@@ -25,13 +25,12 @@ from microsub.errors import (
 )
 from microsub.identity.protocol import pkce
 from microsub.identity.protocol.clients import canonical_client_id
-from microsub.identity.protocol.me import canonical_me
+from microsub.identity.protocol.identifiers import canonical_me
 from microsub.identity.protocol.requests import Asked, read_scope
 from microsub.identity.provider.clients import App, Clients
 from microsub.identity.store.accounts import Accounts, Token
 from microsub.identity.store.codes import Codes, Consent, Spent
-from microsub.identity.store.grants import AppGrant, Grants, Issued, Renewed
-from microsub.identity.store.own_tokens import OwnToken, OwnTokens
+from microsub.identity.store.grants import AppGrant, Grants, Issued, OwnToken, OwnTokens, Renewed
 from microsub.identity.store.service_tokens import ServiceTokens
 from microsub.model.scopes import ALL_SCOPES, understood
 

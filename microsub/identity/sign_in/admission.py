@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from microsub.errors import InvalidRequest, ProfileError
-from microsub.identity.protocol.me import canonical_me, site_of_me
+from microsub.identity.protocol.identifiers import canonical_me, site_of_me
 from microsub.identity.protocol.replies import ProfileClaims
 from microsub.identity.sign_in.profiles import Claims, Profile
 from microsub.identity.store.accounts import Accounts, User

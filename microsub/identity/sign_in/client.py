@@ -24,14 +24,14 @@ from microsub import metrics
 from microsub.errors import InvalidRequest, ParseError, ProfileError, ProfileMismatch, ProfileUnreachable, SignInFailed
 from microsub.fetch import Answered, FetchFailed, Sending
 from microsub.identity.protocol import pkce
-from microsub.identity.protocol.identifiers import identifier, shown
-from microsub.identity.protocol.me import canonical_me, site_of_me
+from microsub.identity.protocol.identifiers import canonical_me, shown, site_of_me
+from microsub.identity.protocol.metadata import is_own
 from microsub.identity.protocol.replies import CodeAnswer, read_code_answer, read_error
-from microsub.identity.provider.own import is_own
 from microsub.identity.sign_in.admission import Admission, Admitted, Refusal, proven
 from microsub.identity.sign_in.limits import Turnstile
 from microsub.identity.sign_in.profiles import RECENT, Profile, Profiles
-from microsub.identity.store.pending import PendingStore, SignInUnderWay, size_of
+from microsub.identity.store.sessions import PendingStore, SignInUnderWay, size_of
+from microsub.kit.identifiers import identifier
 
 _SINGLE = ("code", "state", "iss", "error", "error_description")
 

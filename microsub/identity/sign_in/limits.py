@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 
 from microsub.errors import SignInFailed
 from microsub.identity.local.attempts import network_of, site_of
-from microsub.identity.protocol.me import site_of_me
+from microsub.identity.protocol.identifiers import site_of_me
 from microsub.identity.sign_in.admission import KnownAddresses
-from microsub.kit.fixed_window import Pacing
+from microsub.kit.rate_limits import FixedWindow
 
 MINUTE = 60.0
 PER_NETWORK = 20
@@ -54,11 +54,11 @@ class Turnstile:
     def __init__(self, known: KnownAddresses, clock: Callable[[], float] = time.monotonic) -> None:
         self._known = known
         self._clock = clock
-        self._networks = Pacing(PER_NETWORK, MINUTE)
-        self._wide = Pacing(PER_WIDE_NETWORK, MINUTE)
-        self._sites = Pacing(PER_SITE, MINUTE)
-        self._all = Pacing(IN_ALL, MINUTE)
-        self._left = Pacing(LEFT, MINUTE)
+        self._networks = FixedWindow(PER_NETWORK, MINUTE)
+        self._wide = FixedWindow(PER_WIDE_NETWORK, MINUTE)
+        self._sites = FixedWindow(PER_SITE, MINUTE)
+        self._all = FixedWindow(IN_ALL, MINUTE)
+        self._left = FixedWindow(LEFT, MINUTE)
         self._busy: Counter[str] = Counter()
 
     async def enter(self, me: str, address: str) -> None:

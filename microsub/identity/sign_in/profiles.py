@@ -19,12 +19,10 @@ from microsub.errors import InvalidRequest, ParseError, ProfileError, ProfileMis
 from microsub.fetch import PAGE_ACCEPT, Answered, FetchFailed, Hop, Sending, SendLimits
 from microsub.formats.entry_id import mask_credentials
 from microsub.formats.html.trees import MAX_PAGE
-from microsub.identity.protocol.endpoints import Endpoints
-from microsub.identity.protocol.identifiers import endpoint
-from microsub.identity.protocol.me import canonical_me, path_of_me, site_of_me
-from microsub.identity.protocol.metadata import ServerMetadata, read_metadata
-from microsub.identity.provider.own import is_own, own_metadata
-from microsub.kit.remembering import Remembering
+from microsub.identity.protocol.identifiers import canonical_me, endpoint, path_of_me, site_of_me
+from microsub.identity.protocol.links import Endpoints
+from microsub.identity.protocol.metadata import ServerMetadata, is_own, own_metadata, read_metadata
+from microsub.kit.ttl_cache import TtlCache
 from microsub.parsing.pool import ParsePool
 
 LIFETIME = 3600.0
@@ -165,10 +163,10 @@ class Profiles:
         self._parser = parser
         self._private = private
         self._own = own
-        self._people: Remembering[Profile] = Remembering(
+        self._people: TtlCache[Profile] = TtlCache(
             lifetime=LIFETIME, failures=FAILURES, most=most, at_once=AT_ONCE, clock=clock
         )
-        self._servers: Remembering[ServerMetadata] = Remembering(
+        self._servers: TtlCache[ServerMetadata] = TtlCache(
             lifetime=LIFETIME, failures=FAILURES, most=most, at_once=AT_ONCE, clock=clock
         )
 

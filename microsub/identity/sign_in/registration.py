@@ -16,7 +16,7 @@ import structlog
 
 from microsub import metrics
 from microsub.configuration.model import Registration
-from microsub.identity.protocol.me import path_of_me, site_of_me
+from microsub.identity.protocol.identifiers import path_of_me, site_of_me
 from microsub.identity.sign_in.admission import Admitted, Person, Refusal, bare, canonical, is_named
 from microsub.identity.store.accounts import User
 from microsub.kit.hosts import domain, within

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from microsub.errors import Unauthorized
-from microsub.identity.protocol.me import same_me
+from microsub.identity.protocol.identifiers import same_me
 from microsub.identity.store.sessions import SessionRecord, SessionStore
 from microsub.model.reader import NAME
 

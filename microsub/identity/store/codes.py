@@ -14,8 +14,17 @@ from dataclasses import dataclass
 from enum import Enum
 
 from microsub.identity.store.absent import absent
-from microsub.identity.store.derived import LONGEST, derive, digest, new_seed
-from microsub.identity.store.grants import GRANT_SECONDS, TOKEN_SECONDS, Issued, grant_pattern, pattern
+from microsub.identity.store.grants import (
+    GRANT_SECONDS,
+    LONGEST_SECRET,
+    TOKEN_SECONDS,
+    Issued,
+    derive,
+    grant_pattern,
+    new_seed,
+    pattern,
+    secret_digest,
+)
 from microsub.model.reader import NAME
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
@@ -77,7 +86,7 @@ class Codes:
             *("scope", " ".join(sorted(consent.scopes)), "challenge", consent.challenge),
             *("seed", new_seed(), "expires", now + CODE_SECONDS),
         )
-        where = [keys.user(consent.user), identitykeys.code(consent.user, digest(code))]
+        where = [keys.user(consent.user), identitykeys.code(consent.user, secret_digest(code))]
         if not await self._redis.script(load("code_create"), where, [_KEPT_SECONDS, *fields]):
             raise await absent(self._redis, consent.user)
         return code
@@ -118,11 +127,11 @@ class Codes:
             user,
             code,
             grant,
-            digest(access),
+            secret_digest(access),
             [now, *_verdict(fits, consent), "token"],
             [
-                *(grant, digest(access), now + TOKEN_SECONDS),
-                *(digest(refresh), new_seed(), now + GRANT_SECONDS),
+                *(grant, secret_digest(access), now + TOKEN_SECONDS),
+                *(secret_digest(refresh), new_seed(), now + GRANT_SECONDS),
                 *(most, grant_pattern(user)),
             ],
         )
@@ -135,7 +144,7 @@ class Codes:
         where = [
             *(
                 keys.user(user),
-                identitykeys.code(user, digest(code)),
+                identitykeys.code(user, secret_digest(code)),
                 identitykeys.grant(user, grant),
                 identitykeys.grants(user),
             ),
@@ -149,10 +158,10 @@ class Codes:
     async def _read(self, code: str) -> tuple[Consent, str] | None:
         """What the code stands for, and its seed."""
         user, dot, _ = code.partition(".")
-        if not dot or len(code) > LONGEST or not NAME.match(user):
+        if not dot or len(code) > LONGEST_SECRET or not NAME.match(user):
             return None
         names = ("client", "title", "redirect", "scope", "challenge", "seed")
-        row = await self._redis.command("HMGET", identitykeys.code(user, digest(code)), *names)
+        row = await self._redis.command("HMGET", identitykeys.code(user, secret_digest(code)), *names)
         if row[0] is None:
             return None
         client, title, redirect, scope, challenge, seed = (part.decode() if part else "" for part in row)

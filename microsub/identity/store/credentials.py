@@ -16,7 +16,7 @@ import orjson
 
 from microsub.errors import InvalidRequest
 from microsub.identity.store.absent import absent
-from microsub.identity.store.derived import digest as _digest
+from microsub.identity.store.grants import secret_digest as _digest
 from microsub.model.reader import NAME
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Command, Redis

@@ -8,19 +8,42 @@ grant.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import hmac
 import re
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from microsub.identity.store.derived import LONGEST, derive, digest, new_seed
 from microsub.model.reader import NAME
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import reading, texts
 from microsub.redis.scripts import load
+
+LONGEST_SECRET = 512
+"""Characters of the longest token or code that is looked at."""
+
+
+def secret_digest(secret: str) -> str:
+    """The SHA-256, in hex, by which a secret is stored and found."""
+    return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
+
+
+def new_seed() -> str:
+    """256 random bits, as text."""
+    return secrets.token_urlsafe(32)
+
+
+def derive(seed: str, purpose: str, *held: str) -> str:
+    """256 bits, as 43 characters `[A-Za-z0-9_-]`, for one purpose; nobody can tell them without the seed and `held`."""
+    message = "\0".join((purpose, *(f"{len(part)}:{part}" for part in held)))
+    made = hmac.digest(seed.encode(), message.encode("utf-8", "replace"), "sha256")
+    return base64.urlsafe_b64encode(made).rstrip(b"=").decode()
+
 
 TOKEN_SECONDS = 180 * 86_400
 """How long an access token is good."""
@@ -102,21 +125,21 @@ class Grants:
         if place is None or "refresh" not in fields:
             return Renewed.UNKNOWN, None
         user, grant = place
-        older = hmac.compare_digest(digest(refresh), fields.get("before", ""))
+        older = hmac.compare_digest(secret_digest(refresh), fields.get("before", ""))
         seed = fields["before_seed"] if older else fields["seed"]
         scope = " ".join(sorted(scopes)) if scopes else fields["scope"]
         access = f"{user}.{derive(seed, 'access', refresh, scope)}"
         successor = f"{user}.{grant}.{derive(seed, 'refresh', refresh)}"
         args: list[Arg] = [
-            *(now, grant, digest(refresh), _REPEAT_SECONDS, pattern(user)),
-            *(digest(successor), new_seed(), now + GRANT_SECONDS),
-            *(digest(access), scope, now + TOKEN_SECONDS, now + OVERLAP_SECONDS, _OLDER_TOKENS),
+            *(now, grant, secret_digest(refresh), _REPEAT_SECONDS, pattern(user)),
+            *(secret_digest(successor), new_seed(), now + GRANT_SECONDS),
+            *(secret_digest(access), scope, now + TOKEN_SECONDS, now + OVERLAP_SECONDS, _OLDER_TOKENS),
         ]
         where = [
             keys.user(user),
             identitykeys.grant(user, grant),
             identitykeys.grants(user),
-            keys.token(user, digest(access)),
+            keys.token(user, secret_digest(access)),
         ]
         renewed = Renewed((await self._redis.script(load("grant_renew"), [*where, keys.tokens(user)], args)).decode())
         if not renewed.good:
@@ -172,7 +195,7 @@ def _place(refresh: str) -> tuple[str, str] | None:
     """User and grant that a refresh token names."""
     user, _, rest = refresh.partition(".")
     grant, dot, secret = rest.partition(".")
-    if not dot or not secret or len(refresh) > LONGEST or not NAME.match(user) or not _ID.match(grant):
+    if not dot or not secret or len(refresh) > LONGEST_SECRET or not NAME.match(user) or not _ID.match(grant):
         return None
     return user, grant
 
@@ -185,3 +208,64 @@ def _grant(user: str, grant: str, fields: Mapping[str, str]) -> AppGrant | None:
         scopes = frozenset(fields["scope"].split())
         created, expires = float(fields["created"]), float(fields["expires"])
         return AppGrant(grant, user, fields["client"], fields["title"], scopes, created, renewed, expires, used)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnToken:
+    """A good token. Times are Unix seconds; `expires` None means never; `me` is its user's profile URL, or empty."""
+
+    user: str
+    me: str
+    scopes: frozenset[str]
+    client: str
+    created: float
+    expires: float | None
+
+
+class OwnTokens:
+    """Tokens in Redis, by their text."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def find(self, token: str, now: float) -> OwnToken | None:
+        """What the token allows; None for one that is unknown, expired, revoked, of a disabled user or not ours."""
+        user = _owner_of(token)
+        if user is None:
+            return None
+        row, owner = await self._redis.pipeline(
+            [
+                ("HMGET", keys.token(user, secret_digest(token)), "scope", "client", "created", "expires", "foreign"),
+                ("HMGET", keys.user(user), "me", "created", "disabled"),
+            ]
+        )
+        scope, client, created, expires, foreign = (part.decode() if part is not None else None for part in row)
+        me, known, disabled = owner
+        if scope is None or foreign is not None or known is None or disabled is not None:
+            return None
+        ends = float(expires) if expires is not None else None
+        if ends is not None and ends <= now:
+            return None
+        scopes, made = frozenset(scope.split()), float(created or 0)
+        return OwnToken(user, (me or b"").decode(), scopes, client or "", made, ends)
+
+    async def revoke(self, token: str) -> bool:
+        """End an access token with all else of its grant, from the next request on; whether there was one."""
+        user = _owner_of(token)
+        if user is None:
+            return False
+        key = keys.token(user, secret_digest(token))
+        created, foreign, grant = await self._redis.command("HMGET", key, "created", "foreign", "grant")
+        if created is None or foreign is not None:
+            return False
+        if grant is not None and await end_grant(self._redis, user, grant.decode()):
+            return True
+        # The token first: what a crash leaves in the list names nothing any more.
+        deleted = await self._redis.command("DEL", key)
+        await self._redis.command("SREM", keys.tokens(user), secret_digest(token))
+        return bool(deleted)
+
+
+def _owner_of(token: str) -> str | None:
+    user, dot, secret = token.partition(".")
+    return user if dot and secret and len(token) <= LONGEST_SECRET and NAME.match(user) else None

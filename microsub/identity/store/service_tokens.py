@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from microsub.errors import InvalidRequest, Unauthorized
-from microsub.identity.store.derived import digest as _digest
+from microsub.identity.store.grants import secret_digest as _digest
 from microsub.model.moments import is_moment
 from microsub.model.reader import NAME
 from microsub.redis import keys

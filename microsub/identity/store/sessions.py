@@ -6,7 +6,9 @@ A session keeps its `id` for as long as it lasts, while its secret changes: the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+
+import orjson
 
 from microsub.redis import identitykeys as keys
 from microsub.redis.keys import user as user_key
@@ -15,7 +17,7 @@ from microsub.redis.replies import fields, reading
 from microsub.redis.replies import texts as texts_of
 from microsub.redis.scripts import load
 
-LIFETIME = 30 * 86_400
+SESSION_SECONDS = 30 * 86_400
 """Seconds without a visit after which a session ends."""
 
 OVERLAP = 86_400
@@ -46,7 +48,7 @@ class SessionRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredSession:
     """A session's record, and what its user's record says now."""
 
     record: SessionRecord
@@ -66,11 +68,11 @@ class SessionStore:
         made = await self._redis.script(
             load("session_open"),
             [user_key(user), keys.session(user, digest), keys.sessions(user)],
-            [digest, LIFETIME, *parts],
+            [digest, SESSION_SECONDS, *parts],
         )
         return bool(made)
 
-    async def find(self, user: str, digest: str) -> Found | None:
+    async def find(self, user: str, digest: str) -> StoredSession | None:
         """The session of that digest with its user, in one round trip; None where either is missing."""
         flat, (me, disabled) = await self._redis.pipeline(
             [("HGETALL", keys.session(user, digest)), ("HMGET", user_key(user), "me", "disabled")]
@@ -78,12 +80,12 @@ class SessionStore:
         record = _record(user, digest, flat)
         if record is None or me is None:
             return None
-        return Found(record, me.decode(), disabled is not None)
+        return StoredSession(record, me.decode(), disabled is not None)
 
     async def touch(self, user: str, digest: str, now: float) -> None:
         """Note a visit, which extends the session."""
         await self._redis.script(
-            load("session_touch"), [keys.session(user, digest), keys.sessions(user)], [f"{now:.3f}", LIFETIME]
+            load("session_touch"), [keys.session(user, digest), keys.sessions(user)], [f"{now:.3f}", SESSION_SECONDS]
         )
 
     async def renew(self, user: str, old: str, new: str, salt: str, now: float) -> bool:
@@ -91,7 +93,7 @@ class SessionStore:
         done = await self._redis.script(
             load("session_renew"),
             [keys.session(user, old), keys.session(user, new), keys.sessions(user)],
-            [old, new, f"{now:.3f}", salt, LIFETIME, OVERLAP],
+            [old, new, f"{now:.3f}", salt, SESSION_SECONDS, OVERLAP],
         )
         return bool(done)
 
@@ -159,3 +161,66 @@ def _record(user: str, digest: str, flat: Sequence[bytes]) -> SessionRecord | No
             found.get("next", ""),
             found.get("previous", ""),
         )
+
+
+SIGN_IN_SECONDS = 900
+"""Seconds: people may have to find their password for the provider."""
+
+_BESIDE = 250
+"""Bytes of a key, its digest and its time to live."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignInUnderWay:
+    """What was asked of whom. `me` is canonical, as it was entered.
+
+    The endpoints are the provider's, `issuer` is its name, of newer ones; `names_itself` says that its answers name it.
+    `base` is our address, `browser` the digest of the browser's secret, `next` where to go afterwards.
+    """
+
+    me: str
+    authorization_endpoint: str
+    token_endpoint: str | None
+    revocation_endpoint: str | None
+    issuer: str | None
+    names_itself: bool
+    base: str
+    browser: str
+    next: str
+
+
+class PendingStore:
+    """The sign-ins under way, by the digest of their `state`."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def put(self, digest: str, sign_in: SignInUnderWay) -> None:
+        """Remember a sign-in for a quarter of an hour."""
+        await self._redis.command("SET", keys.sign_in(digest), _pending_json(sign_in), "EX", SIGN_IN_SECONDS)
+
+    async def look(self, digest: str) -> SignInUnderWay | None:
+        """The sign-in, left where it is."""
+        return _read_pending(await self._redis.command("GET", keys.sign_in(digest)))
+
+    async def take(self, digest: str) -> bool:
+        """Whether it was there still; it is gone now. Of several callers one is told so."""
+        return bool(await self._redis.command("DEL", keys.sign_in(digest)))
+
+
+def size_of(sign_in: SignInUnderWay) -> int:
+    """How many bytes it takes in the store, key and all; roughly, and rather more."""
+    return len(_pending_json(sign_in)) + _BESIDE
+
+
+def _pending_json(sign_in: SignInUnderWay) -> bytes:
+    return orjson.dumps(asdict(sign_in))
+
+
+def _read_pending(text: bytes | None) -> SignInUnderWay | None:
+    if text is None:
+        return None
+    try:
+        return SignInUnderWay(**orjson.loads(text))
+    except (ValueError, TypeError):
+        return None

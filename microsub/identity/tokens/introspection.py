@@ -13,7 +13,7 @@ from typing import Protocol
 
 from microsub.errors import InvalidRequest, ParseError, ParserUnavailable, ProfileError, ProfileUnreachable
 from microsub.fetch import Answered, FetchFailed, Sending
-from microsub.identity.protocol.me import same_me
+from microsub.identity.protocol.identifiers import same_me
 from microsub.identity.protocol.replies import TokenAnswer, read_check, read_introspection
 from microsub.identity.sign_in.profiles import RECENT, Profile
 from microsub.identity.store.foreign import Principal

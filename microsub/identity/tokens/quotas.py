@@ -4,21 +4,111 @@ themselves.
 
 from __future__ import annotations
 
+import asyncio
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from microsub.configuration.model import OF_DECLARED, OF_REGISTERED, Quotas
 from microsub.configuration.store import InForce
-from microsub.identity.tokens.request_limits import Limiting, refused
+from microsub.errors import StoreError, TooManyRequests
+
+STEPS = 10
+"""Times that a process tells of a user's requests on the way to the limit, if nothing else makes it tell."""
+TOLD_AFTER = 1.0
+"""Seconds after which it tells of them in any case, at the next request."""
+_MINUTE = 60
+_MOST_COUNTED = 10_000
+
+
+class RatesPort(Protocol):
+    """What is needed of `identity.store.rate_limits.RequestCounts`."""
+
+    async def add(self, user: str, minute: int, count: int) -> int:
+        """See there."""
+        ...
+
+
+@dataclass(slots=True)
+class _Minute:
+    """What a process knows of one user and minute: `known` of all processes, `untold` its own beside that."""
+
+    number: int
+    known: int = 0
+    untold: int = 0
+    told_at: float = float("-inf")
+    telling: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+class RequestRate:
+    """Counts requests. Times are Unix seconds."""
+
+    def __init__(self, rates: RatesPort) -> None:
+        self._rates = rates
+        self._minutes: OrderedDict[str, _Minute] = OrderedDict()
+
+    def exhausted(self, user: str, limit: int, now: float) -> bool:
+        """Whether this process knows that the user may ask nothing more in this minute. Counts nothing."""
+        minute = self._minutes.get(user)
+        return minute is not None and minute.number == int(now // _MINUTE) and minute.known + minute.untold >= limit
+
+    async def count(self, user: str, limit: int, now: float) -> None:
+        """Let one more request through. Raises TooManyRequests, and StoreError where too many weren't told yet."""
+        minute = self._minute(user, int(now // _MINUTE))
+        step = step_of(limit)
+        while True:
+            if minute.known + minute.untold >= limit:
+                raise too_many_requests(limit, now)
+            if minute.untold < step:
+                break
+            await self._tell(user, minute, now)
+        minute.untold += 1
+        if minute.untold >= step or now - minute.told_at >= TOLD_AFTER:
+            with suppress(StoreError):  # the request meets the same store, and will say so itself
+                await self._tell(user, minute, now)
+
+    async def _tell(self, user: str, minute: _Minute, now: float) -> None:
+        async with minute.telling:
+            count = minute.untold
+            if count:
+                minute.known = await self._rates.add(user, minute.number, count)
+                minute.untold -= count
+                minute.told_at = now
+
+    def _minute(self, user: str, number: int) -> _Minute:
+        minute = self._minutes.pop(user, None)
+        if minute is None or minute.number < number:
+            minute = _Minute(number)
+        self._minutes[user] = minute
+        while len(self._minutes) > _MOST_COUNTED:
+            self._minutes.popitem(last=False)
+        return minute
+
+
+def step_of(limit: int) -> int:
+    """How many requests a process lets through without telling."""
+    return max(1, limit // STEPS)
+
+
+def too_many_requests(limit: int, now: float) -> TooManyRequests:
+    """The error for a user who has made `limit` requests in this minute."""
+    return TooManyRequests(
+        f"the limit for requests is reached: this server allows you {limit} in a minute; "
+        "try again when the next minute begins",
+        math.ceil(_MINUTE - now % _MINUTE),
+    )
+
 
 REMEMBERED = 60.0
 """Seconds for which a process remembers that somebody registered themselves, or didn't: it never changes."""
-_MOST_USERS = 10_000
+_MOST_REMEMBERED = 10_000
 
 
-class InForcePort(Protocol):
+class SettingsPort(Protocol):
     """What is needed of `services.in_force.SettingsInForce`."""
 
     async def everything(self) -> InForce:
@@ -26,7 +116,7 @@ class InForcePort(Protocol):
         ...
 
 
-class AccountsPort(Protocol):
+class RegisteredPort(Protocol):
     """What is needed of `identity.store.accounts.Accounts`."""
 
     async def is_registered(self, name: str) -> bool:
@@ -41,9 +131,9 @@ class UserQuotas:
 
     def __init__(
         self,
-        in_force: InForcePort,
-        accounts: AccountsPort,
-        limiting: Limiting,
+        in_force: SettingsPort,
+        accounts: RegisteredPort,
+        limiting: RequestRate,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._in_force = in_force
@@ -84,7 +174,7 @@ class UserQuotas:
         """Raise TooManyRequests where it is known already that the user may ask nothing more in this minute."""
         limit = await self._requests(user)
         if limit and self._limiting.exhausted(user, limit, now):
-            raise refused(limit, now)
+            raise too_many_requests(limit, now)
 
     async def _requests(self, user: str) -> int:
         """How many requests the user may make in a minute; 0: any number. Asked twice for every request, so it is
@@ -106,7 +196,7 @@ class UserQuotas:
         if until <= self._clock():
             known = await self._accounts.is_registered(user)
             self._registered[user] = (self._clock() + REMEMBERED, known)
-            while len(self._registered) > _MOST_USERS:
+            while len(self._registered) > _MOST_REMEMBERED:
                 self._registered.popitem(last=False)
         return known
 

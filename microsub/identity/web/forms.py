@@ -23,7 +23,7 @@ MAX_BODY = 1 << 16
 MAX_FIELDS = 500
 
 
-class Form(Mapping[str, str]):
+class SentForm(Mapping[str, str]):
     """The fields of a form by name; the first value of each."""
 
     def __init__(self, pairs: Sequence[tuple[str, str]] = ()) -> None:
@@ -52,7 +52,7 @@ class FormRefused(Forbidden):
     """A form that none of our pages in this browser has asked for; the description says what to do."""
 
 
-async def read_form(request: Request) -> Form:
+async def read_form(request: Request) -> SentForm:
     """The fields of an urlencoded body. Raises TooLarge over 64 KiB, InvalidRequest for anything else."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
@@ -66,7 +66,7 @@ async def read_form(request: Request) -> Form:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
     except ValueError:
         raise InvalidRequest("the form can't be read: found other than UTF-8, or too many fields") from None
-    return Form(pairs)
+    return SentForm(pairs)
 
 
 def form_token(browser: str, session: str, path: str) -> str:
@@ -75,7 +75,7 @@ def form_token(browser: str, session: str, path: str) -> str:
     return f"{mask}.{_mac(browser, session, path, mask)}"
 
 
-def check_form(request: Request, form: Form, base: str, browser: str, session: str, path: str) -> None:
+def check_form(request: Request, form: SentForm, base: str, browser: str, session: str, path: str) -> None:
     """Make sure that one of our pages in this browser has asked for this. Raises FormRefused."""
     _check_site(request, base)
     if not browser:

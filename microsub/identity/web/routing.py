@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 
 import structlog
@@ -23,12 +23,12 @@ from microsub.errors import (
     TooManyRequests,
 )
 from microsub.fetch import asking_for
-from microsub.identity.web.site import Site
-from microsub.identity.web.visit import SignInNeeded, Visit
+from microsub.identity.web.site import PageSite
+from microsub.identity.web.visit import PageVisit, SignInNeeded
 
 log = structlog.get_logger(__name__)
 
-Handler = Callable[[Visit], Awaitable[Response]]
+Handler = Callable[[PageVisit], Awaitable[Response]]
 
 _TITLES = {
     400: "That did not work",
@@ -41,16 +41,16 @@ _TITLES = {
 }
 
 
-def page(site: Site, path: str, handler: Handler) -> Route:
+def page(site: PageSite, path: str, handler: Handler) -> Route:
     """A page that is shown by GET."""
     return Route(path, _endpoint(site, handler, is_form=False), methods=["GET"])
 
 
-def public(site: Site, path: str, handler: Handler) -> Route:
+def public(site: PageSite, path: str, handler: Handler) -> Route:
     """A page that is the same for everybody, by GET: no cookie is read or set, so that anybody may keep a copy."""
 
     async def endpoint(request: Request) -> Response:
-        visit = Visit(site, request)
+        visit = PageVisit(site, request)
         try:
             return await handler(visit)
         except MicrosubError as error:
@@ -59,7 +59,7 @@ def public(site: Site, path: str, handler: Handler) -> Route:
     return Route(path, endpoint, methods=["GET"])
 
 
-def form(site: Site, path: str, handler: Handler) -> Route:
+def form(site: PageSite, path: str, handler: Handler) -> Route:
     """What a form of our own pages does, by POST; the handler finds its fields in `visit.form`."""
     return Route(path, _endpoint(site, handler, is_form=True), methods=["POST"])
 
@@ -69,9 +69,9 @@ def is_form(route: Route) -> bool:
     return getattr(route.endpoint, "is_form", False)
 
 
-def _endpoint(site: Site, handler: Handler, *, is_form: bool) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(site: PageSite, handler: Handler, *, is_form: bool) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        visit = Visit(site, request)
+        visit = PageVisit(site, request)
         try:
             await visit.look()
             if is_form:
@@ -98,7 +98,7 @@ def _endpoint(site: Site, handler: Handler, *, is_form: bool) -> Callable[[Reque
 _FAILED = "This is a fault of the server, and its log has the details. You may try again."
 
 
-def error_page(visit: Visit, error: MicrosubError, title: str = "") -> Response:
+def error_page(visit: PageVisit, error: MicrosubError, title: str = "") -> Response:
     """An error as a page that says what happened and what to do."""
     status, text = 500, _FAILED
     if isinstance(error, RequestError):
@@ -121,3 +121,15 @@ def error_page(visit: Visit, error: MicrosubError, title: str = "") -> Response:
 def _address(request: Request) -> str:
     query = request.url.query
     return request.url.path + (f"?{query}" if query else "")
+
+
+def missing_page(site: PageSite, request: Request, status: int, headers: Mapping[str, str]) -> Response | None:
+    """The page for an address or a method that there isn't; None where the asker takes no HTML."""
+    if "text/html" not in request.headers.get("accept", ""):
+        return None
+    title, text = "There is nothing here", "Check the address, or go to the start page."
+    if status != 404:
+        title, text = "That can't be opened like this", "It is where a form leads. Open the page with the form again."
+    response = PageVisit(site, request).page("error.html", status, title=title, text=text)
+    response.headers.update(headers)
+    return response

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 from urllib.parse import urlencode
 
 from starlette.requests import Request
@@ -13,11 +16,57 @@ from microsub.errors import Unauthorized
 from microsub.identity.local.login import SignInOrigin
 from microsub.identity.provider.client_limits import Asker
 from microsub.identity.sign_in.sessions import SignedIn
-from microsub.identity.web.cookies import COOKIES, Cookies, new_secret
-from microsub.identity.web.forms import FIELD, Form, check_form, form_token, read_form
-from microsub.identity.web.site import Site
+from microsub.identity.store.credentials import DEVICE_SECONDS
+from microsub.identity.store.sessions import SESSION_SECONDS
+from microsub.identity.web.forms import FIELD, SentForm, check_form, form_token, read_form
+from microsub.identity.web.site import PageSite
+from microsub.kit.http.address import PublicAddress, client_address
 from microsub.kit.http.headers import page_headers
-from microsub.kit.http.peer import peer
+
+CookieName = Literal["session", "browser", "devices"]
+COOKIES: tuple[CookieName, ...] = ("session", "browser", "devices")
+_SECRET = re.compile(r"\A[A-Za-z0-9_-]{43}\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class PageCookies:
+    """Reads and writes them. `is_secure`: the server is reached over https; `port` tells it apart from others where it
+    isn't, None where it is that of http.
+    """
+
+    is_secure: bool
+    port: int | None = None
+
+    @classmethod
+    def at(cls, address: PublicAddress, host: str) -> PageCookies:
+        """Those of the server for a request whose `Host` is `host`."""
+        return cls(address.is_secure, None if address.is_secure else address.port(host))
+
+    def read(self, request: Request, name: CookieName) -> str:
+        """The cookie's value, empty where there is none (or one of `browser` that we can't have made)."""
+        value = request.cookies.get(self._name(name), "")
+        return value if name != "browser" or _SECRET.match(value) else ""
+
+    def write(self, response: Response, name: CookieName, value: str) -> None:
+        """Set the cookie: `browser` until the browser is closed, the others for as long as they may be good."""
+        age = {"session": SESSION_SECONDS, "devices": DEVICE_SECONDS}.get(name)
+        response.set_cookie(
+            self._name(name), value, max_age=age, path="/", secure=self.is_secure, httponly=True, samesite="lax"
+        )
+
+    def clear(self, response: Response, name: CookieName) -> None:
+        """Let the browser forget the cookie."""
+        response.delete_cookie(self._name(name), path="/", secure=self.is_secure, httponly=True, samesite="lax")
+
+    def _name(self, name: CookieName) -> str:
+        if self.is_secure:
+            return f"__Host-microsub-{name}"
+        return f"microsub-{name}" if self.port is None else f"microsub-{name}-{self.port}"
+
+
+def new_secret() -> str:
+    """A value for the cookie `browser`: 256 bit."""
+    return secrets.token_urlsafe(32)
 
 
 class SignInNeeded(Unauthorized):
@@ -44,16 +93,16 @@ class NotHere(Unauthorized):
         )
 
 
-class Visit:
+class PageVisit:
     """A request and its reply in the making. Made by `identity.web.routing`; handlers get it and return a response."""
 
-    def __init__(self, site: Site, request: Request) -> None:
+    def __init__(self, site: PageSite, request: Request) -> None:
         self.site = site
         self.request = request
         self.now = site.services.clock()
         self.session: SignedIn | None = None
-        self.form = Form()
-        self._cookies = Cookies.at(site.address, request.headers.get("host", ""))
+        self.form = SentForm()
+        self._cookies = PageCookies.at(site.address, request.headers.get("host", ""))
         self._browser = self._cookies.read(request, "browser")
         self._new: dict[str, str | None] = {}
 
@@ -150,12 +199,12 @@ class Visit:
     @property
     def where(self) -> SignInOrigin:
         """Where the request comes from: the client's address as the server was told to see it, and a known browser."""
-        return SignInOrigin(peer(self.request), self._cookies.read(self.request, "devices"))
+        return SignInOrigin(client_address(self.request), self._cookies.read(self.request, "devices"))
 
     @property
     def asker(self) -> Asker:
         """Who makes this server ask an app about itself."""
-        return Asker(peer(self.request), self.session.user if self.session is not None else "")
+        return Asker(client_address(self.request), self.session.user if self.session is not None else "")
 
     async def remember_browser(self, user: str) -> None:
         """The user has signed in here with something of their own: that gives this browser an allowance of attempts."""

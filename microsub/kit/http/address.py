@@ -9,14 +9,18 @@ from __future__ import annotations
 import ipaddress
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import urlsplit
+
+import structlog
+from starlette.requests import Request
 
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f.]*:[0-9a-f:.]*)\]|(?P<name>[0-9a-z.]+))(?::[0-9]{1,5})?")
 """What may name this machine (RFC 9110, section 7.2): nothing stands behind the name but a port."""
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class PublicAddress:
     """The address that the admin has set, if any; no slash at its end."""
 
     base_url: str | None
@@ -77,3 +81,34 @@ def own_path(text: str) -> str | None:
     if "\\" in text or any(ord(char) <= 0x20 or ord(char) >= 0x7F for char in text):
         return None
     return text
+
+
+log = structlog.get_logger(__name__)
+
+
+def client_address(request: Request) -> str:
+    """The client's address, by what the proxies say that `MICROSUB_TRUSTED_PROXIES` lists, else that of whoever
+    connects; empty where there is none.
+    """
+    address = request.client.host if request.client else ""
+    told = [part.strip() for value in request.headers.getlist("x-forwarded-for") for part in value.split(",")]
+    if told and address not in told and _is_private(address):
+        _warn(address)
+    return address
+
+
+@lru_cache(maxsize=16)
+def _warn(address: str) -> None:
+    """Once for each: to such a server all people would be one, and stopped together."""
+    log.warning(
+        "a proxy isn't trusted, so that all who come through it count as one client; list it in "
+        "MICROSUB_TRUSTED_PROXIES if it is yours",
+        proxy=address,
+    )
+
+
+def _is_private(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_private
+    except ValueError:
+        return False

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
-from starlette.types import Send
+import structlog
+from starlette.types import Scope, Send
 
 from microsub.errors import (
     FetchError,
@@ -27,6 +28,7 @@ from microsub.errors import (
     TooManyRequests,
     Unauthorized,
 )
+from microsub.kit.http.params import shown
 
 Header = tuple[bytes, bytes]
 
@@ -155,3 +157,17 @@ _TABLE: tuple[tuple[type[MicrosubError], Callable[[Any], ErrorReply]], ...] = (
     (ParseError, _foreign),
 )
 """First match wins, so the special ones stand before their parents."""
+
+
+log = structlog.get_logger()
+
+
+def log_error(error: Exception, reply: ErrorReply, scope: Scope, action: str) -> None:
+    """What a client sent may hold secrets, so of a refused request only the kind of refusal is logged."""
+    entry = log.bind(path=shown(scope["path"]), verb=scope["method"], action=shown(action), status=reply.status)
+    if not isinstance(error, MicrosubError):
+        entry.error("request failed", exc_info=error)
+    elif isinstance(error, StoreError):
+        entry.error("store failed", kind=type(error).__name__, detail=str(error))
+    else:
+        entry.info("request refused", code=reply.code)

@@ -29,11 +29,10 @@ from microsub.errors import (
     Unauthorized,
 )
 from microsub.identity.api.credentials import Credentials, Presented
-from microsub.kit.http.bearer import bearer
 from microsub.kit.http.body import UNCHECKED_BODY, body_pairs, read_body
-from microsub.kit.http.outcome import log_error
+from microsub.kit.http.headers import bearer
 from microsub.kit.http.params import Params, collect, missing, shown, urlencoded
-from microsub.kit.http.responses import METHODS, error_reply, send_error, send_json, send_preflight
+from microsub.kit.http.responses import METHODS, error_reply, log_error, send_error, send_json, send_preflight
 from microsub.model.reader import Credential, Grant
 from microsub.model.scopes import READ
 from microsub.surface import Services

@@ -18,7 +18,7 @@ import pytest
 
 from microsub.errors import ParseError
 from microsub.identity.protocol.clients import read_client
-from microsub.identity.protocol.endpoints import profile_links
+from microsub.identity.protocol.links import profile_links
 from microsub.identity.protocol.metadata import read_metadata
 from microsub.identity.protocol.replies import read_check, read_code_answer, read_introspection
 

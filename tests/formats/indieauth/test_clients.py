@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from microsub.errors import InvalidRequest
 from microsub.identity.protocol.clients import ClientInfo, allowed_redirect, canonical_client_id, may_be_asked
-from microsub.identity.protocol.identifiers import identifier
+from microsub.kit.identifiers import identifier
 
 APP = ClientInfo(
     "https://app.example/id",

@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from microsub.errors import InvalidRequest
-from microsub.identity.protocol.identifiers import endpoint, identifier
-from microsub.identity.protocol.me import alike, canonical_me, same_me, site_of_me
+from microsub.identity.protocol.identifiers import alike, canonical_me, endpoint, same_me, site_of_me
+from microsub.kit.identifiers import identifier
 
 
 @pytest.mark.parametrize(

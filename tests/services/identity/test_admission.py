@@ -6,13 +6,13 @@ import pytest
 
 from microsub.errors import ProfileUnreachable
 from microsub.fetch import Hop
-from microsub.identity.protocol.endpoints import Endpoints
+from microsub.identity.protocol.links import Endpoints
+from microsub.identity.protocol.metadata import is_own
 from microsub.identity.protocol.replies import ProfileClaims
-from microsub.identity.provider.own import is_own
 from microsub.identity.sign_in.admission import Admitted, KnownAddresses, Refusal, UsersOnly, proven
 from microsub.identity.sign_in.profiles import Claims, Profile, trail_of
 from microsub.identity.store.accounts import Accounts
-from microsub.kit.fixed_window import Pacing
+from microsub.kit.rate_limits import FixedWindow
 from microsub.redis.protocol import Redis
 
 NOW = 1_700_000_000.0
@@ -203,7 +203,7 @@ def test_what_is_our_own() -> None:
 
 def test_pacing_is_bounded() -> None:
     """In times per key, and in keys."""
-    pacing = Pacing(2, 60.0, keys=2)
+    pacing = FixedWindow(2, 60.0, keys=2)
     assert [pacing.allows("a", now) for now in (0, 1, 2, 59, 60, 61, 62)] == [
         True,
         True,

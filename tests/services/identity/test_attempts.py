@@ -15,7 +15,7 @@ from microsub.identity.local.attempts import (
     Attempts,
     network_of,
 )
-from microsub.identity.store.attempts import AttemptCounts
+from microsub.identity.store.rate_limits import AttemptCounts
 from microsub.redis.protocol import Redis
 from tests.support.one_reader import ANN, NOW
 

@@ -18,9 +18,9 @@ import pytest
 
 from microsub.errors import InvalidRequest, TooManyRequests
 from microsub.fetch import Answered, FetchFailed, Hop, Sending
-from microsub.identity.page_check.doctor import AT_ONCE, EVERY, PER_ADDRESS, PER_SITE, Doctor
-from microsub.identity.page_check.findings import Report
-from microsub.identity.page_check.server_findings import Here, user_in
+from microsub.identity.page_check.doctor import AT_ONCE, EVERY, PER_ADDRESS, PER_SITE, PageDoctor
+from microsub.identity.page_check.report import PageReport
+from microsub.identity.page_check.server_findings import CheckedAgainst, user_in
 from tests.support.parsing import PARSER
 
 CASES = sorted((Path(__file__).parents[2] / "data" / "doctor").glob("*.html"))
@@ -94,10 +94,10 @@ def web_of(served: Mapping[str, Any], body: bytes) -> Web:
     return Web(answers)
 
 
-async def examined(served: Mapping[str, Any], body: bytes) -> tuple[Report, Web]:
+async def examined(served: Mapping[str, Any], body: bytes) -> tuple[PageReport, Web]:
     web = web_of(served, body)
-    here = Here(**{"base": BASE, **served.get("here", {})})
-    doctor = Doctor(web, PARSER, private=served.get("private", False), asks_itself=served.get("asks_itself", False))
+    here = CheckedAgainst(**{"base": BASE, **served.get("here", {})})
+    doctor = PageDoctor(web, PARSER, private=served.get("private", False), asks_itself=served.get("asks_itself", False))
     return await doctor.examine(served.get("asked", "https://alice.example/"), here), web
 
 
@@ -172,7 +172,7 @@ async def test_from_the_command_line_this_server_is_asked_too() -> None:
     """There it may not run, or not be reached."""
     case = next(path for path in CASES if path.stem == "complete-with-own-provider")
     web = web_of({}, case.read_bytes())
-    report = await Doctor(web, PARSER, asks_itself=True).examine("https://alice.example/", Here(BASE))
+    report = await PageDoctor(web, PARSER, asks_itself=True).examine("https://alice.example/", CheckedAgainst(BASE))
     assert [one.about for one in report.findings if one.level == "problem"] == [
         "indieauth-metadata",
         "authorization_endpoint",
@@ -185,14 +185,14 @@ async def test_a_page_without_https_is_not_a_mistyped_name() -> None:
     """Who leaves the scheme out is taken to mean https."""
     at = "https://alice.example/"
     web = Web({("GET", at): FetchFailed(at, "tls", "TLS failed: WRONG_VERSION_NUMBER")})
-    (found,) = (await Doctor(web, PARSER).examine("alice.example", Here())).findings
+    (found,) = (await PageDoctor(web, PARSER).examine("alice.example", CheckedAgainst())).findings
     assert "begins with http://" in found.fix
 
 
 async def test_what_takes_too_long_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     """A page that never answers holds nobody up for longer than the limit."""
     monkeypatch.setattr("microsub.identity.page_check.doctor.SECONDS", 0.01)
-    report = await Doctor(Silence(), PARSER).examine("alice.example", Here())
+    report = await PageDoctor(Silence(), PARSER).examine("alice.example", CheckedAgainst())
     assert [(one.level, one.about) for one in report.findings] == [("problem", "time")]
 
 
@@ -201,45 +201,45 @@ async def test_an_address_that_is_nobodys() -> None:
     web = Web({})
     for address in ("", "ftp://alice.example/", "https://alice.example/#me", "https://10.0.0.1/", "two words"):
         with pytest.raises(InvalidRequest):
-            await Doctor(web, PARSER).examine(address, Here())
+            await PageDoctor(web, PARSER).examine(address, CheckedAgainst())
     assert not web.asked
 
 
 async def test_nobody_checks_pages_all_the_time() -> None:
     """One client has so many a minute, and so has one site; others go on, and so does everybody a minute later."""
     now = 0.0
-    doctor = Doctor(Web({}), PARSER, clock=lambda: now)
+    doctor = PageDoctor(Web({}), PARSER, clock=lambda: now)
     for number in range(PER_ADDRESS):
-        await doctor.examine_for("192.0.2.1", f"a{number}.example", Here())
+        await doctor.examine_for("192.0.2.1", f"a{number}.example", CheckedAgainst())
     with pytest.raises(TooManyRequests) as stopped:
-        await doctor.examine_for("192.0.2.1", "b.example", Here())
+        await doctor.examine_for("192.0.2.1", "b.example", CheckedAgainst())
     assert stopped.value.retry_after == EVERY
     for number in range(PER_SITE):
-        await doctor.examine_for(f"198.51.100.{number}", "https://busy.example/", Here())
+        await doctor.examine_for(f"198.51.100.{number}", "https://busy.example/", CheckedAgainst())
     for _ in range(PER_ADDRESS):  # which counts for nothing, as nothing was checked
         with pytest.raises(TooManyRequests, match=r"busy\.example"):
-            await doctor.examine_for("192.0.2.2", "http://www.busy.example/other", Here())
-    await doctor.examine_for("192.0.2.2", "c.example", Here())
+            await doctor.examine_for("192.0.2.2", "http://www.busy.example/other", CheckedAgainst())
+    await doctor.examine_for("192.0.2.2", "c.example", CheckedAgainst())
     now = EVERY
-    await doctor.examine_for("192.0.2.1", "busy.example", Here())
+    await doctor.examine_for("192.0.2.1", "busy.example", CheckedAgainst())
 
 
 async def test_a_few_pages_are_checked_at_once() -> None:
     """Whoever comes while all places are taken is told so, and takes none."""
     silence = Silence()
-    doctor = Doctor(silence, PARSER)
+    doctor = PageDoctor(silence, PARSER)
     under_way = [
-        asyncio.create_task(doctor.examine_for(f"192.0.2.{number}", f"a{number}.example", Here()))
+        asyncio.create_task(doctor.examine_for(f"192.0.2.{number}", f"a{number}.example", CheckedAgainst()))
         for number in range(AT_ONCE)
     ]
     while silence.asked < 3 * AT_ONCE:
         await asyncio.sleep(0)
     with pytest.raises(TooManyRequests, match="just now"):
-        await doctor.examine_for("198.51.100.1", "late.example", Here())
+        await doctor.examine_for("198.51.100.1", "late.example", CheckedAgainst())
     for task in under_way:
         task.cancel()
     await asyncio.gather(*under_way, return_exceptions=True)
-    task = asyncio.create_task(doctor.examine_for("198.51.100.1", "late.example", Here()))
+    task = asyncio.create_task(doctor.examine_for("198.51.100.1", "late.example", CheckedAgainst()))
     while silence.asked < 3 * AT_ONCE + 3:
         await asyncio.sleep(0)
     task.cancel()

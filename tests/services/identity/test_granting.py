@@ -11,8 +11,7 @@ from microsub.identity.provider.clients import App, Clients
 from microsub.identity.provider.provider import Granting, Redemption
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.codes import Codes
-from microsub.identity.store.grants import Grants
-from microsub.identity.store.own_tokens import OwnTokens
+from microsub.identity.store.grants import Grants, OwnTokens
 from microsub.identity.store.service_tokens import ServiceTokens
 from microsub.redis.protocol import Redis
 from tests.support.apps import Apps

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsub.errors import StoreUnavailable, TooManyRequests
-from microsub.identity.store.rates import Rates
-from microsub.identity.tokens.request_limits import STEPS, Limiting, refused, step_of
+from microsub.identity.store.rate_limits import RequestCounts
+from microsub.identity.tokens.quotas import STEPS, RequestRate, step_of, too_many_requests
 from microsub.redis.protocol import Redis
 
 NOW = 1_700_000_040.0 - 1_700_000_040.0 % 60
@@ -34,7 +34,7 @@ class Shared:
         return self.counts[user, minute]
 
 
-async def passes(limiting: Limiting, limit: int, now: float, user: str = "ann") -> bool:
+async def passes(limiting: RequestRate, limit: int, now: float, user: str = "ann") -> bool:
     try:
         await limiting.count(user, limit, now)
     except TooManyRequests:
@@ -44,7 +44,7 @@ async def passes(limiting: Limiting, limit: int, now: float, user: str = "ann") 
 
 async def test_one_process_is_exact() -> None:
     """Also for many at once; and the next minute begins anew."""
-    limiting = Limiting(Shared())
+    limiting = RequestRate(Shared())
     passed = await asyncio.gather(*(passes(limiting, 100, NOW) for _ in range(300)))
     assert sum(passed) == 100
     assert limiting.exhausted("ann", 100, NOW)
@@ -55,8 +55,8 @@ async def test_one_process_is_exact() -> None:
 
 async def test_when_to_come_back() -> None:
     """When the next minute begins."""
-    assert [refused(9, NOW + later).retry_after for later in (0, 0.5, 59.5, 59.999)] == [60, 60, 1, 1]
-    limiting = Limiting(Shared())
+    assert [too_many_requests(9, NOW + later).retry_after for later in (0, 0.5, 59.5, 59.999)] == [60, 60, 1, 1]
+    limiting = RequestRate(Shared())
     await limiting.count("ann", 1, NOW + 15)
     with pytest.raises(TooManyRequests) as refusal:
         await limiting.count("ann", 1, NOW + 15)
@@ -66,7 +66,7 @@ async def test_when_to_come_back() -> None:
 async def test_little_is_told() -> None:
     """The first request, then every tenth of the limit; nothing once the limit is reached."""
     shared = Shared()
-    limiting = Limiting(shared)
+    limiting = RequestRate(shared)
     for _ in range(2000):
         await passes(limiting, 1000, NOW)
     assert shared.told <= STEPS + 1
@@ -76,7 +76,7 @@ async def test_a_store_that_is_away_lifts_no_limit() -> None:
     """A step is let through, and then it is the store's fault."""
     shared = Shared()
     shared.away = True
-    limiting = Limiting(shared)
+    limiting = RequestRate(shared)
     for _ in range(10):
         await limiting.count("ann", 100, NOW)
     with pytest.raises(StoreUnavailable):
@@ -90,7 +90,7 @@ TURNS = st.lists(st.tuples(st.integers(0, 3), st.integers(1, 40), st.floats(0, 3
 
 async def _played(limit: int, processes: int, turns: Iterable[tuple[int, int, float]]) -> None:
     shared = Shared()
-    several = [Limiting(shared) for _ in range(processes)]
+    several = [RequestRate(shared) for _ in range(processes)]
     let_through: dict[int, int] = {}
     now = NOW
     for process, at_once, later in turns:
@@ -116,7 +116,7 @@ def test_never_less_than_the_limit_and_hardly_more(
 
 async def test_processes_agree_through_redis(real_redis: Redis) -> None:
     """Four of them, in turns, at a real store."""
-    several = [Limiting(Rates(real_redis)) for _ in range(4)]
+    several = [RequestRate(RequestCounts(real_redis)) for _ in range(4)]
     passed = 0
     for turn in range(400):
         passed += await passes(several[turn % 4], 100, NOW)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from microsub.configuration.model import Registration
-from microsub.identity.protocol.endpoints import Endpoints
-from microsub.identity.protocol.me import canonical_me
+from microsub.identity.protocol.identifiers import canonical_me
+from microsub.identity.protocol.links import Endpoints
 from microsub.identity.protocol.replies import ProfileClaims
 from microsub.identity.sign_in.admission import Admitted, Person, Refusal, UsersOnly, proven
 from microsub.identity.sign_in.profiles import Claims, Profile, Trail

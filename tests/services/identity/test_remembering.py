@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from microsub.errors import FetchError
-from microsub.kit.remembering import Remembering
+from microsub.kit.ttl_cache import TtlCache
 
 
 class Asking:
@@ -37,7 +37,7 @@ class Asking:
 
 
 def remembering(asking: Asking, **parts: int) -> Callable[..., Awaitable[int]]:
-    kept: Remembering[int] = Remembering(lifetime=100, failures=10, clock=lambda: asking.now, **{"most": 3, **parts})
+    kept: TtlCache[int] = TtlCache(lifetime=100, failures=10, clock=lambda: asking.now, **{"most": 3, **parts})
 
     async def get(key: str, max_age: float | None = None) -> int:
         return await kept.get(key, asking, max_age=max_age)

@@ -7,9 +7,8 @@ import asyncio
 import pytest
 
 from microsub.check.look import look
-from microsub.identity.store.accounts import Accounts
+from microsub.identity.store.accounts import Accounts, delete_disabled
 from microsub.identity.store.codes import Codes
-from microsub.identity.store.departure import delete_disabled
 from microsub.identity.store.grants import GRANT_SECONDS, OVERLAP_SECONDS, Grants, Issued, Renewed
 from microsub.redis import identitykeys
 from microsub.redis.protocol import Redis

@@ -4,10 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from html import escape
 from textwrap import wrap
 from typing import Literal
 
-Level = Literal["ok", "advice", "problem"]
+
+@dataclass(frozen=True, slots=True)
+class LinkLine:
+    """One `<link>`."""
+
+    rel: str
+    href: str
+
+    @property
+    def html(self) -> str:
+        """As it stands in a page."""
+        return f'<link rel="{self.rel}" href="{escape(self.href)}">'
+
+
+PROFILES = "/u"
+
+
+def profile_page(base: str, user: str) -> str:
+    """The address that the server at `base` lends to `user`, whose `me` it is where they have none of their own."""
+    return f"{base}{PROFILES}/{user}"
+
+
+def microsub_line(base: str, user: str) -> LinkLine:
+    """Where `user` reads. With the name in it, tokens of the user's own provider can be checked."""
+    return LinkLine("microsub", f"{base}/microsub/{user}")
+
+
+def provider_lines(base: str) -> tuple[LinkLine, ...]:
+    """The lines of who has the server at `base` as identity provider: what the standard wants, then what apps read."""
+    return (
+        LinkLine("indieauth-metadata", f"{base}/.well-known/oauth-authorization-server"),
+        LinkLine("authorization_endpoint", f"{base}/auth"),
+        LinkLine("token_endpoint", f"{base}/token"),
+    )
+
+
+FindingLevel = Literal["ok", "advice", "problem"]
 
 TOGETHER = "Together"
 MONOCLE = "Monocle"
@@ -34,14 +71,14 @@ _INDENT = " " * 9
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class PageFinding:
     """One thing. `about` is a name that stays the same from version to version; `text` says what is so, `fix` what to
     do, where there is something; `clients` are the apps that it concerns, none for everybody.
 
     A `problem` keeps apps, or more than one of them, from working; `advice` is about one app, or about a day to come.
     """
 
-    level: Level
+    level: FindingLevel
     about: str
     text: str
     fix: str = ""
@@ -55,11 +92,11 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PageReport:
     """All that was found at `url`, in the order in which apps come upon it."""
 
     url: str
-    findings: tuple[Finding, ...]
+    findings: tuple[PageFinding, ...]
 
     @property
     def is_complete(self) -> bool:
@@ -98,10 +135,10 @@ class Report:
 
     def as_text(self) -> str:
         """For a terminal."""
-        return "\n".join([self.url, *(line for one in self.findings for line in _lines(one)), self.verdict])
+        return "\n".join([self.url, *(line for one in self.findings for line in _printed(one)), self.verdict])
 
 
-def _lines(one: Finding) -> Iterable[str]:
+def _printed(one: PageFinding) -> Iterable[str]:
     yield from _wrapped(f"{one.about}: {one.text}", f"{one.level:<9}")
     if one.fix:
         yield from _wrapped(f"-> {one.fix}")

@@ -9,7 +9,7 @@ metadata ends the head, whatever stands behind it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
@@ -19,11 +19,14 @@ from selectolax.lexbor import LexborHTMLParser
 
 from microsub.discovery.feedlinks import from_header
 from microsub.discovery.links import discover
+from microsub.errors import InvalidRequest
 from microsub.formats.encoding import decode
 from microsub.formats.html.trees import base_of, tree_of
 from microsub.formats.parse import sniff
+from microsub.identity.protocol.identifiers import canonical_me, endpoint
+from microsub.kit.urls import safe_url
 
-Link = tuple[str, str, str]
+PageLink = tuple[str, str, str]
 """A relation in lower case, the target as written, and the base that it is relative to."""
 
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
@@ -34,7 +37,7 @@ _MOST_FEEDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenLink:
     """A link as it stands there: `rel` and `target` as written, `base` what the target is relative to."""
 
     place: Literal["header", "page"]
@@ -48,7 +51,7 @@ class Written:
         return tuple(dict.fromkeys(self.rel.lower().split(None, _MOST_RELS)[:_MOST_RELS]))
 
 
-def links_of(body: bytes, url: str, content_type: str | None, link_header: str | None) -> Iterator[Link]:
+def links_of(body: bytes, url: str, content_type: str | None, link_header: str | None) -> Iterator[PageLink]:
     """Every relation of every link, best first.
 
     Only what is served as HTML has links in it; a text that anybody could upload somewhere hasn't.
@@ -58,18 +61,18 @@ def links_of(body: bytes, url: str, content_type: str | None, link_header: str |
             yield rel, link.target, link.base
 
 
-def written_links(body: bytes, url: str, content_type: str | None, link_header: str | None) -> Iterator[Written]:
+def written_links(body: bytes, url: str, content_type: str | None, link_header: str | None) -> Iterator[WrittenLink]:
     """The same links whole, with how they are written."""
-    for link in from_header(_text(link_header)):
+    for link in from_header(_header_text(link_header)):
         if link.anchor is not None and urljoin(url, link.anchor).partition("#")[0] != url.partition("#")[0]:
             continue  # another document's link
-        yield Written("header", link.rel, link.target, url)
+        yield WrittenLink("header", link.rel, link.target, url)
     tree = page_of(body, content_type)
     if tree is None:
         return
     base = base_of(tree, url)
     for node in tree.css("html > head > link[rel][href]")[:_MOST_LINKS]:
-        yield Written("page", node.attributes.get("rel") or "", node.attributes.get("href") or "", base)
+        yield WrittenLink("page", node.attributes.get("rel") or "", node.attributes.get("href") or "", base)
 
 
 def rels_in_body(body: bytes, content_type: str | None) -> frozenset[str]:
@@ -80,24 +83,24 @@ def rels_in_body(body: bytes, content_type: str | None) -> frozenset[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
+class ExaminedPage:
     """What there is to check on a page: its links as they are written, the relations of those in its body, whether it
     is served as HTML, and the first of the feeds that it is or names; None for a page too long to look for them.
     """
 
-    links: tuple[Written, ...]
+    links: tuple[WrittenLink, ...]
     in_body: frozenset[str]
     is_html: bool
     feeds: tuple[str, ...] | None
 
 
-def examined(body: bytes, url: str, content_type: str | None, link_header: str | None) -> Examined:
+def examined(body: bytes, url: str, content_type: str | None, link_header: str | None) -> ExaminedPage:
     """A page as it is examined for its owner."""
     links = tuple(written_links(body, url, content_type, link_header))
     feeds = None
     if len(body) <= _LARGEST_FOR_FEEDS:
         feeds = tuple(feed.url for feed in discover(body, url, content_type, link_header)[:_MOST_FEEDS])
-    return Examined(links, rels_in_body(body, content_type), page_of(body, content_type) is not None, feeds)
+    return ExaminedPage(links, rels_in_body(body, content_type), page_of(body, content_type) is not None, feeds)
 
 
 def page_of(body: bytes, content_type: str | None) -> LexborHTMLParser | None:
@@ -109,9 +112,78 @@ def page_of(body: bytes, content_type: str | None) -> LexborHTMLParser | None:
     return tree_of(text) if kind or sniff(text, None) == "html" else None
 
 
-def _text(header: str | None) -> str | None:
+def _header_text(header: str | None) -> str | None:
     """Header values are latin-1 by the letter and UTF-8 by what servers send."""
     if header is not None:
         with suppress(UnicodeError):
             return header.encode("latin-1").decode("utf-8")
     return header
+
+
+_ENDPOINTS = {
+    "indieauth-metadata": "metadata",
+    "authorization_endpoint": "authorization",
+    "token_endpoint": "token",
+    "microsub": "microsub",
+    "micropub": "micropub",
+}
+_MOST_ME = 20
+_LONGEST_ME = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """What a page names, absolute; None where it names none. `metadata` is the `indieauth-metadata` document."""
+
+    metadata: str | None = None
+    authorization: str | None = None
+    token: str | None = None
+    microsub: str | None = None
+    micropub: str | None = None
+
+    @property
+    def names_server(self) -> bool:
+        """Whether there is a server to ask about this person, of the newer or the older kind."""
+        return any((self.metadata, self.authorization, self.token))
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileLinks:
+    """What a person's page says: which servers it names, and which profiles it calls the same person's."""
+
+    endpoints: Endpoints
+    me: tuple[str, ...] = ()
+
+
+def profile_links(
+    body: bytes, url: str, content_type: str | None, link_header: str | None, private: bool = False
+) -> ProfileLinks:
+    """Both, of the page found at `url`; `link_header` is the joined value of its `Link` header. Never raises.
+
+    Of each server the first that is usable: HTTP `Link`, then `<link>` in the head. The profiles (`rel=me`) are
+    canonical, each once, in the page's order, from HTTP `Link` and `<link>` in the head as well: whoever writes there
+    could name a server of their own.
+    """
+    links = list(links_of(body, url, content_type, link_header))
+    return ProfileLinks(_endpoints(links), _me_links(links, private))
+
+
+def _endpoints(links: Iterable[PageLink]) -> Endpoints:
+    found: dict[str, str] = {}
+    for rel, target, base in links:
+        name = _ENDPOINTS.get(rel)
+        if name is not None and name not in found and (address := endpoint(target, base)) is not None:
+            found[name] = address
+    return Endpoints(**found)
+
+
+def _me_links(links: Iterable[PageLink], private: bool) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for rel, target, base in links:
+        if rel != "me" or len(found) >= _MOST_ME or len(target) > _LONGEST_ME:
+            continue
+        try:
+            found.setdefault(canonical_me(safe_url(target, base) or "", private=private))
+        except InvalidRequest:
+            continue
+    return tuple(found)

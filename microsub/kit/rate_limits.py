@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 
-class Pacing:
+class FixedWindow:
     """At most `most` times in each `seconds` for each key; the `keys` that were seen last are remembered."""
 
     def __init__(self, most: int, seconds: float, keys: int = 10_000) -> None:

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome(Generic[T]):
+class _CachedOutcome(Generic[T]):
     at: float
     value: T | None = None
     error: MicrosubError | None = None
@@ -26,7 +26,7 @@ class _Outcome(Generic[T]):
         return self.value  # type: ignore[return-value]  # one of the two is there
 
 
-class Remembering(Generic[T]):
+class TtlCache(Generic[T]):
     """Outcomes by key, the `most` that were wanted last. Belongs to one event loop.
 
     Successes are good for `lifetime` seconds, errors of the project's tree for `failures`; other exceptions are bugs
@@ -48,8 +48,8 @@ class Remembering(Generic[T]):
         self._most = most
         self._turn = asyncio.Semaphore(at_once)
         self._clock = clock
-        self._known: OrderedDict[str, _Outcome[T]] = OrderedDict()
-        self._flying: dict[str, asyncio.Task[_Outcome[T]]] = {}
+        self._known: OrderedDict[str, _CachedOutcome[T]] = OrderedDict()
+        self._flying: dict[str, asyncio.Task[_CachedOutcome[T]]] = {}
 
     async def get(self, key: str, find: Callable[[], Awaitable[T]], *, max_age: float | None = None) -> T:
         """What `find` finds or found at most `max_age` seconds ago, or raised. Whoever leaves doesn't stop the others'
@@ -81,19 +81,19 @@ class Remembering(Generic[T]):
     def __len__(self) -> int:
         return len(self._known)
 
-    def _is_good(self, known: _Outcome[T], max_age: float | None) -> bool:
+    def _is_good(self, known: _CachedOutcome[T], max_age: float | None) -> bool:
         lifetime = self._lifetime if known.error is None else self._failures
         return self._clock() - known.at < (lifetime if max_age is None else min(lifetime, max_age))
 
-    async def _find(self, key: str, find: Callable[[], Awaitable[T]]) -> _Outcome[T]:
+    async def _find(self, key: str, find: Callable[[], Awaitable[T]]) -> _CachedOutcome[T]:
         async with self._turn:
             begun = self._clock()
             try:
-                outcome = _Outcome(begun, value=await find())
+                outcome = _CachedOutcome(begun, value=await find())
             except ParserUnavailable as error:
-                return _Outcome(begun, error=error.with_traceback(None))
+                return _CachedOutcome(begun, error=error.with_traceback(None))
             except MicrosubError as error:
-                outcome = _Outcome(begun, error=error.with_traceback(None))
+                outcome = _CachedOutcome(begun, error=error.with_traceback(None))
                 known = self._known.get(key)
                 if known is not None and known.error is None and self._is_good(known, None):
                     return outcome  # who wanted it fresher hears of it; for others, what was found is good enough
@@ -103,7 +103,7 @@ class Remembering(Generic[T]):
             self._known.popitem(last=False)
         return outcome
 
-    def _landed(self, key: str, done: asyncio.Task[_Outcome[T]]) -> None:
+    def _landed(self, key: str, done: asyncio.Task[_CachedOutcome[T]]) -> None:
         del self._flying[key]
         if not done.cancelled():
             done.exception()  # those who wait have it, and there may be nobody left

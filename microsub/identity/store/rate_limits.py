@@ -9,7 +9,7 @@ from microsub.redis import identitykeys
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import load
 
-KEPT = 86_400
+ATTEMPTS_KEPT = 86_400
 """Seconds without an attempt after which the count begins anew."""
 
 
@@ -26,7 +26,7 @@ class AttemptCounts:
         first attempt, the second and so on; the last one holds for all later ones. `now` is Unix time.
         """
         script = load("attempt_take")
-        wait, count = await self._redis.script(script, [_key(subject)], [now, KEPT, *pauses])
+        wait, count = await self._redis.script(script, [_key(subject)], [now, ATTEMPTS_KEPT, *pauses])
         return int(wait), int(count)
 
     async def give_back(self, subject: str) -> None:
@@ -50,3 +50,19 @@ def _key(subject: str) -> str:
 
 def _digest(subject: str) -> str:
     return hashlib.sha256(subject.encode()).hexdigest()
+
+
+_COUNTED_SECONDS = 120
+
+
+class RequestCounts:
+    """Counts of requests in Redis."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+
+    async def add(self, user: str, minute: int, count: int) -> int:
+        """Count that many more for the user in that minute (Unix time divided by 60); all that are counted now."""
+        key = identitykeys.requests(user, str(minute))
+        total, _ = await self._redis.pipeline([("INCRBY", key, count), ("EXPIRE", key, _COUNTED_SECONDS)])
+        return int(total)
