@@ -195,7 +195,7 @@ class SchemaMismatch(StoreError):
 class ProviderUnavailable(MicrosubError):
     """The IndieAuth provider of a user can't be asked about a token; try again after `retry_after` seconds.
 
-    `why` is what happened, for the log and for whoever looks after the provider.
+    `why` is what happened, for the log and for the provider's admin.
     """
 
     def __init__(self, why: str, retry_after: int) -> None:

@@ -81,7 +81,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """What a round of upkeep takes: mending per subscription, cleaning per channel, a sweep per post in a timeline."""
+    """What a round of upkeep takes: repair per subscription, cleaning per channel, a sweep per post in a timeline."""
 
     mend: Work
     clean: Work

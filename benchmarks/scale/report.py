@@ -42,7 +42,7 @@ def cost_tables(costs: Costs) -> str:
         ("each post of it that it doesn't know", read.miss, None),
         ("the list of channels", read.channels, read.channels_bytes),
         ("mark a post as read", read.mark, read.mark_bytes),
-        ("a round of mending, per subscription", costs.upkeep.mend, None),
+        ("a round of repair, per subscription", costs.upkeep.mend, None),
         ("a round of cleaning, per channel", costs.upkeep.clean, None),
         ("a sweep of the store, per post in a timeline", costs.upkeep.sweep, None),
     ]
@@ -176,7 +176,7 @@ def check_table(found: Observed, costs: Costs) -> str:
         add(f"{name}: our process", spent.ours, wanted.ours, _micros)
         add(f"{name}: Redis", spent.redis, wanted.redis, _micros)
     for name, spent_at_all, each, number in (
-        ("a round of mending", found.upkeep.mend, costs.upkeep.mend, size.subscriptions),
+        ("a round of repair", found.upkeep.mend, costs.upkeep.mend, size.subscriptions),
         ("a round of cleaning", found.upkeep.clean, costs.upkeep.clean, size.users * (size.channels + 1)),
         ("a sweep", found.upkeep.sweep, costs.upkeep.sweep, found.upkeep.ids),
     ):
@@ -195,7 +195,7 @@ def check_line(found: Observed) -> str:
         f"{found.fill_seconds:.0f} s. Redis {found.redis_version} used {size_text(found.used)}, the system gave it "
         f"{size_text(found.resident)}. A new post reached {found.most.followers:,.0f} timelines "
         f"{found.most.seconds * 1000:,.0f} ms after it was found, and {found.median.followers:,.0f} after "
-        f"{found.median.seconds * 1000:,.0f} ms, by the clock. A round of mending took {kept.mend.seconds:,.0f} s, one "
+        f"{found.median.seconds * 1000:,.0f} ms, by the clock. A round of repair took {kept.mend.seconds:,.0f} s, one "
         f"of cleaning {kept.clean.seconds:,.0f} s, a sweep {kept.sweep.seconds:,.0f} s."
     )
 

@@ -23,7 +23,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Stream
 from microsub.settings import Settings
-from microsub.upkeep.follow_repair import Mended, Mending
+from microsub.upkeep.follow_repair import FollowRepair, RepairedFollows
 
 REQUESTS = 2_000
 PAGE = 20
@@ -205,11 +205,13 @@ async def _length(redis: Redis, rank: int, there: Population) -> int:
 async def upkeep(settings: Settings, stores: wiring.stores.Stores, there: Population) -> UpkeepWork:
     """A round of each kind; there is nothing to do, which is what rounds mostly find."""
     meter, now = Meter(stores.redis), time.time()
-    mending = Mending(stores.accounts, stores.channels, stores.feeds, stores.schedule, wiring.stores.following(stores))
+    follow_repair = FollowRepair(
+        stores.accounts, stores.channels, stores.feeds, stores.schedule, wiring.stores.following(stores)
+    )
     found: list[object] = []
 
     async def mend() -> None:
-        found.append(await mending.run(now))
+        found.append(await follow_repair.run(now))
 
     async def sweep() -> None:
         found.append(await wiring.upkeep.sweeping(stores).run(now, dry_run=True))
@@ -217,7 +219,7 @@ async def upkeep(settings: Settings, stores: wiring.stores.Stores, there: Popula
     mended = await meter.spent(mend)
     cleaned = await meter.spent(lambda: wiring.upkeep.retention(settings, stores).run(now))
     swept = await meter.spent(sweep)
-    if found[0] != Mended():
-        raise WrongError(f"there was something to mend: {found[0]}")
+    if found[0] != RepairedFollows():
+        raise WrongError(f"there was something to repair: {found[0]}")
     each = there.size.items * there.size.subscriptions
     return UpkeepWork(mended, cleaned, swept, each, there.size.items * there.size.feeds)

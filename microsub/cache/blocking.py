@@ -80,7 +80,7 @@ class BlockingFeedCache:
         return self._run(self.cache.purge(older_than))
 
     def close(self) -> None:
-        """End what is under way and let go of everything. May be called twice; calls after it begin anew."""
+        """End what is under way and close everything. May be called twice; a later call opens it again."""
         with self._guard:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None

@@ -194,7 +194,7 @@ def taken(url: str, old: Document | None, reply: Fetched, feed: bytes | None, no
 
 
 def refreshed(url: str, document: Document, reply: NotModified, now: float) -> Copy:
-    """The copy after a 304: its age begins anew, and what the reply says of freshness and validators holds."""
+    """The copy after a 304: its age starts at 0, and freshness and validators are those of the reply."""
     changed = replace(
         document,
         etag=reply.etag,

@@ -258,7 +258,7 @@ class Desk:
         answer: Answer = "revalidated" if isinstance(reply, NotModified) else "fetched"
         if new.failure is not None:
             source = "cache" if document else "network"
-            # A poller is told of the failure alone.
+            # A poller gets the failure alone.
             answer = "stale" if document and ask.since is None else "failed"
         return Found(new.document, new.failure, source, answer, reply), new
 

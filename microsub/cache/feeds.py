@@ -165,7 +165,7 @@ class FeedCache:
         return await self._desk.purge(older_than)
 
     async def aclose(self) -> None:
-        """Let go of connections, threads and processes. A mapping, storage or fetcher that was given stays open."""
+        """Close connections, threads and processes. A mapping, storage or fetcher that was given stays open."""
         self._bounded.close()
         if self._own is not None:
             await self._own.aclose()

@@ -10,7 +10,7 @@ from microsub.cache.copy import Copy
 
 
 class Flights:
-    """Who asks a publisher registers first; whoever comes later waits for the outcome instead.
+    """The first request for a URL registers; later ones wait for its outcome.
 
     An outcome is the copy as it is afterwards, or None: the one who asked learnt nothing that helps others, or was
     cancelled, and the next one has to ask itself.

@@ -18,7 +18,7 @@ from microsub.redis.lease import RENEW
 
 
 class RedisMapping(MutableMapping[str, bytes]):
-    """Text to bytes, over a `redis.Redis` that doesn't decode. What isn't written anew goes after `seconds`."""
+    """Text to bytes, over a `redis.Redis` that doesn't decode. Values expire `seconds` after they were written."""
 
     def __init__(self, client: redis.Redis, *, seconds: float = LONGEST_KEPT, lease: float = LEASE) -> None:
         self._client = client
@@ -77,7 +77,7 @@ class RedisMappingLock:
         return bool(self._client.set(self._key, self._token, nx=True, px=self._milliseconds))
 
     def renew(self) -> None:
-        """Begin the lease anew, if it is still ours."""
+        """Extend the lease, if it is still ours."""
         self._client.eval(RENEW.text, 1, self._key, self._token, str(self._milliseconds))
 
     def release(self) -> None:

@@ -36,7 +36,7 @@ class UrlLock(Protocol):
         ...
 
     async def renew(self) -> object:
-        """Begin the lease anew, if it is still ours."""
+        """Extend the lease, if it is still ours."""
         ...
 
     async def release(self) -> None:
@@ -72,7 +72,7 @@ class Storage(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of threads and files."""
+        """Close threads and files."""
         ...
 
 
@@ -89,7 +89,7 @@ class KeyLock(Protocol):
         ...
 
     def renew(self) -> None:
-        """Begin the lease anew, if it is still ours."""
+        """Extend the lease, if it is still ours."""
         ...
 
     def release(self) -> None:

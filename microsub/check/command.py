@@ -17,7 +17,7 @@ from microsub.check.findings import Derive, Finding
 from microsub.check.look import look
 from microsub.model.plaintext import escaped
 from microsub.redis.protocol import Redis
-from microsub.upkeep.follow_repair import Mending
+from microsub.upkeep.follow_repair import FollowRepair
 
 BETWEEN_LOOKS = 1.0
 """Seconds between a look that has found something and the next, which must find it again."""
@@ -69,13 +69,13 @@ class Checking:
     def __init__(
         self,
         redis: Redis,
-        mending: Mending,
+        follow_repair: FollowRepair,
         *,
         clock: Callable[[], float] = time.time,
         pause: float = BETWEEN_LOOKS,
     ) -> None:
         self._redis = redis
-        self._mending = mending
+        self._follow_repair = follow_repair
         self._clock = clock
         self._pause = pause
 
@@ -109,7 +109,7 @@ class Checking:
     async def _mend(self, findings: Sequence[Finding]) -> None:
         await repair.apply(self._redis, findings, self._clock())
         if any(isinstance(one.remedy, Derive) for one in findings):
-            await self._mending.run(self._clock())
+            await self._follow_repair.run(self._clock())
 
 
 def _as_dict(finding: Finding, *, repaired: bool) -> dict[str, object]:

@@ -313,8 +313,7 @@ class InstanceSettings(ChannelSettings):
     """For everybody, where user and channel say nothing else."""
 
     keep_per_feed: int = number(
-        "How many of a feed's newest posts stay in the store though nobody has them any more, for whoever follows it "
-        "next. 0: all.",
+        "How many of a feed's newest posts stay in the store for new followers, although no timeline has them. 0: all.",
         300,
         le=1_000_000,
     )

@@ -84,8 +84,8 @@ class DeadLetters:
     async def retry(self, letters: Sequence[DeadLetter]) -> int:
         """Put messages back into their streams, as new ones; how many.
 
-        First there, then away from here: a crash in between leaves a message twice, and its stage bears that. Letters
-        that name no stage of ours stay: nobody would take them (`unknown_stage`).
+        Added to the stream first, then deleted here: a crash in between leaves the message twice, and stages are
+        idempotent. Letters that name no stage of ours stay: nobody would take them (`unknown_stage`).
         """
         good = [letter for letter in letters if unknown_stage(letter) is None]
         for letter in good:
@@ -118,7 +118,7 @@ def is_letter_id(text: str) -> bool:
 
 
 def _letter(row: Sequence[Any]) -> DeadLetter:
-    """A letter read back. What a hand has put there has a stage of no name, and can be shown and dropped."""
+    """A letter from the reply. One that isn't ours has no stage, and can be shown and dropped."""
     fields = {text_of(name): value for name, value in zip(row[1][::2], row[1][1::2], strict=True)}
     texts = {name: text_of(fields.pop(name, b"")) for name in (_STAGE, _WHY, _ID, _AT, _DELIVERIES)}
     return DeadLetter(

@@ -84,7 +84,7 @@ class Populate:
             return
         news = _News(wanted.item, feed_id, written or guid, version, digest)
         if incomplete.startswith(_WRITTEN):
-            # By somebody who didn't live to tell.
+            # Completed by a worker that died before it announced the edit.
             await self._tell(news, tuple(incomplete.split()[1:]))
             return
         feed = await self._feeds.get(feed_id)

@@ -1,7 +1,7 @@
 """A stage of the pipeline: takes messages from a stream, has them handled, and acknowledges last.
 
 Any number of processes run the same stage. A handler may be given a message twice, or while a slow consumer that was
-taken for dead still works on it; it must bear both. What fails again and again goes to the dead letters, where an
+taken for dead still works on it; it must be idempotent. What fails again and again goes to the dead letters, where an
 admin can look at it, and the others go on.
 """
 
@@ -110,7 +110,7 @@ class Stage:
                     log.warning("worker paused: Redis doesn't serve it", stage=self.name, error=str(error))
                     pause = self._patience.trouble
                 except Exception:
-                    # A bug, or a hand in Redis: the others that this worker runs go on, and so do we when it is mended.
+                    # A bug, or a key of a wrong type: the other stages go on, and this one does once it is repaired.
                     log.exception("a stage failed and is tried again", stage=self.name)
                     pause = self._patience.trouble
                 with suppress(TimeoutError):

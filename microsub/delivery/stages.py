@@ -95,7 +95,7 @@ class Stages:
         return handled
 
     async def delivered(self, look_again: float = 0.05) -> None:
-        """Return when the news that are in the streams now stand in the timelines, whoever brings them there.
+        """Return when the news that are in the streams now stand in the timelines, delivered by any worker.
 
         Look-ups aren't waited for. Raises StoreError.
         """

@@ -15,7 +15,7 @@ _LOCK = "demo.lock"
 
 @contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Hold `folder`, which exists, within the block; a process that dies lets go of it. Changes nothing else in it.
+    """Lock `folder`, which exists, within the block; the lock ends with the process. Changes nothing else in it.
 
     Raises MicrosubError where another demo holds it, and OSError.
     """

@@ -1,4 +1,4 @@
-"""The feeds of this instance that anybody may be told of, found by words."""
+"""Search in the public feeds of this instance, by words."""
 
 from __future__ import annotations
 

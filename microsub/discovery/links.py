@@ -2,7 +2,7 @@
 
 Sources, best first: HTTP `Link` (RFC 8288), `rel=alternate` of every feed type, `rel=feed`, what is known of the site
 or of the program that made the page, an h-feed on the page itself, and, where there is none of these, links in the text
-that look like feeds. Feeds of comments come last, whoever names them.
+that look like feeds. Feeds of comments come last.
 """
 
 from __future__ import annotations

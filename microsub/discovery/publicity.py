@@ -1,7 +1,7 @@
 """Which feed addresses may be shown to people who don't follow them.
 
-Many services hand out private feeds under addresses that only their owner knows. Whoever looks for words must not be
-told such an address, so anything that looks like a secret keeps a feed out of the results. To hide a public feed costs
+Many services hand out private feeds under addresses that only their owner knows. A search must not show
+such an address, so anything that looks like a secret keeps a feed out of the results. To hide a public feed costs
 one user a paste; to show a private one can't be undone.
 """
 

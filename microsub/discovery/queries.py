@@ -41,7 +41,7 @@ def addresses(query: str) -> list[str]:
         resource = quote(f"acct:{who}@{host}", safe=":@")
         return [f"https://{host}{_WEBFINGER}?resource={resource}", f"https://{host}/@{who}"]
     if match := _BLUESKY.match(text):
-        # Whoever has a domain for a handle may have a site there.
+        # A domain that serves as a handle may have a site too.
         return [f"https://{match['domain']}", f"https://bsky.app/profile/{match['domain']}"]
     if match := _REDDIT.match(text):
         return [f"https://www.reddit.com/{'r' if match['kind'] == 'r' else 'user'}/{match['name']}"]

@@ -98,7 +98,7 @@ class Search:
     async def feeds(self, query: str, now: float) -> Found:
         """The feeds behind a URL, a bare domain or a handle; for words, those of the directory.
 
-        Nothing found is no error, and an address that can't be had is told of beside the empty list. Raises
+        Nothing found is no error, and an address that can't be fetched is named beside the empty list. Raises
         InvalidRequest for a URL that isn't of the web, and for a query beyond all measure, and TooManyRequests where a
         host is asked so much that it isn't its turn soon, or too many names are being looked up for who asks.
         """

@@ -289,7 +289,7 @@ async def _in_order(
 async def _batches(source: OldDatabase, before: str) -> AsyncIterator[list[tuple[OldItem, bool, float | None]]]:
     """The channel's items with their state, each once: what was read, then what is unread, then what a stream holds.
 
-    By their ids, since Redis tells of members in an order of its own: so undated ones come in the same order each time.
+    By their ids, since Redis returns members in no defined order: so undated ones come in the same order each time.
     """
     seen: set[str] = set()
     for walk, is_read in ((source.read(before), True), (source.unread(before), False)):

@@ -1,6 +1,6 @@
-"""Telling of feeds and posts that were created or modified: code in this process by call, others by stream.
+"""Events of feeds and posts that were created or modified: code in this process by call, others by stream.
 
-Listeners hear of what this process stored. Whoever wants all of it, with several workers, follows the stream.
+Listeners get what this process stored. With several workers, the stream has the events of all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = structlog.get_logger(__name__)
 
 
 class Announcing:
-    """Publishes events. An event may come twice, after a crash; it comes after what it tells of is stored."""
+    """Publishes events. An event may come twice, after a crash; it comes after the change is stored."""
 
     def __init__(self, events: Events) -> None:
         self._events = events
@@ -38,7 +38,7 @@ class Announcing:
         await self.published(events)
 
     def publishing(self, events: Sequence[Event]) -> list[ScriptCall]:
-        """The calls that publish events, for whoever makes others with them and then says that they are `published`."""
+        """The calls that publish events, to be sent with others; then `published` must be called."""
         return self._events.publishing(events)
 
     async def published(self, events: Sequence[Event]) -> None:

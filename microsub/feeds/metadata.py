@@ -1,4 +1,4 @@
-"""Writing down what a feed is called and looks like, and telling of it: at least once, whoever dies in between."""
+"""Stores a feed's title and picture and announces the change, at least once, whatever process dies."""
 
 from __future__ import annotations
 

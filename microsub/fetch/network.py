@@ -176,7 +176,7 @@ class Guard:
             raise HopError("blocked", f"this isn't sent to {host} in the clear: https is needed")
         if not good or (all_must_pass and len(good) < len(found)):
             bad = next(address for address in found if address not in good)
-            # The reason is shown to whoever asked for the URL, who shall not learn where names inside lead to.
+            # The reason is shown to the user who gave the URL, who must not learn where internal names lead.
             log.info("a forbidden address was not connected to", host=host, address=str(bad))
             raise HopError(
                 "blocked",

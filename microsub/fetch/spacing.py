@@ -81,7 +81,7 @@ class _Paced:
 
 
 class HostPace:
-    """How often and how many at once one host is asked, for whoever asks: for requests that people wait for.
+    """Rate limit and concurrency limit for one host, over all users: for requests that people wait for.
 
     `burst` requests go at once, further ones each `interval` seconds, and `at_once` at the same time. Who would have to
     wait for more than `patience` seconds is refused instead. `sleep` takes seconds, `clock` gives some. Other processes

@@ -74,7 +74,7 @@ class Carrier(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Let go of everything."""
+        """Close all connections."""
         ...
 
 

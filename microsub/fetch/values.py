@@ -42,7 +42,7 @@ Reason = Literal[
     "local",
     "busy",
 ]
-"""What stands between an address and its document. Two say nothing of whoever was to be asked, because nobody was:
+"""What stands between an address and its document. Two say nothing of the host, because no request was sent:
 `local`, this process has no file descriptor left; `busy`, the share of the host, or of who asks, is used up.
 """
 REASONS: frozenset[str] = frozenset(get_args(Reason))

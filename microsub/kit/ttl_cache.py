@@ -52,8 +52,8 @@ class TtlCache(Generic[T]):
         self._flying: dict[str, asyncio.Task[_CachedOutcome[T]]] = {}
 
     async def get(self, key: str, find: Callable[[], Awaitable[T]], *, max_age: float | None = None) -> T:
-        """What `find` finds or found at most `max_age` seconds ago, or raised. Whoever leaves doesn't stop the others'
-        search.
+        """What `find` finds or found at most `max_age` seconds ago, or raised. A caller that is cancelled doesn't stop
+        the search for the others.
         """
         known = self._known.get(key)
         if known is not None and self._is_good(known, max_age):
@@ -71,11 +71,11 @@ class TtlCache(Generic[T]):
         return known is not None and self._is_good(known, None)
 
     def is_sought(self, key: str) -> bool:
-        """Whether somebody waits for an outcome just now, so that whoever wants it too costs nothing."""
+        """Whether a search is under way, so that one more caller costs nothing."""
         return key in self._flying
 
     def forget(self, key: str) -> None:
-        """Let go of one outcome, so that the next one who wants it searches."""
+        """Delete one outcome, so that the next caller searches."""
         self._known.pop(key, None)
 
     def __len__(self) -> int:

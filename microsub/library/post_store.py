@@ -1,7 +1,8 @@
 """The post store for programs that bring posts of their own: saved posts go the way of polled ones.
 
 A post is stored under its guid, stands in the timelines of all who follow its feed as soon as a worker has seen to it,
-and is told of by events. What an earlier attempt has stored and not told of, a later one tells (`posts.store_stage`).
+and is announced by events. What an earlier attempt has stored and not announced, a later one announces
+(`posts.store_stage`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reading the post store: feeds and their posts as programs see them, whoever follows them.
+"""Reading the post store: feeds and their posts as programs see them.
 
 Nothing here belongs to a user: no read state, no channels, no followers. Saving is `library.post_store`.
 """

@@ -121,7 +121,7 @@ class ChannelSettings(Level):
     keep_unread_days: Maybe[float] = number("Days that an unread post stays; 0 keeps it for ever.", usual=180, le=36500)
     max_items: Maybe[int] = number("Posts per channel; 0 sets no limit.", usual=2000, le=10_000_000)
     unread: Maybe[UnreadStyle] = declared(
-        "What readers are told of unread posts: their number, whether there are any, or nothing.", usual="count"
+        "What apps get to know of unread posts: their number, whether there are any, or nothing.", usual="count"
     )
     first_fetch_unread: Maybe[int] = number(
         "How many of the newest posts of a newly followed feed come in as unread.", usual=10, le=10_000

@@ -107,7 +107,7 @@ def scores_of(published: Sequence[datetime]) -> list[float]:
 def content_hash(wire: Mapping[str, Any]) -> str:
     """A digest of everything a reader can see of an entry but its dates: when it changes, the post was edited.
 
-    Dates don't count: some publishers stamp every entry anew with every request.
+    Dates don't count: some publishers give every entry a new date with every request.
     """
     visible = {name: value for name, value in wire.items() if name not in _DATES}
     return hashlib.blake2b(dump(visible, sort=True), digest_size=16).hexdigest()

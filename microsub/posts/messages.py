@@ -49,7 +49,7 @@ class EntriesFound:
 
     @property
     def version(self) -> str:
-        """The version of what the message says: of two that tell of one post, the larger one counts."""
+        """The version of what the message says: of two for one post, the larger one counts."""
         return version_of(self.found if self.reading is None else self.reading)
 
     @classmethod

@@ -33,7 +33,7 @@ log = structlog.get_logger(__name__)
 
 
 class StoreEntries:
-    """Handles `EntriesFound`. `announcing` tells of feeds and posts that were created or modified."""
+    """Handles `EntriesFound`. `announcing` publishes events of feeds and posts that were created or modified."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class StoreEntries:
     async def _tell(self, feed: FeedRecord, stored: Stored) -> list[str]:
         """Which items needn't be pending any more."""
         written = {item.id for item in stored.new} | {item.id for item in stored.updated}
-        # Somebody who stores posts of the same feed at the same time may have told of ours as of theirs.
+        # Another process that stores posts of the same feed at the same time may have announced ours with its own.
         found = await self._items.pending(feed.id) if stored.pending is None else stored.pending
         pending = sorted({*found, *written}, key=int)
         if not pending:

@@ -70,7 +70,7 @@ class UpdatedItem:
 @dataclass(frozen=True, slots=True)
 class Stored:
     """What became of one document of that `version`; `unchanged` counts tombstones and outdated edits too. `pending`
-    are all items of the feed that somebody has to be told of, where that is known.
+    are all items of the feed that are yet to be announced, where that is known.
     """
 
     new: tuple[StoredItem, ...] = ()

@@ -24,7 +24,7 @@ log = LibraryLogger(__name__)
 WAIT_SECONDS = 1.0
 """How long replicas may take for what is written. They answer at once unless something is wrong."""
 
-# What is lost of these is found again by whoever asks next: a message goes to another consumer.
+# What is lost of these the next call finds again: a message goes to another consumer.
 _HARMLESS = READS | {"XREADGROUP", "XAUTOCLAIM", "XCLAIM"}
 
 Call = tuple[Script, Sequence[str], Sequence[Arg]]

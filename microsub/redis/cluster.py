@@ -3,8 +3,8 @@ slot.
 
 https://redis.io/docs/latest/operate/oss_and_stack/reference/cluster-spec/ (Redirection and resharding). What a node
 refuses to run, because the slot is elsewhere or the cluster isn't ready, is sent again where it belongs; so is a
-read whose connection broke. A write whose connection broke is not: nobody knows whether it ran. Who holds what is asked
-anew after every such refusal and every few seconds, so that calls to a master that has gone silent don't wait for
+read whose connection broke. A write whose connection broke is not: nobody knows whether it ran. The layout is read
+again after every such refusal and every few seconds, so that calls to a master that has gone silent don't wait for
 longer than the cluster itself does.
 """
 
@@ -148,7 +148,7 @@ class ClusterRedis:
                 pause = min(2 * pause, LONGEST_PAUSE)
                 with contextlib.suppress(StoreError):  # the attempt says what is wrong
                     await self._look()
-            # One redirection is followed at once: who redirects knows better than whoever else might be asked.
+            # One redirection is followed at once: the node that redirects knows better than any other.
             sent_on = True
             await self._attempt(calls, to_try, replies)
         return [_final(reply) for reply in replies]

@@ -11,7 +11,7 @@ async def take(redis: Redis, counter: str, count: int = 1) -> int:
 
 
 def taking(counter: str, count: int) -> Command:
-    """The command that `take` is, for whoever sends others with it."""
+    """The command that `take` is, to be sent with others."""
     return "INCRBY", counter, count
 
 

@@ -41,7 +41,7 @@ class Layout:
 
 def split_url(url: str) -> tuple[str, list[Address]]:
     """A cluster's URL (`redis+cluster://[user:password@]host[:port][,host[:port]…]`) as the URL that reaches any one
-    node, and the nodes that it names. Raises ValueError for a port that is none.
+    node, and the nodes that it names. Raises ValueError for an invalid port.
     """
     parts = urlsplit(url.replace("+cluster://", "://", 1))
     credentials, at, places = parts.netloc.rpartition("@")

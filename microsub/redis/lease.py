@@ -35,7 +35,7 @@ class Lease:
         return False
 
     def acquiring(self) -> Command:
-        """The command that takes it, for whoever sends others with it; it replies None where it isn't free."""
+        """The command that takes it, to be sent with others; it replies None where it isn't free."""
         return "SET", self._key, self._token, "NX", "PX", self._milliseconds
 
     def releasing(self) -> Command:

@@ -5,7 +5,7 @@ shape here as through any other implementation of the port. Then replies, which
 Redis sends in the order of the commands, are parsed by hiredis and handed to the callers' futures.
 
 A caller that is cancelled leaves its place in the queue of replies; a lost connection fails everything that is
-outstanding, since nobody can know whether it ran, and the next call connects anew.
+outstanding, since nobody can know whether it ran, and the next call connects again.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ READS = frozenset(
         *("ZSCAN", "ZSCORE"),
     )
 )
-"""Commands that change no key: whoever sends one twice does no harm. What isn't named here counts as a write."""
+"""Commands that change no key: sending one twice does no harm. What isn't named here counts as a write."""
 
 _CALLS = re.compile(r"redis\.p?call\((?:'(\w+)')?")
 

@@ -1,8 +1,8 @@
 """The pipeline's queues: Redis Streams with one consumer group each (https://redis.io/docs/latest/develop/data-types/streams/).
 
-A message stays in its stream until it is done: the length is the backlog, and nothing is ever trimmed. Whoever takes a
-message owns it for as long as it gives signs of life; what a dead consumer left is taken over by another one. So every
-message is handled at least once, and its handler must bear a second time.
+A message stays in its stream until it is done: the length is the backlog, and nothing is ever trimmed. The consumer
+that takes a message owns it for as long as it gives signs of life; what a dead consumer left is taken over by another
+one. So every message is handled at least once, and its handler must be idempotent.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Backlog:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """How much may wait in a stream before whoever fills it has to pause."""
+    """How much may wait in a stream before its writers have to pause."""
 
     messages: int = 10_000
     bytes: int = 256 * 1024 * 1024
@@ -93,7 +93,7 @@ class Stream:
         return texts(await self._redis.script(*self.adding(messages)))
 
     def adding(self, messages: Sequence[Mapping[str, bytes]]) -> ScriptCall:
-        """The call that `add` makes, for whoever makes others with it."""
+        """The call that `add` makes, to be sent with others."""
         return _ADD, self._keys, _args(messages)
 
     def adding_within(self, bounds: Bounds, messages: Sequence[Mapping[str, bytes]]) -> ScriptCall:
@@ -261,7 +261,7 @@ def message_of(entry: Sequence[Any], deliveries: int = 1) -> Message:
 
 
 def _count(value: bytes | None) -> int:
-    """What is counted; 0 where a hand has put anything else there, which the next message makes good."""
+    """What is counted; 0 for anything else than a number, which the next message overwrites."""
     return int(value) if value is not None and value.isdigit() else 0
 
 

@@ -1,7 +1,7 @@
 """What Redis says of changes: `CLIENT TRACKING … BCAST` on a connection of its own (RESP3), one per server.
 
 https://redis.io/docs/latest/develop/reference/client-side-caching/ describes it. The connection is watched: a server
-that says nothing is asked whether it lives, and while there is no connection, whoever listens knows that what they hold
+that says nothing is asked whether it lives, and while there is no connection, listeners know that their copies
 may be out of date.
 """
 
@@ -27,7 +27,7 @@ RETRY_EVERY = 1.0
 
 
 class Listener(Protocol):
-    """Whoever keeps copies of what is stored."""
+    """A cache of what is stored."""
 
     def tracked(self) -> None:
         """From now on every change is reported; what was kept before may be out of date."""
@@ -80,7 +80,7 @@ class Tracker:
             try:
                 await self._session(listener)
             except (MicrosubError, RedisError, OSError):
-                # Whoever uses the store hears of it by themselves; here it only means that nothing is reported.
+                # Those who use the store get the error themselves; here it only means that no change is reported.
                 pass
             finally:
                 listener.untracked()

@@ -38,7 +38,7 @@ _log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
+class RepairedFollows:
     """What a round put right: followers that feeds didn't know, that they knew in vain, feeds that nobody would ask,
     feeds that were polled and planned while a clock was ahead.
     """
@@ -49,7 +49,7 @@ class Mended:
     ahead: int = 0
 
 
-class Mending:
+class FollowRepair:
     """Brings followers and schedule to what the channels say. Any number of processes may do it; it repeats well."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Mending:
         self._schedule = schedule
         self._following = following
 
-    async def run(self, now: float) -> Mended:
+    async def run(self, now: float) -> RepairedFollows:
         """Look at everything once. What looks wrong is looked at again before it is changed."""
         # Before the new channel is filled from the store: items keep the state that they have in the former one.
         await self.finish_moves(now)
@@ -75,7 +75,7 @@ class Mending:
                     missing += await self._follow_again(place, wanted[place], now)
                 for place in set(places) - wanted.keys():
                     surplus += await self._drop(place, feed_id)
-        return Mended(missing, surplus, *await self._schedule_again(truth, now))
+        return RepairedFollows(missing, surplus, *await self._schedule_again(truth, now))
 
     async def finish_moves(self, now: float, begun_before: float = math.inf) -> None:
         """Finish moves of feeds between channels that broke off, or only those that were begun before a time."""
@@ -95,14 +95,14 @@ class Mending:
         await for_ever(one_round, "moves", replace(pace, between=BETWEEN_MOVES))
 
     async def run_for_ever(self, pace: Pace = PACE) -> None:
-        """Mend again and again, until cancelled."""
+        """Repair in rounds, until cancelled."""
 
         async def one_round(now: float) -> None:
-            mended = await self.run(now)
-            if mended != Mended():
-                _log.warning("subscriptions_mended", **asdict(mended))
+            repaired = await self.run(now)
+            if repaired != RepairedFollows():
+                _log.warning("subscriptions_repaired", **asdict(repaired))
 
-        await for_ever(one_round, "mending", pace)
+        await for_ever(one_round, "follow_repair", pace)
 
     async def _truth(self) -> dict[str, dict[Place, Subscription]]:
         """Who is to get what, by feed."""

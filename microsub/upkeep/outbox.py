@@ -1,8 +1,8 @@
-"""Posts that were stored and that nobody told the timelines of, and changes of feeds that nobody announced: told again.
+"""The outbox: hands stuck posts to delivery again, and announces changes of feeds that were never announced.
 
-For posts that takes more than a crash, for after a crash the message comes again. It takes a message that is gone: a
-stream that was deleted by hand, a Redis that came back without its last second. A feed's change is told by whoever
-describes the feed next; that may be long after.
+After a crash the message of a post comes again. Posts are stuck when their message is gone: a stream was deleted by
+hand, or Redis came back without its last second. A feed's change is announced with its next change, which may be long
+after; this does it earlier.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Reminding:
         self._notes: Mapping[str, str] = {}
 
     async def run(self) -> int:
-        """Tell of what is pending since the last round; how many posts. Raises StoreError."""
+        """Hand on what is pending since the last round; how many posts. Raises StoreError."""
         told = 0
         now: dict[str, frozenset[str]] = {}
         notes: dict[str, str] = {}
@@ -61,7 +61,7 @@ class Reminding:
                     # Whether they are new or edited nobody knows any more, so both is done with them.
                     await self._stored.add([ItemsStored(feed_id, tuple(stuck), tuple(stuck)).to_fields()])
                     await self._items.done(feed_id, stuck)
-                    log.warning("posts were forgotten, and are told of now", feed=feed_id, posts=len(stuck))
+                    log.warning("stuck posts were handed to delivery again", feed=feed_id, posts=len(stuck))
                     told += len(stuck)
                 now[feed_id] = frozenset(ids) - set(stuck)
             notes |= await self._announce(batch)
@@ -69,11 +69,11 @@ class Reminding:
         return told
 
     async def _announce(self, feeds: Sequence[str]) -> dict[str, str]:
-        """Tell of changes whose notes were there in the last round; the notes that weren't, by feed."""
+        """Announce changes whose notes were there in the last round; the notes that weren't, by feed."""
         notes = await self._feeds.untold_of(feeds)
         for feed_id in [one for one, note in notes.items() if self._notes.get(one) == note]:
             await tell(self._feeds, self._announcing, feed_id, notes.pop(feed_id), self._clock())
-            log.warning("a change of a feed was forgotten, and is told of now", feed=feed_id)
+            log.warning("a change of a feed was announced late", feed=feed_id)
         return notes
 
     async def run_for_ever(self, pace: Pace = PACE) -> None:

@@ -96,7 +96,7 @@ _MARK = "greeting"
 async def greeting_token(stores: Stores, now: float) -> str | None:
     """A token for the first user whom backend.json declares, good for a day or until the next greeting; else None.
 
-    Never for somebody who registered: whoever starts the server is somebody else.
+    Never for somebody who registered: the admin is somebody else.
     """
     last = await stores.applied.last()
     declared = last.backend.users if last is not None and last.backend is not None else {}

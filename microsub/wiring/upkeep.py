@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # a command needs one of these, which is imported where it is
     from microsub.ekster.report import ImportReport
     from microsub.timelines.retention import Retention
     from microsub.upkeep.figures import Figures
-    from microsub.upkeep.follow_repair import Mending
+    from microsub.upkeep.follow_repair import FollowRepair
     from microsub.upkeep.sweep import Sweeping
 
 
@@ -45,8 +45,8 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
     return {
         "retention": retention(settings, stores).run_for_ever(pace),
         "sweep": sweeping(stores).run_for_ever(alone, sweeps),
-        "mending": mending(stores).run_for_ever(pace),
-        "moves": mending(stores).finish_moves_for_ever(pace),
+        "follow_repair": follow_repair(stores).run_for_ever(pace),
+        "moves": follow_repair(stores).finish_moves_for_ever(pace),
         "reminding": Reminding(
             stores.feeds, stores.items, Stream(stores.redis, "stored"), Announcing(Events(stores.redis))
         ).run_for_ever(),
@@ -99,11 +99,11 @@ def retention(settings: Settings, stores: Stores) -> Retention:
     return Retention(stores.accounts, stores.channels, stores.timelines, stores.items, stores.in_force.of, declared)
 
 
-def mending(stores: Stores) -> Mending:
-    """The service that brings feeds' followers and the schedule to what the channels say."""
-    from microsub.upkeep.follow_repair import Mending
+def follow_repair(stores: Stores) -> FollowRepair:
+    """The repair of feeds' followers and of the schedule, by what the channels say."""
+    from microsub.upkeep.follow_repair import FollowRepair
 
-    return Mending(stores.accounts, stores.channels, stores.feeds, stores.schedule, following(stores))
+    return FollowRepair(stores.accounts, stores.channels, stores.feeds, stores.schedule, following(stores))
 
 
 async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, dry_run: bool) -> ImportReport:
@@ -126,7 +126,7 @@ async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, d
 
 
 def checking(stores: Stores) -> Checking:
-    """The service that examines all invariants, and mends them."""
+    """The check of all invariants, and their repair."""
     from microsub.check.command import Checking
 
-    return Checking(stores.redis, mending(stores))
+    return Checking(stores.redis, follow_repair(stores))

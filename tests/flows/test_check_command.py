@@ -12,7 +12,7 @@ from microsub.redis import keys
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
-from microsub.upkeep.follow_repair import Mending
+from microsub.upkeep.follow_repair import FollowRepair
 from tests.support.polling import World, dated, rss, world
 from tests.support.process import installation
 from tests.support.usual import usual_settings
@@ -21,8 +21,8 @@ from tests.support.web import Answer, Publisher, publisher
 
 def checking(here: World, redis: Redis) -> Checking:
     following = Following(here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings)
-    mending = Mending(here.accounts, here.channels, here.feeds, here.schedule, following)
-    return Checking(redis, mending, clock=here.clock, pause=0.05)
+    follow_repair = FollowRepair(here.accounts, here.channels, here.feeds, here.schedule, following)
+    return Checking(redis, follow_repair, clock=here.clock, pause=0.05)
 
 
 _ROUNDS = 40

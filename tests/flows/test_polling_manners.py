@@ -21,7 +21,7 @@ from microsub.parsing.process import ParserProcess
 from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
 from microsub.timelines.retention import Retention
-from microsub.upkeep.follow_repair import Mended, Mending
+from microsub.upkeep.follow_repair import FollowRepair, RepairedFollows
 from microsub.upkeep.sweep import Sweeping
 from tests.support.polling import FAST, World, dated, rss, world
 from tests.support.usual import usual_settings
@@ -246,11 +246,11 @@ async def test_a_clock_that_was_ahead_for_a_moment(redis: Redis, ahead: float, a
         assert len(await it.rows()) == 4
         assert (await it.record(third)).next_poll == planned
         following = Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
-        mending = Mending(it.accounts, it.channels, it.feeds, it.schedule, following)
+        follow_repair = FollowRepair(it.accounts, it.channels, it.feeds, it.schedule, following)
         record = await it.record(feed)
         assert record.last_poll is not None
         assert record.last_poll <= it.clock()
-        assert await mending.run(it.clock()) == Mended()
+        assert await follow_repair.run(it.clock()) == RepairedFollows()
 
 
 async def test_a_clock_that_was_half_a_minute_ahead(redis: Redis) -> None:

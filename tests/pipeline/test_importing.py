@@ -22,7 +22,7 @@ from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
 from microsub.timelines.store.rules import Rules
-from microsub.upkeep.follow_repair import Mending
+from microsub.upkeep.follow_repair import FollowRepair
 from tests.support.old_server import BEGIN, OldServer, post, when
 from tests.support.parsing import PARSER
 from tests.support.polling import World, world
@@ -425,8 +425,8 @@ async def test_a_large_database_comes_over_whole(here: World, old: OldServer) ->
         assert len(await shown(here, channel.uid)) == (300 if channel.uid != "notifications" else 0)
     here.clock.advance(1000)
     following = Following(here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings)
-    mending = Mending(here.accounts, here.channels, here.feeds, here.schedule, following)
-    found = await Checking(here.redis, mending, clock=here.clock, pause=0).run()
+    follow_repair = FollowRepair(here.accounts, here.channels, here.feeds, here.schedule, following)
+    found = await Checking(here.redis, follow_repair, clock=here.clock, pause=0).run()
     assert found.left == (), found.as_text()
 
 

@@ -18,7 +18,7 @@ from microsub.timelines.channels import Curating
 from microsub.timelines.following import Following
 from microsub.timelines.rounds import Pace
 from microsub.timelines.store.rules import Rules
-from microsub.upkeep.follow_repair import Mending
+from microsub.upkeep.follow_repair import FollowRepair
 from tests.support.killing import Killing, killed_anywhere
 from tests.support.polling import World, world
 from tests.support.posts import NOON, candidate
@@ -42,7 +42,7 @@ class Reader:
         self.following = Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
         self.rules = Rules(it.redis, it.items)
         self.curating = Curating(it.channels, it.feeds)
-        self.mending = Mending(it.accounts, it.channels, it.feeds, it.schedule, self.following)
+        self.follow_repair = FollowRepair(it.accounts, it.channels, it.feeds, it.schedule, self.following)
 
     async def publish(self, url: str, count: int, guid: str = "post", link: str = "https://blog.example") -> FeedRecord:
         feed = await self.it.feeds.ensure(url, NOON - 100)
@@ -121,7 +121,7 @@ async def test_moving_a_feed_is_finished_by_upkeep(ann: Reader) -> None:
         await ann.following.move("ann", "later", URL, NOON)
 
     async def upkeep() -> None:
-        await ann.mending.run(NOON)
+        await ann.follow_repair.run(NOON)
         if not await ann.it.channels.follows("ann", "later", "1"):
             await move()  # it had not begun
 
@@ -136,7 +136,7 @@ async def test_moving_a_feed_is_finished_within_minutes(ann: Reader) -> None:
 
     async def finished() -> None:
         begun = await ann.it.channels.moves("ann")
-        await ann.mending.finish_moves(NOON + 29, NOON - 1)
+        await ann.follow_repair.finish_moves(NOON + 29, NOON - 1)
         assert await ann.it.channels.moves("ann") == begun
         times = iter([NOON, NOON + 60, NOON + 60])
 
@@ -146,7 +146,7 @@ async def test_moving_a_feed_is_finished_within_minutes(ann: Reader) -> None:
             return now
 
         with pytest.raises(asyncio.CancelledError):
-            await ann.mending.finish_moves_for_ever(Pace(clock=clock, chance=lambda: -0.5, steady=lambda: 0.0))
+            await ann.follow_repair.finish_moves_for_ever(Pace(clock=clock, chance=lambda: -0.5, steady=lambda: 0.0))
         if not await ann.it.channels.follows("ann", "later", "1"):
             await move()  # it had not begun
 
@@ -162,7 +162,7 @@ async def test_moving_a_feed_and_back_after_a_crash(ann: Reader) -> None:
 
     async def back() -> None:
         await ann.following.move("ann", "home", URL, NOON)
-        await ann.mending.run(NOON)
+        await ann.follow_repair.run(NOON)
 
     await killed_anywhere(ann.redis, ann.begin, there_and_back, ann.state, back)
     assert (await ann.state())["feeds"] == {"notifications": [], "home": ["1", "2"], "later": []}
@@ -202,7 +202,7 @@ async def test_deleting_a_channel(ann: Reader) -> None:
         try:
             await delete()
         except NotFound:
-            await ann.mending.run(NOON)
+            await ann.follow_repair.run(NOON)
 
     await killed_anywhere(ann.redis, ann.begin, delete, ann.state, again)
 

@@ -17,7 +17,7 @@ from tests.support.waiting import wait_until
 async def test_a_part_has_its_turn_once_for_all_workers(redis):
     """While the turn holds nobody else begins; another part has a turn of its own."""
     assert [await take_turn(redis, "sweep", 60) for _ in range(3)] == [True, False, False]
-    assert await take_turn(redis, "mending", 60)
+    assert await take_turn(redis, "follow_repair", 60)
 
 
 async def test_a_turn_that_was_taken_while_redis_clock_was_ahead_ends_all_the_same(redis) -> None:
@@ -60,7 +60,7 @@ async def test_a_round_that_fails_is_followed_by_another():
         done.append(True)
 
     with structlog.testing.capture_logs() as logs:
-        task = asyncio.create_task(for_ever(one_round, "mending", Pace(between=0.001)))
+        task = asyncio.create_task(for_ever(one_round, "follow_repair", Pace(between=0.001)))
         await wait_until(lambda: done)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

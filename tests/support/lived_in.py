@@ -15,7 +15,7 @@ from microsub.timelines.following import Following
 from microsub.timelines.store.channels import Channels
 from microsub.timelines.store.rules import Rules
 from microsub.timelines.store.timelines import Timelines
-from microsub.upkeep.follow_repair import Mending
+from microsub.upkeep.follow_repair import FollowRepair
 from tests.support.posts import NOON, candidate
 from tests.support.usual import usual_settings
 
@@ -74,8 +74,8 @@ class LivedIn:
 
     async def check(self, mend: bool = False) -> CheckReport:
         """What `microsub check` says."""
-        mending = Mending(self.accounts, self.channels, self.feeds, self.schedule, self.following)
-        return await Checking(self.redis, mending, clock=lambda: self.now, pause=0).run(mend=mend)
+        follow_repair = FollowRepair(self.accounts, self.channels, self.feeds, self.schedule, self.following)
+        return await Checking(self.redis, follow_repair, clock=lambda: self.now, pause=0).run(mend=mend)
 
     async def shown(self, user: str, uid: str) -> list[tuple[str, bool]]:
         """Id and read flag of everything in a channel, newest first."""

@@ -174,7 +174,7 @@ def delete(w: World) -> None:
 
 @channels.requirement("delete-anew", source=DESIGN)
 def delete_anew(w: World) -> None:
-    """A channel made anew under a deleted one's name is empty."""
+    """A channel with the name of a deleted one is empty."""
     name = w.name("phoenix")
     uid = w.channel_named(name)
     w.fill(uid, w.blogs.eight)

@@ -263,7 +263,7 @@ def global_everything(w: World) -> None:
 
 @reading.requirement("refollowed", source=DESIGN)
 def refollowed(w: World) -> None:
-    """What was read doesn't come back as unread when the feed is followed anew."""
+    """What was read doesn't come back as unread when the feed is followed again."""
     channel, items = w.unread_channel()
     mark(w, channel, *ids(items)[:3]).ok()
     w.user.post("unfollow", channel=channel, url=w.blogs.eight.url).ok()

@@ -74,7 +74,7 @@ def marked(w: World) -> None:
 
 @removing.requirement("refollowed", source=DESIGN)
 def refollowed(w: World) -> None:
-    """A removed item doesn't come back when the feed is followed anew."""
+    """A removed item doesn't come back when the feed is followed again."""
     channel, items = w.unread_channel()
     _remove(w, channel, *ids(items)[:2]).ok()
     w.user.post("unfollow", channel=channel, url=w.blogs.eight.url).ok()

@@ -1,6 +1,6 @@
 """What a second poll does: edits and new posts arrive, and nothing that was read, removed or moved comes back.
 
-These need the server to fetch a feed anew. It does so in its own time, or at once where the suite was given a
+These need the server to fetch a feed again. It does so in its own time, or at once where the suite was given a
 command for it; the requirements are skipped when it doesn't come by.
 """
 
@@ -75,7 +75,7 @@ def _revise(w: World) -> Revised:
         posts[REDATED],
         published=posts[0].published + timedelta(minutes=5),
         updated=posts[0].published + timedelta(minutes=5),
-        html="<p>Dated anew.</p>",
+        html="<p>With a new date.</p>",
     )
     new = replace(posts[0], slug="new", title="A new post", published=posts[0].published + timedelta(minutes=40))
     blog.posts = [new, *posts]

@@ -2,7 +2,7 @@
 --
 -- Atomic: the time to live of the feed's keys goes with the first follower and comes with the last, so that no feed
 -- with followers, nor one that is kept anyway, can expire, whichever way two of these calls fall; and a changed list has
--- another edition, so that whoever remembers the list and asks for its edition knows it to be old.
+-- another edition, so that a process that caches the list sees by its edition that it is old.
 --
 -- KEYS  1 subscribers  2 edition  3.. the feed's other keys
 -- ARGV  1 user/uid  2 'follow' or 'unfollow'  3 time to live in seconds  4 the next edition

@@ -1,6 +1,6 @@
 -- What the holder of a host does with its feeds.
 --
--- Atomic: the host remembers the newest holder that has come, and refuses whoever held it before; so two workers can
+-- Atomic: the host remembers the newest holder that has come, and refuses earlier holders; so two workers can
 -- never both have the last word on a feed, even when one of them slept through its lease.
 --
 -- KEYS  1 feeds of the host by time due  2 host

@@ -1,6 +1,6 @@
 -- Lets hosts be taken from a time on.
 --
--- Atomic: a host that is taken stays where it stands, at the end of its lease; whoever holds it is told, when giving it
+-- Atomic: a host that is taken stays where it stands, at the end of its lease; its holder is told, when it gives it
 -- back, to look for new feeds.
 --
 -- KEYS  1 hosts by time  2 leases; 'again <host>' -> 1 where its holder shall look again

@@ -1,7 +1,7 @@
 """What happened to feeds and posts, for other programs: a stream that anybody may follow, capped.
 
-Events come at least once, in the order of their ids. Whoever falls behind by more than the cap misses some, and sees
-that by the oldest id there is.
+Events come at least once, in the order of their ids. A reader that falls behind by more than the cap misses some,
+and sees that by the oldest id there is.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Events:
         await self._redis.scripts(self.publishing(events))
 
     def publishing(self, events: Sequence[Event]) -> list[ScriptCall]:
-        """The calls that `publish` makes, for whoever makes others with them."""
+        """The calls that `publish` makes, to be sent with others."""
         args: list[Arg] = [self._kept]
         for event in events:
             fields = _fields(event)

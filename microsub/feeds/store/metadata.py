@@ -1,4 +1,4 @@
-"""What is known of a feed, and what of that nobody has been told of yet.
+"""A feed's metadata, and which of its changes have not been announced yet.
 
 A change and its note (`untold` in the feed's record) are written in one step. Who has told takes the note away; until
 then anybody may tell: the next poll, the next program that describes the feed, or a round of upkeep.
@@ -30,7 +30,7 @@ class Described:
 
 
 def names_in(note: str) -> tuple[str, ...]:
-    """The names of the fields that a note says are to be told of."""
+    """The names of the changed fields in a note."""
     return tuple(note.split()[1:])
 
 

@@ -8,8 +8,8 @@ A lease is a host and a token. A worker that dies gives its host back when the l
 and every write that carries an older one is refused.
 
 The two levels lie in different slots. Feeds are written before their host; where that is taken, a mark is left beside
-its lease, and whoever gives it back looks once more afterwards. So whatever happens in between, a feed that is due has
-its host due as well.
+its lease, and the holder that gives it back looks once more afterwards. So whatever happens in between, a feed
+that is due has its host due as well.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Schedule:
     def ending(
         self, lease: HostLease, now: float, interval: float, finished: tuple[str, float], due: DueFeeds
     ) -> list[ScriptCall]:
-        """`release` as calls that need no reply in between, for whoever makes another call with them; `ended` reads the
+        """`release` as calls that need no reply in between, to be sent with others; `ended` reads the
         replies. `due` is what `due_feeds` said, whose only feed is finished, and no hold has come since.
 
         Feeds that were added meanwhile are looked for at the end, as `release` does.

@@ -1,4 +1,4 @@
-"""Feed records: one per distinct feed URL, whoever follows it.
+"""Feed records: one per distinct feed URL.
 
 A feed that nobody follows keeps a time to live of 30 days, which the first follower takes away and the last one gives
 back, for everything under the feed's slot at once.
@@ -25,7 +25,7 @@ KEEP_UNFOLLOWED = 30 * 86400
 """Seconds that a feed and its guid map outlive the last follower."""
 
 HANDLED = "handled"
-"""A field of the record: the id of the last message with posts of the feed that was stored and told of."""
+"""A field of the record: the id of the last message with posts of the feed that was stored and handed on."""
 
 _TRIES = 10
 """Batches of ids that `page` looks at."""
@@ -193,12 +193,12 @@ class Feeds:
         return await metadata.describe(self._redis, feed_id, said, if_changed or {}, reading)
 
     async def told(self, feed_id: str, note: str) -> None:
-        """Everybody who must know has been told of what this note says; of later changes not."""
+        """Note that the changes in this note have been announced; later ones have not."""
         await metadata.told(self._redis, feed_id, note)
 
     async def untold_of(self, feed_ids: Sequence[str]) -> dict[str, str]:
-        """The notes of these feeds, by feed; those of which nothing is to be told, or that were never told of as
-        created, are left out. One round trip.
+        """The notes of these feeds, by feed; those without changes, or whose creation was never
+        announced, are left out. One round trip.
         """
         return await metadata.untold_of(self._redis, feed_ids)
 
@@ -294,7 +294,7 @@ class Feeds:
         return list(as_places(await self._redis.command("SMEMBERS", keys.feed_subscribers(feed_id))))
 
     def asking_edition(self, feed_id: str) -> Command:
-        """The command whose reply `audience_at` takes, for whoever reads something else with it."""
+        """The command whose reply `audience_at` takes, to be sent with others."""
         return self._audience.asking(feed_id)
 
     async def audience_at(self, feed_id: str, edition: bytes | None) -> Places:

@@ -1,8 +1,8 @@
 """Who follows a feed, remembered: the lists of subscribers that fan-out needs for every new post.
 
 A list is good for as long as its edition, which a change of the set replaces in the same step (lua/feed_followers.lua),
-is the one that it was read with. So a change counts from the next question on, in every process; and what a hand with
-redis-cli changes, after `REMEMBERED` seconds.
+is the one that it was read with. So a change counts from the next question on, in every process; and a change
+with redis-cli, after `REMEMBERED` seconds.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Audience:
         return places
 
     def asking(self, feed_id: str) -> Command:
-        """The command whose reply `at` takes, for whoever reads something else with it."""
+        """The command whose reply `at` takes, to be sent with others."""
         return "GET", keys.feed_edition(feed_id)
 
     async def _edition(self, feed_id: str) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Where URLs lead: entries of `feeds:by-url`, and letting go of those whose feed is gone.
+"""Where URLs lead: entries of `feeds:by-url`, and deletion of those whose feed is gone.
 
 An entry is the feed's id, or `<id> <Unix time>` for one that is condemned: its feed had no record at that time. Who
 wants to use such a feed takes the mark away before anything else, and the sweep forgets only what carries the mark it

@@ -46,7 +46,7 @@ def from_base64(text: str) -> str:
         return text
 
 
-def mended(text: str) -> str:
+def repaired(text: str) -> str:
     """Text with what was UTF-8 and has been read as ISO-8859-1, or windows-1252 as controls, put right."""
     with suppress(ValueError):
         text = text.encode("iso-8859-1").decode("utf-8")

@@ -1,7 +1,7 @@
 """Well-formed feed documents: expat's events straight to feedparser's element handlers.
 
 feedparser knows what each element means, in methods named after it (`_start_pubdate`, `_end_media_title`). What stands
-between those and expat (SAX, names that are taken apart anew for each element, dictionaries with aliases, repairs that
+between those and expat (SAX, names that are parsed again for each element, dictionaries with aliases, repairs that
 try every text) costs more than all of them, and is done here instead, once per name, and only where there is something
 to do. Results are the same, but for the languages of texts, which nobody asks for, and texts beyond their limits.
 """
@@ -20,7 +20,7 @@ from feedparser.urls import make_safe_absolute_uri
 
 from microsub.formats.newest import Newest
 from microsub.formats.xml.elements import TRIPS, Elements
-from microsub.formats.xml.feedtexts import from_base64, may_be_html, mended, unwrapped
+from microsub.formats.xml.feedtexts import from_base64, may_be_html, repaired, unwrapped
 
 MAX_SHORT = 5000  # more than an address may have: none is cut to another one
 MAX_LONG = 500_000
@@ -314,7 +314,7 @@ class WellFormed(Elements, StrictFeedParser):  # type: ignore[misc]
             params.pop("mode", None)
             params.pop("base64", None)
         if not output.isascii():
-            output = mended(output)
+            output = repaired(output)
         if element not in {"category", "tags", "itunes_keywords"} and not (
             element == "title" and -1 < self.title_depth <= self.depth
         ):

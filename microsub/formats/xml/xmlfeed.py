@@ -2,7 +2,7 @@
 
 feedparser knows the elements, the namespaces and twenty years of mistakes; this module drives its two parsers. Its
 sanitiser and URL resolver stay off: `sanitise` does both, for every format. It gets no base address either, since it
-would resolve that anew for every element; relative links come out as written, or relative to an `xml:base`. And it
+would resolve that again for every element; relative links come out as written, or relative to an `xml:base`. And it
 gets text in memory alone, never a name or a URL that it might open.
 """
 

@@ -85,7 +85,7 @@ def _without_name(microsub: str, here: CheckedAgainst, trail: Trail, *, own_prov
     base = here.base or ""
     known = user_of(trail, here)
     if own_provider:
-        yield PageFinding("ok", "microsub", f"{microsub}, this server's endpoint for whoever has the token")
+        yield PageFinding("ok", "microsub", f"{microsub}, this server's endpoint for anybody with the token")
     else:
         yield PageFinding(
             "advice",

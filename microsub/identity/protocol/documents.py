@@ -69,7 +69,7 @@ def secret_of(document: Document, name: str, url: str) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not _VISIBLE.fullmatch(value):
-        raise ParseError(url, f"found a value of '{name}' that is none, expected visible ASCII characters")
+        raise ParseError(url, f"invalid value of '{name}', expected visible ASCII characters")
     return value
 
 
@@ -81,7 +81,7 @@ def scopes_of(document: Document, url: str, name: str = "scope") -> frozenset[st
     if value is None or value == "":
         return frozenset()
     if not isinstance(value, str) or len(value) > _MAX_TEXT or not _PRINTED.fullmatch(value):
-        raise ParseError(url, f"found a value of '{name}' that is none, expected scopes separated by spaces")
+        raise ParseError(url, f"invalid value of '{name}', expected scopes separated by spaces")
     try:
         return read_scopes(value) if value.strip() else frozenset()
     except InvalidRequest as problem:
@@ -98,5 +98,5 @@ def seconds_of(document: Document, name: str, url: str) -> float | None:
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,15}(?:\.[0-9]{1,9})?", value):
         value = float(value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ParseError(url, f"found a value of '{name}' that is none, expected a number of seconds")
+        raise ParseError(url, f"invalid value of '{name}', expected a number of seconds")
     return min(max(float(value), 0.0), _LATEST)

@@ -1,6 +1,6 @@
 -- Takes posts out of a feed's pending set, for all who must know have been told, and notes whose posts they were.
 --
--- Atomic: who finds the message noted finds its posts told of.
+-- Atomic: if the message is noted, its posts have been handed on.
 --
 -- KEYS  1 feed  2 pending
 -- ARGV  1 field for the message  2 message, or '' for none  3.. ids

@@ -1,7 +1,7 @@
 -- Says which guids of a feed are known, and lets the next reading see all of the document if any isn't.
 --
--- Atomic: who is told of something new finds the feed without validators, so whatever becomes of us, the next reading
--- comes upon it again. A reading writes nothing when a later one has begun.
+-- Atomic: if the reply names news, the feed has no validators; so whatever becomes of this process, the next
+-- reading finds them again. A reading writes nothing when a later one has begun.
 --
 -- KEYS  1 feed  2 guids
 -- ARGV  1 the reading that asks, or ''  2 how many of the names are new posts where they aren't known  3.. names; the

@@ -1,6 +1,6 @@
 -- Deletes an item that was marked, unless somebody has taken the mark away.
 --
--- Atomic: whoever is about to put the item into a timeline takes its mark away first, and finds it alive or gone.
+-- Atomic: a process that adds the item to a timeline removes its mark first, and finds the item alive or gone.
 --
 -- KEYS  1 item
 -- ARGV  1 the mark, as the sweep saw it

@@ -1,12 +1,12 @@
 """Letting items go that no timeline refers to, without ever deleting one that somebody is just about to take in.
 
-An item is condemned first, and deleted by a later sweep that still finds nobody who refers to it. Whoever puts an item
-into a timeline spares it before (`Items.timeline_items` does); the deletion asks for the mark in the same step. The
-guid stays in the feed's map as a tombstone, for as long as the feed lists the post and more than a year beyond.
+An item is condemned first, and deleted by a later sweep that still finds nobody who refers to it. A process that adds
+an item to a timeline spares it before (`Items.timeline_items` does); the deletion asks for the mark in the same step.
+The guid stays in the feed's map as a tombstone, for as long as the feed lists the post and more than a year beyond.
 
 What has to go at once can't wait for those who are just taking it in. It is retired first, by which nobody begins to
-take it in, then withdrawn from all timelines, then erased; and whoever has added an item looks whether it is retired by
-then. One of the two sees the other.
+take it in, then withdrawn from all timelines, then erased; and a process that has added an item checks whether it is
+retired by then. One of the two sees the other.
 """
 
 from __future__ import annotations
@@ -121,7 +121,8 @@ async def retire(redis: Redis, doomed: Sequence[Candidate], now: float, *, wante
     their guids are known not to be new. Those for which that holds now; without `wanted_too` condemned items that
     somebody has spared meanwhile stay.
 
-    Whoever read an item before and adds it after must look again (`Timelines.add` and fan-out do): it has no score.
+    A process that read an item before and adds it after must check again (`Timelines.add` and fan-out do): it has
+    no score.
     """
     marks = [""] * len(doomed) if wanted_too else [one.condemned for one in doomed]
     calls = [(_RETIRE, [keys.item(one.id)], [mark]) for one, mark in zip(doomed, marks, strict=True)]
@@ -132,7 +133,7 @@ async def retire(redis: Redis, doomed: Sequence[Candidate], now: float, *, wante
 
 
 async def erase(redis: Redis, retired: Sequence[Candidate]) -> None:
-    """The second half, for when timelines have let go of them. Both may be repeated."""
+    """The second half, for when they have left all timelines. Both are idempotent."""
     for one in retired:
         await redis.pipeline([("DEL", keys.item(one.id)), *(await _twin_left(redis, one))])
 

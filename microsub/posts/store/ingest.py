@@ -1,6 +1,6 @@
 """Posts on their way into the store: which of a document's posts are news, and how they are written.
 
-An item's hash is written first; then a script on the feed's slot claims its guid. Whoever loses that race (the same
+An item's hash is written first; then a script on the feed's slot claims its guid. The loser of that race (the same
 document handled twice at once) deletes the hash it wrote. A crash before the claim leaves a hash that nobody refers to,
 for the sweep; a crash after it finds the item in the feed's pending set, which is emptied when the next stage has it.
 
@@ -179,7 +179,7 @@ class Intake:
         return Stored(tuple(new), tuple(updated), unchanged, version, None if updated else pending)
 
     async def told(self, updated: Iterable[UpdatedItem]) -> None:
-        """Everybody who must know has been told of these edits; later ones are left to who made them."""
+        """Note that these edits have been announced; later ones are left to their writers."""
         calls = [(_TOLD, [keys.item(item.id)], ["untold", item.untold, ""]) for item in updated if item.untold]
         if calls:
             await self._redis.scripts(calls)

@@ -1,4 +1,4 @@
-"""The post store: every item once, whoever reads it. How posts come in is `posts.store.ingest`."""
+"""The post store: every item once. How posts come in is `posts.store.ingest`."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ class Items:
     async def timeline_items(self, ids: Sequence[str]) -> list[TimelineItem]:
         """What timelines need to know of these items, in their order; those that are gone are left out.
 
-        The sweep spares them from now on, for whoever asks is about to put them into timelines.
+        The sweep spares them from now on, since the caller is about to add them to timelines.
         """
         return await self._timeline_items(ids, await self.fields(ids, _TIMELINE), {})
 

@@ -39,7 +39,7 @@ def socket_path(data_dir: Path, before: Record | None) -> str:
 
 
 def _is_made_again(folder: Path) -> bool:
-    """Whether the private folder of a server that has ended could be made anew; False when anybody has one there."""
+    """Whether the private folder of a server that has ended could be made again; False when anybody has one there."""
     if not folder.name.startswith(_TEMPORARY):
         return False
     try:

@@ -1,6 +1,6 @@
 -- Extends a lease, or gives it back.
 --
--- Atomic: only whoever holds it can; a lease that ran out and was taken by somebody else is theirs.
+-- Atomic: only its holder can; a lease that ran out and was taken by somebody else is theirs.
 --
 -- KEYS  1 lease
 -- ARGV  1 token  2 milliseconds from now, 0 to give it back

@@ -11,7 +11,7 @@ from microsub.formats.entry_id import host_of
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines.rounds import Pace
-from microsub.upkeep.follow_repair import Mended, Mending
+from microsub.upkeep.follow_repair import FollowRepair, RepairedFollows
 from tests.support.posts import NOON
 from tests.support.readers import Instance, Reader, instance, posts
 from tests.support.scheduled import unschedule
@@ -31,8 +31,8 @@ async def alice(server: Instance) -> Reader:
     return await server.reader("alice", "home", "later")
 
 
-def mending(server: Instance) -> Mending:
-    return Mending(server.accounts, server.channels, server.feeds, server.schedule, server.services.following)
+def follow_repair(server: Instance) -> FollowRepair:
+    return FollowRepair(server.accounts, server.channels, server.feeds, server.schedule, server.services.following)
 
 
 async def test_what_is_right_stays(server: Instance, alice: Reader) -> None:
@@ -41,7 +41,7 @@ async def test_what_is_right_stays(server: Instance, alice: Reader) -> None:
     await alice.post(action="follow", channel="home", url=FEED)
     await alice.post(action="follow", channel="later", url="https://other.example/feed")
     await alice.post(action="unfollow", channel="later", url="https://other.example/feed")
-    assert await mending(server).run(server.now) == Mended()
+    assert await follow_repair(server).run(server.now) == RepairedFollows()
 
 
 async def test_an_address_that_was_lost_leads_to_its_feed_again(server: Instance, alice: Reader) -> None:
@@ -50,7 +50,7 @@ async def test_an_address_that_was_lost_leads_to_its_feed_again(server: Instance
     await alice.post(action="follow", channel="home", url=FEED)
     await server.feeds.unsubscribe(feed.id, "alice", "home")
     await server.redis.command("HDEL", keys.feeds_by_url(), FEED)
-    await mending(server).run(server.now)
+    await follow_repair(server).run(server.now)
     assert await server.feeds.find(FEED) == feed.id
     assert await server.feeds.all_ids() == [feed.id]
     assert [one.feed for one in await server.channels.subscriptions("alice", "home")] == [feed.id]
@@ -64,7 +64,7 @@ async def test_a_follower_that_the_feed_has_lost(server: Instance, alice: Reader
     await unschedule(server.redis, feed.id, host_of(FEED))
     await server.publish(FEED, *posts("b", at=NOON + 5000))
     assert await alice.names("home") == ["a"]
-    assert await mending(server).run(server.now) == Mended(missing=1)
+    assert await follow_repair(server).run(server.now) == RepairedFollows(missing=1)
     assert await alice.names("home") == ["b", "a"]
     assert await alice.unread("home") == 2
     assert await server.feeds.subscribers(feed.id) == [("alice", "home")]
@@ -82,7 +82,7 @@ async def test_followers_that_are_none(server: Instance, alice: Reader) -> None:
     await server.feeds.subscribe(feed.id, "alice", "nowhere")
     await server.accounts.disable_user("bob", server.now)
     await server.channels.disable("alice", "home", server.now)
-    assert await mending(server).run(server.now) == Mended(surplus=4)
+    assert await follow_repair(server).run(server.now) == RepairedFollows(surplus=4)
     assert await server.feeds.subscribers(feed.id) == []
     assert await server.redis.command("TTL", keys.feed(feed.id)) > 0
 
@@ -99,12 +99,12 @@ async def test_a_feed_that_nobody_would_ask(server: Instance, alice: Reader, lev
         await unschedule(server.redis, feed.id, host_of(FEED))
     else:
         await server.redis.command("ZREM", keys.hosts_due(), host_of(FEED))
-    assert await mending(server).run(server.now) == Mended(unscheduled=1)
+    assert await follow_repair(server).run(server.now) == RepairedFollows(unscheduled=1)
     assert await server.schedule.holds([(feed.id, host_of(FEED))]) == [True]
-    assert await mending(server).run(server.now) == Mended()
+    assert await follow_repair(server).run(server.now) == RepairedFollows()
 
 
-async def test_it_mends_until_cancelled(server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_it_repairs_until_cancelled(server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither Redis being away nor a bug ends it."""
     feed = await server.publish(FEED, *posts("a"))
     await alice.post(action="follow", channel="home", url=FEED)
@@ -118,12 +118,12 @@ async def test_it_mends_until_cancelled(server: Instance, alice: Reader, monkeyp
         return await users()
 
     monkeypatch.setattr(server.accounts, "users", troubled)
-    task = asyncio.create_task(mending(server).run_for_ever(Pace(lambda: server.now, between=0.01)))
+    task = asyncio.create_task(follow_repair(server).run_for_ever(Pace(lambda: server.now, between=0.01)))
 
-    async def mended() -> bool:
+    async def repaired() -> bool:
         return bool(await server.feeds.subscribers(feed.id))
 
-    await wait_until(mended)
+    await wait_until(repaired)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
