@@ -14,16 +14,18 @@ from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.service_tokens import ServiceTokens
 from microsub.library.reading import Posts
 from microsub.model.reader import Credential
-from microsub.timelines.channels import Curating
+from microsub.posts.store.items import Items
+from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
 from microsub.timelines.reading import Reading
-from microsub.timelines.rules import RuleBook
+from microsub.timelines.store.channels import Channels
+from microsub.timelines.store.rules import Rules
 from microsub.upkeep.figures import Figures
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """All use cases of one process.
+    """All use cases of one process, and the stores that actions use without any.
 
     `clock` gives the Unix time in seconds; tests put their own there. `changed` is called after a change of what
     backend.json declares, so that it is soon written back; it must not block.
@@ -31,9 +33,11 @@ class Services:
 
     accounts: Accounts
     reading: Reading
-    curating: Curating
+    redis: Redis
+    channels: Channels
+    items: Items
     following: Following
-    rules: RuleBook
+    rules: Rules
     search: Search
     health: Health
     figures: Figures

@@ -29,8 +29,9 @@ from microsub.posts.values import ItemToStore
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.scores import score_text
+from microsub.timelines.store.add import Adder
 from microsub.timelines.store.channels import Channels
-from microsub.timelines.store.timelines import Timelines
+from microsub.timelines.store.read_state import mark
 
 T = TypeVar("T")
 
@@ -217,7 +218,7 @@ def _timelines(there: Population) -> Iterator[bytes]:
 async def by_the_stores(redis: Redis, there: Population) -> None:
     """What `subscriptions` and `timelines` write, step by step as the product does it: slow."""
     follows, store, items = Channels(redis), Feeds(redis), Items(redis)
-    lines = Timelines(redis, items)
+    adder = Adder(redis, items)
     for user in range(there.size.users):
         name = user_name(user)
         for uid, ranks in there.channels(user):
@@ -226,9 +227,9 @@ async def by_the_stores(redis: Redis, there: Population) -> None:
                 await follows.follow(name, uid, feed.record.id, feed.record.url, there.now - FOLLOWED)
                 await store.subscribe(feed.record.id, name, uid)
                 known = await items.timeline_items(feed.ids)
-                await lines.add(name, uid, feed.record.id, known, now=there.now - SPAN, limit=0)
+                await adder.add(name, uid, feed.record.id, known, now=there.now - SPAN, limit=0)
                 seen = [item for place, item in enumerate(feed.ids) if is_read(place)]
-                await lines.mark_read(name, uid, seen, there.now)
+                await mark(redis, name, uid, seen, "read", there.now)
 
 
 def _polled(record: FeedRecord, now: float) -> dict[str, str | None]:

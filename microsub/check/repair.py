@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from microsub.check.findings import Commands, Finding, InChannel
 from microsub.model.reader import Reason
 from microsub.redis.protocol import Redis
-from microsub.redis.scripts import load
-from microsub.timelines.store.leaving import Leaving, leave
-from microsub.timelines.store.settling import settle
-from microsub.timelines.store.timelinekeys import batches, distinct, set_keys
+from microsub.redis.scripts import batches, load
+from microsub.timelines.store.remove import Leaving, take_out
+from microsub.timelines.store.rules import settle
+from microsub.timelines.store.timelinekeys import distinct, set_keys
 
 _AT_ONCE = 200
 
@@ -31,5 +31,5 @@ async def apply(redis: Redis, findings: Iterable[Finding], now: float) -> None:
             await redis.script(load("timeline_repair"), set_keys(user, uid), [int(now), *batch])
         missing = distinct(one.item for one in several if one.missing)
         if missing:
-            await leave(redis, user, uid, missing, Leaving(Reason.SWEPT), now)
+            await take_out(redis, user, uid, missing, Leaving(Reason.SWEPT), now)
         await settle(redis, user, uid, [one.ruled for one in several if one.ruled is not None], now)

@@ -18,20 +18,21 @@ from microsub.configuration.model import Delivery as DeliverySettings
 from microsub.delivery.recipients import Place, Recipients, chooses, recipients
 from microsub.errors import NotFound
 from microsub.metrics import ITEMS_DELIVERED
+from microsub.model.reader import Reason
 from microsub.model.settings import USUAL, ChannelSettings
 from microsub.posts.messages import ItemsStored
-from microsub.timelines.store.adding import AGAIN, DOUBT
-from microsub.timelines.store.timelines import Reason, Target
+from microsub.timelines.store.add import AGAIN, DOUBT, Incoming, Target, filtering_channels
+from microsub.timelines.store.remove import Leaving, take_out
+from microsub.timelines.store.rules import settle_in
 
 if TYPE_CHECKING:
     from microsub.feeds.store.record import Feeds
     from microsub.identity.store.activity import Activity
     from microsub.model.reader import TimelineItem
     from microsub.posts.store.items import Items
-    from microsub.redis.protocol import ScriptCall
+    from microsub.redis.protocol import Redis, ScriptCall
     from microsub.redis.streams import Message
-    from microsub.timelines.store.deferred import Behind
-    from microsub.timelines.store.timelines import Timelines
+    from microsub.timelines.store.add import Adder, Behind
 
 AT_ONCE = 20
 """Timelines per round trip. Two of these are under way at a time, which hold up Redis for little more than a
@@ -62,17 +63,19 @@ class FanOut:
 
     def __init__(
         self,
+        redis: Redis,
         feeds: Feeds,
         items: Items,
-        timelines: Timelines,
+        adder: Adder,
         settings: SettingsOfUsers = default_settings_of_users,
         *,
         patient: Patient | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self._redis = redis
         self._feeds = feeds
         self._items = items
-        self._timelines = timelines
+        self._adder = adder
         self._settings = settings
         self._patient = patient
         self._clock = clock
@@ -139,14 +142,14 @@ class FanOut:
         if not items or not places:
             return 0
         settings = await self._settings()
-        delivery = self._timelines.delivery(feed_id, items, now, again=again)
+        incoming = Incoming(self._items, feed_id, items, now, again=again)
 
         async def add(batch: Sequence[Place]) -> int:
             targets = []
             for user, uid in batch:
                 own = settings(user)
                 targets.append(Target(user, uid, own.max_items or 0, own.first_fetch_unread or 0))
-            return sum(added.taken for added in await self._timelines.add_to(targets, delivery))
+            return sum(added.taken for added in await self._adder.add_to(targets, incoming))
 
         taken = await _in_batches(places, add)
         ITEMS_DELIVERED.inc(taken)
@@ -159,7 +162,7 @@ class FanOut:
 
         async def withdraw(user: str, uid: str) -> int:
             with contextlib.suppress(NotFound):
-                return await self._timelines.withdraw(user, uid, dead, Reason.SWEPT, now)
+                return len(await take_out(self._redis, user, uid, dead, Leaving(Reason.SWEPT), now))
             return 0
 
         async def withdraw_all(batch: Sequence[Place]) -> int:
@@ -170,7 +173,11 @@ class FanOut:
 
     async def _recheck(self, items: Sequence[TimelineItem], places: Sequence[Place], now: float) -> None:
         if items:
-            await _in_batches(places, lambda batch: self._timelines.recheck_in(batch, items, now))
+
+            async def recheck(batch: Sequence[Place]) -> int:
+                return sum(map(len, await settle_in(self._redis, batch, items, now)))
+
+            await _in_batches(places, recheck)
 
     async def _reconsider(
         self, feed_id: str, items: Sequence[TimelineItem], places: Sequence[Place], now: float
@@ -180,7 +187,7 @@ class FanOut:
             return
 
         async def offer(batch: Sequence[Place]) -> int:
-            return await self._add(feed_id, items, await self._timelines.filtering(batch), now)
+            return await self._add(feed_id, items, await filtering_channels(self._redis, batch), now)
 
         await _in_batches(places, offer)
 

@@ -14,13 +14,13 @@ from microsub.configuration.model import InstanceSettings
 from microsub.errors import NotFound
 from microsub.posts.messages import ItemsStored
 from microsub.timelines.filling import MOST_ITEMS, oldest
-from microsub.timelines.store.restoring import Left
+from microsub.timelines.store.remove import Left, left_of, restore_lost
 
 if TYPE_CHECKING:
     from microsub.posts.store.items import Items
+    from microsub.redis.protocol import Redis
     from microsub.redis.streams import Stream
     from microsub.timelines.store.channels import Channels
-    from microsub.timelines.store.timelines import Timelines
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +41,14 @@ class Rebuilding:
 
     def __init__(
         self,
+        redis: Redis,
         channels: Channels,
-        timelines: Timelines,
         items: Items,
         stored: Stream,
         settings: Callable[[], InstanceSettings] = InstanceSettings,
     ) -> None:
         self._channels = channels
-        self._timelines = timelines
+        self._redis = redis
         self._items = items
         self._stored = stored
         self._settings = settings
@@ -68,9 +68,9 @@ class Rebuilding:
 
     async def _channel(self, user: str, uid: str, feeds: Sequence[str], now: float) -> Rebuilt:
         since = oldest(self._settings().delivery, now)
-        left = await self._timelines.left_of(user, uid, now)
+        left = await left_of(self._redis, user, uid, now)
         # First what is known for sure, also of posts that are too old to be sent.
-        await self._timelines.restore(user, uid, now)
+        await restore_lost(self._redis, self._items, user, uid, now)
         doubt = left is Left.UNREAD
         count = 0
         for feed in feeds:

@@ -29,6 +29,7 @@ from microsub.formats.entry_id import host_of
 from microsub.model.jf2 import Feed
 from microsub.model.reader import NOTIFICATIONS
 from microsub.posts.entries import items_to_store, scores_of, settled
+from microsub.timelines.store.read_state import mark
 
 if TYPE_CHECKING:
     from microsub.configuration.apply import Applier
@@ -40,9 +41,10 @@ if TYPE_CHECKING:
     from microsub.posts.store.imported import Imported
     from microsub.posts.store.items import Items
     from microsub.posts.values import ItemToStore
+    from microsub.redis.protocol import Redis
     from microsub.timelines.filling import SettingsOf
+    from microsub.timelines.store.add import Adder
     from microsub.timelines.store.channels import Channels
-    from microsub.timelines.store.timelines import Timelines
 
 BATCH = 250
 """Posts that are read, converted and written together."""
@@ -96,11 +98,12 @@ class Importing:
 
     def __init__(
         self,
+        redis: Redis,
         accounts: Accounts,
         channels: Channels,
         feeds: Feeds,
         items: Items,
-        timelines: Timelines,
+        adder: Adder,
         schedule: Schedule,
         imported: Imported,
         channel_settings: SettingsOf,
@@ -111,7 +114,8 @@ class Importing:
         self._channels = channels
         self._feeds = feeds
         self._items = items
-        self._timelines = timelines
+        self._redis = redis
+        self._adder = adder
         self._schedule = schedule
         self._imported = imported
         self._channel_settings = channel_settings
@@ -225,10 +229,10 @@ class Importing:
         limit = (await self._channel_settings(user, uid)).max_items or 0
         items = {item.id: item for item in await self._items.timeline_items(list(candidates))}
         for item_id in candidates:
-            await self._timelines.put(user, uid, items[item_id], now, limit, unfiltered=True)
+            await self._adder.put(user, uid, items[item_id], now, limit, unfiltered=True)
         read = [ids[post.old] for post in due if post.is_read]
         if read:
-            await self._timelines.mark_read(user, uid, read, now)
+            await mark(self._redis, user, uid, read, "read", now)
         await self._imported.arrived(user, uid, [post.old for post in due])
 
     async def _arrive(self, user: str, channel: ChannelConfig, arrivals: _Arrivals, now: float) -> None:
@@ -242,17 +246,17 @@ class Importing:
             if url not in names:
                 # Another channel's filter had put it here.
                 for item in items:
-                    await self._timelines.put(user, channel.uid, item, now, limit, unfiltered=True)
+                    await self._adder.put(user, channel.uid, item, now, limit, unfiltered=True)
                 continue
             await self._channels.follow(user, channel.uid, record.id, url, now, names[url])
             for start in range(0, len(items), _FILL):
                 batch = items[start : start + _FILL]
-                await self._timelines.add(
+                await self._adder.add(
                     user, channel.uid, record.id, batch, now=now, limit=limit, fresh=_FILL, unfiltered=True
                 )
             await self._begin(user, channel.uid, record, now)
         for start in range(0, len(arrivals.read), _FILL):
-            await self._timelines.mark_read(user, channel.uid, arrivals.read[start : start + _FILL], now)
+            await mark(self._redis, user, channel.uid, arrivals.read[start : start + _FILL], "read", now)
         for url in names:
             record = await self._feeds.ensure(url, now)
             if not record.gone:
@@ -267,7 +271,7 @@ class Importing:
         items = await self._items.timeline_items(await self._items.newest(record.id, 5 * _FILL))
         if items:
             limit, fresh = settings.max_items or 0, settings.first_fetch_unread or 0
-            await self._timelines.add(user, uid, record.id, items, now=now, limit=limit, fresh=fresh)
+            await self._adder.add(user, uid, record.id, items, now=now, limit=limit, fresh=fresh)
 
 
 def _with_notifications(old: UserConfig, uids: Mapping[str, str]) -> list[ChannelConfig]:

@@ -68,7 +68,6 @@ def post_store(stores: wiring.stores.Stores) -> PostStore:
         stores.feeds,
         stores.items,
         stores.accounts,
-        stores.timelines,
         store,
         announcing,
         wiring.upkeep.sweeping(stores),

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from microsub.posts.store.items import Items
     from microsub.posts.store_stage import StoreEntries
     from microsub.redis.protocol import Redis
-    from microsub.timelines.store.timelines import Timelines
     from microsub.upkeep.sweep import Sweeping
 
 _LEASE = 30.0
@@ -75,7 +74,6 @@ class PostStore(Posts):
         feeds: Feeds,
         items: Items,
         accounts: Accounts,
-        timelines: Timelines,
         store: StoreEntries,
         announcing: Announcing,
         sweeping: Sweeping,
@@ -85,7 +83,6 @@ class PostStore(Posts):
         super().__init__(feeds, items, Events(redis))
         self._redis = redis
         self._accounts = accounts
-        self._timelines = timelines
         self._store = store
         self._announcing = announcing
         self._sweeping = sweeping

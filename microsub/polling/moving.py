@@ -15,7 +15,7 @@ import structlog
 from microsub.errors import NotFound
 from microsub.formats.entry_id import canonical_feed_url, host_of, mask_credentials
 from microsub.posts.store.duplicates import MERGED
-from microsub.timelines.followers import unsubscribe
+from microsub.timelines.following import unsubscribe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -318,32 +318,30 @@ def channel_feeds(name: str, uid: str) -> str:
 
 def channel_unfilled(name: str, uid: str) -> str:
     """Hash: feed id → Unix time of following, until the first items came in; then how many more of the feed's first
-    document may come in unread, where there is anything left of it. Permanent, emptied. `timelines.store.timelines`.
+    document may come in unread, where there is anything left of it. Permanent, emptied. `timelines.store.add`.
     """
     return f"user:{{{name}}}:channel:{uid}:unfilled"
 
 
 def posts(name: str, uid: str) -> str:
-    """Sorted set, the timeline: item id by published time. Permanent, cleaned. `timelines.store.timelines`."""
+    """Sorted set, the timeline: item id by published time. Permanent, cleaned. `timelines.store.add`."""
     return f"user:{{{name}}}:zchannel:{uid}:posts"
 
 
 def unread(name: str, uid: str) -> str:
-    """Sorted set: the unread part of `posts`, same scores. Permanent, cleaned. `timelines.store.timelines`."""
+    """Sorted set: the unread part of `posts`, same scores. Permanent, cleaned. `timelines.store.read_state`."""
     return f"user:{{{name}}}:zchannel:{uid}:unread"
 
 
 def read(name: str, uid: str) -> str:
-    """Sorted set: read item id by time of reading. Permanent, cleaned. `timelines.store.timelines`,
+    """Sorted set: read item id by time of reading. Permanent, cleaned. `timelines.store.read_state`,
     `timelines.retention`.
     """
     return f"user:{{{name}}}:channel:{uid}:read"
 
 
 def hidden(name: str, uid: str) -> str:
-    """Sorted set: muted item id by published time. Permanent, cleaned. `timelines.store.rules`,
-    `timelines.store.timelines`.
-    """
+    """Sorted set: muted item id by published time. Permanent, cleaned. `timelines.store.rules`."""
     return f"user:{{{name}}}:zchannel:{uid}:hidden"
 
 
@@ -354,8 +352,8 @@ def hidden_read(name: str, uid: str) -> str:
 
 def gone(name: str, uid: str) -> str:
     """Sorted set: ids that left, by time of leaving in whole seconds plus reason/16
-    (`timelines.store.timelines.Reason`). Permanent, trimmed when the item can't return. Every add asks it.
-    `timelines.store.timelines`.
+    (`model.reader.Reason`). Permanent, trimmed when the item can't return. Every add asks it.
+    `timelines.store.remove`.
     """
     return f"user:{{{name}}}:channel:{uid}:gone"
 
@@ -377,7 +375,7 @@ def blocked(name: str, uid: str) -> str:
 def behind(name: str) -> str:
     """Hash: `<uid> <feed id>` → `<score> <count>`: posts of that feed from that place on wait to be brought into that
     timeline; the count grows with every delivery that was left out. Permanent, emptied when the user reads.
-    `timelines.store.deferred`.
+    `timelines.store.add`.
     """
     return f"user:{{{name}}}:behind"
 

@@ -9,14 +9,20 @@ made of `model.reader.Reason`: a local variable for each.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from microsub.model.reader import Reason
 from microsub.redis.protocol import Script
 
 _PACKAGE = Path(__file__).parents[1]
 _PARTS = Path(__file__).parent / "lua" / "parts"
+_Part = TypeVar("_Part")
+
+BATCH = 1000
+"""Most members that one script call or command is given, so that it holds up Redis for a few milliseconds."""
 
 
 @cache
@@ -37,3 +43,9 @@ def _part(name: str) -> str:
     if name == "reasons":
         return "".join(f"local {reason.name} = {reason.value}\n" for reason in Reason)
     return (_PARTS / f"{name}.lua").read_text(encoding="utf-8")
+
+
+def batches(parts: Sequence[_Part], size: int = BATCH) -> Iterator[Sequence[_Part]]:
+    """`parts` in slices of at most `size`."""
+    for start in range(0, len(parts), size):
+        yield parts[start : start + size]

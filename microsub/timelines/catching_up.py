@@ -1,6 +1,6 @@
 """Timelines that were left alone while their readers were away are filled when they read.
 
-Fan-out notes for which timelines posts wait (`timelines.store.deferred`), and the page or list of channels that finds
+Fan-out notes for which timelines posts wait (`timelines.store.add.Behind`), and the page or list of channels that finds
 such a note waits for this. What is brought in comes from the post store, within its bounds: the newest `MOST_ITEMS`
 posts of a feed, none older than the instance's `warm_up_days`. Doing it twice, or in two processes at once, changes
 nothing more; a crash leaves the note.
@@ -22,8 +22,7 @@ from microsub.timelines.filling import MOST_ITEMS, SettingsOf, oldest
 
 if TYPE_CHECKING:
     from microsub.posts.store.items import Items
-    from microsub.timelines.store.deferred import Behind, Waiting
-    from microsub.timelines.store.timelines import Timelines
+    from microsub.timelines.store.add import Adder, Behind, Waiting
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +37,7 @@ class CatchingUp:
         self,
         behind: Behind,
         items: Items,
-        timelines: Timelines,
+        adder: Adder,
         channel_settings: SettingsOf,
         settings: Callable[[], InstanceSettings] = InstanceSettings,
         *,
@@ -46,7 +45,7 @@ class CatchingUp:
     ) -> None:
         self._behind = behind
         self._items = items
-        self._timelines = timelines
+        self._adder = adder
         self._channel_settings = channel_settings
         self._settings = settings
         self._patience = patience
@@ -93,7 +92,7 @@ class CatchingUp:
         if items:
             settings = await self._channel_settings(user, waiting.uid)
             limit, fresh = settings.max_items or 0, settings.first_fetch_unread or 0
-            added = await self._timelines.add(user, waiting.uid, waiting.feed, items, now=now, limit=limit, fresh=fresh)
+            added = await self._adder.add(user, waiting.uid, waiting.feed, items, now=now, limit=limit, fresh=fresh)
             ITEMS_DELIVERED.inc(added.taken)
         await self._behind.caught_up(user, [waiting])
 

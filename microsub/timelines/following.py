@@ -16,11 +16,15 @@ from microsub.feeds.store.record import FeedRecord, Feeds
 from microsub.formats.entry_id import canonical_feed_url, host_of, mask_credentials
 from microsub.model.reader import GLOBAL, Cursor, Subscription
 from microsub.posts.store.items import Items
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
 from microsub.timelines.filling import SettingsOf
-from microsub.timelines.followers import unsubscribe
+from microsub.timelines.store.add import Adder
 from microsub.timelines.store.channels import Channels
 from microsub.timelines.store.follows import FeedMove
-from microsub.timelines.store.timelines import Timelines
+from microsub.timelines.store.pages import walk_rows
+from microsub.timelines.store.references import members
+from microsub.timelines.store.remove import inherit_left, move_items, take_out_feed
 
 _WALK = 1000
 _MOST_ITEMS = 5000
@@ -51,17 +55,19 @@ class Following:
 
     def __init__(
         self,
+        redis: Redis,
         channels: Channels,
         feeds: Feeds,
         items: Items,
-        timelines: Timelines,
+        adder: Adder,
         schedule: Schedule,
         channel_settings: SettingsOf,
     ) -> None:
+        self._redis = redis
         self._channels = channels
         self._feeds = feeds
         self._items = items
-        self._timelines = timelines
+        self._adder = adder
         self._schedule = schedule
         self._channel_settings = channel_settings
 
@@ -163,6 +169,15 @@ class Following:
                 await self._leave(user, move.source, move.feed, now)
                 await self._channels.moved(user, move)
 
+    async def delete_channel(self, user: str, uid: str) -> None:
+        """Delete a channel with its timeline and follows. Raises InvalidRequest for `notifications`.
+
+        The follows go first, because they are the truth; the feeds' own lists come after them, and a crash between
+        leaves only entries there that upkeep takes out.
+        """
+        for feed in await self._channels.delete(user, uid):
+            await unsubscribe(self._channels, self._feeds, user, uid, feed)
+
     async def _carry_over(self, user: str, target: str, moves: Sequence[FeedMove], now: float) -> None:
         """Take a feed's items out of channels that don't follow it any more into one that does."""
         for move in moves:
@@ -172,7 +187,7 @@ class Following:
         for move in moves:
             # What the reader has removed from the former channel doesn't come back in the new one.
             listed = await self._items.newest(move.feed, _MOST_ITEMS)
-            await self._timelines.inherit(user, move.source, target, listed)
+            await inherit_left(self._redis, user, move.source, target, listed)
             # What was stored while they moved may have met the old list of followers.
             await self._fill(user, target, move.feed, await self._since(listed[:_WALK], move.begun - _IN_FLIGHT), now)
         for move in moves:
@@ -181,7 +196,7 @@ class Following:
     async def _leave(self, user: str, uid: str, feed_id: str, now: float) -> bool:
         """Whether there was a subscription to end; the rest is done in any case."""
         ended = await self._channels.unfollow(user, uid, feed_id)
-        await self._timelines.unfollow(user, uid, feed_id, now)
+        await take_out_feed(self._redis, self._items, user, uid, feed_id, now)
         await unsubscribe(self._channels, self._feeds, user, uid, feed_id)
         return ended
 
@@ -190,21 +205,22 @@ class Following:
         if items:
             settings = await self._channel_settings(user, uid)
             limit, fresh = settings.max_items or 0, settings.first_fetch_unread or 0
-            await self._timelines.add(user, uid, feed_id, items, now=now, limit=limit, fresh=fresh)
+            await self._adder.add(user, uid, feed_id, items, now=now, limit=limit, fresh=fresh)
 
     async def _move_items(self, user: str, uid: str, target: str, feed_id: str, now: float) -> None:
         after: Cursor | None = None
-        while rows := (await self._timelines.walk(user, uid, _WALK, after)).rows:
+        while rows := (await walk_rows(self._redis, user, uid, _WALK, after)).rows:
             after = Cursor(rows[-1].score, rows[-1].id)
             await self._move_some(user, target, feed_id, [row.id for row in rows], now)
         # Last: what is muted during the walk is found here.
-        async for ids in self._timelines.hidden(user, uid):
+        async for ids in members(self._redis, keys.hidden(user, uid)):
             await self._move_some(user, target, feed_id, ids, now)
 
     async def _move_some(self, user: str, target: str, feed_id: str, ids: Sequence[str], now: float) -> None:
         mine = await self._items.in_feed(feed_id, ids)
         if mine:
-            await self._timelines.move(user, target, [one for one in ids if one in mine], now, hidden_too=True)
+            mine_in_order = [one for one in ids if one in mine]
+            await move_items(self._redis, self._items, user, target, mine_in_order, now, hidden_too=True)
 
     async def _since(self, ids: Sequence[str], since: float) -> list[str]:
         """Those of the ids whose posts were discovered since then."""
@@ -222,6 +238,16 @@ class Following:
     async def _one(self, user: str, uid: str, record: FeedRecord) -> FollowedFeed:
         found = await self._channels.subscription(user, uid, record.id)
         return _followed(found or Subscription(record.id, record.url, 0.0), record)
+
+
+async def unsubscribe(channels: Channels, feeds: Feeds, user: str, uid: str, feed_id: str) -> None:
+    """Take a channel that no longer follows a feed out of the feed's followers, the last step of an unfollow.
+
+    It stays among them where it has followed the feed again in the meantime: else the new subscription would be dead.
+    """
+    await feeds.unsubscribe(feed_id, user, uid)
+    if await channels.follows(user, uid, feed_id):
+        await feeds.subscribe(feed_id, user, uid)
 
 
 def _named(subscriptions: Sequence[Subscription], url: str, known: str | None = None) -> Subscription | None:

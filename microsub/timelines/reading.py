@@ -1,15 +1,16 @@
-"""What a reader does: look at channels and pages, mark, remove and move items."""
+"""What a reader looks at: channels and pages, and what is unread."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from microsub.errors import NotFound
 from microsub.feeds.store.record import FeedRecord, Feeds
 from microsub.formats.entry_id import mask_credentials
 from microsub.identity.activity import BeingSeen
+from microsub.identity.store.accounts import grant
 from microsub.model.reader import (
     GLOBAL,
     Channel,
@@ -22,12 +23,12 @@ from microsub.model.reader import (
 )
 from microsub.model.settings import UnreadStyle
 from microsub.posts.store.items import Items
+from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.timelines.catching_up import CatchingUp
 from microsub.timelines.page_bytes import Splicer
 from microsub.timelines.store.channels import ChannelNames, Channels
-from microsub.timelines.store.itemcache import ItemCache
-from microsub.timelines.store.timelines import Timelines
+from microsub.timelines.store.pages import ItemCache, read_page, walk_rows
 
 _COUNTING_PAGE = 1000
 _MOST_MERGES = 5
@@ -54,14 +55,15 @@ async def counted(_user: str) -> UnreadStyle:
 
 
 class Reading:
-    """The reader's use of their own channels and timelines. Times are Unix seconds; `uid` may be `global` for pages and
-    marks. Every method raises NotFound for a channel that isn't there.
+    """Pages and lists of channels for their user. Times are Unix seconds; `uid` may be `global` for pages.
+
+    Every method raises NotFound for a channel that isn't there.
     """
 
     def __init__(
         self,
+        redis: Redis,
         channels: Channels,
-        timelines: Timelines,
         feeds: Feeds,
         items: Items,
         cache: ItemCache,
@@ -70,8 +72,8 @@ class Reading:
         catching_up: CatchingUp | None = None,
         seen: BeingSeen[str] | None = None,
     ) -> None:
+        self._redis = redis
         self._channels = channels
-        self._timelines = timelines
         self._feeds = feeds
         self._items = items
         self._cache = cache
@@ -104,26 +106,31 @@ class Reading:
         self, credential: Credential, uid: str, query: PageQuery, now: float
     ) -> tuple[Grant, bytes]:
         """A page as the bytes of the reply: one round trip with the token's check when all items are cached."""
-        grant, rows = await self._timelines.page_with_token(credential, uid, query, now)
-        if await self._is_behind(grant, uid, now):
-            grant, rows = await self._timelines.page_with_token(credential, uid, query, now)
+        granted, rows = await self._page(credential, uid, query, now)
+        if await self._is_behind(granted, uid, now):
+            granted, rows = await self._page(credential, uid, query, now)
         source = None
         if query.source is not None:
-            subscription, current = await self._followed(grant.user, query.source)
+            subscription, current = await self._followed(granted.user, query.source)
             if current != query.source:
                 query = replace(query, source=current)
-                grant, rows = await self._timelines.page_with_token(credential, uid, query, now)
+                granted, rows = await self._page(credential, uid, query, now)
             source = await self._source(current, subscription, query, rows)
         data = await self._cache.get([row.id for row in rows.rows])
-        return grant, self._splicer.page(rows, data, newer=query.before is not None, source=source)
+        return granted, self._splicer.page(rows, data, newer=query.before is not None, source=source)
 
-    async def _is_behind(self, grant: Grant, uid: str, now: float) -> bool:
+    async def _page(self, credential: Credential, uid: str, query: PageQuery, now: float) -> tuple[Grant, PageRows]:
+        user = credential.user
+        scopes, rows = await read_page(self._redis, user, uid, query, now, credential, self._items.in_feed)
+        return grant(user, scopes, behind=rows.behind), rows
+
+    async def _is_behind(self, granted: Grant, uid: str, now: float) -> bool:
         """Note the visit, and whether there was something to bring into the user's timelines: then it is in."""
         if self._seen is not None:
-            self._seen.note(grant.user, now)
-        if not grant.behind or self._catching_up is None:
+            self._seen.note(granted.user, now)
+        if not granted.behind or self._catching_up is None:
             return False
-        await self._catching_up.catch_up(grant.user, uid, now)
+        await self._catching_up.catch_up(granted.user, uid, now)
         return True
 
     async def tree(self, user: str) -> list[tuple[Channel, list[SourceCount]]]:
@@ -143,30 +150,6 @@ class Reading:
             ]
             branches.append((channel, sources))
         return branches
-
-    async def mark_read(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
-        """Mark items read; how many changed. Ids that aren't in the channel are ignored."""
-        return await self._timelines.mark_read(user, uid, ids, now)
-
-    async def mark_unread(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
-        """Mark items unread; how many changed."""
-        return await self._timelines.mark_unread(user, uid, ids, now)
-
-    async def mark_read_before(self, user: str, uid: str, last: str, now: float) -> int:
-        """Mark the item `last` and all older ones read; how many changed. One that has left stands for its place."""
-        return await self._timelines.mark_read_before(user, uid, last, self._items.places, now)
-
-    async def mark_all_read(self, user: str, uid: str, now: float) -> int:
-        """Mark everything read; how many changed."""
-        return await self._timelines.mark_all_read(user, uid, now)
-
-    async def remove(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
-        """Take items out for good; how many were there."""
-        return await self._timelines.remove(user, uid, ids, now)
-
-    async def move(self, user: str, target: str, ids: Sequence[str], now: float) -> int:
-        """Move items into `target` with their read state; how many moved."""
-        return await self._timelines.move(user, target, ids, now)
 
     async def _followed(self, user: str, feed_id: str) -> tuple[Subscription | None, str]:
         """A feed that the user follows, or the one that has taken its place, and its id now."""
@@ -196,7 +179,7 @@ class Reading:
         counts: Counter[str] = Counter()
         after: Cursor | None = None
         while True:
-            rows = await self._timelines.walk(user, uid, _COUNTING_PAGE, after, unread_only=True)
+            rows = await walk_rows(self._redis, user, uid, _COUNTING_PAGE, after, unread_only=True)
             for (feed,) in await self._items.fields([row.id for row in rows.rows], ["feed"]):
                 if feed is not None:
                     counts[text(feed)] += 1

@@ -15,12 +15,26 @@ import structlog
 
 from microsub.errors import NotFound
 from microsub.identity.store.accounts import Accounts, User
+from microsub.model.reader import Reason
+from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.timelines.filling import SettingsOf
 from microsub.timelines.rounds import PACE, Pace, followings, for_ever
 from microsub.timelines.store.channels import Channels
-from microsub.timelines.store.lookup import ItemLookup
-from microsub.timelines.store.timelines import OldItem, Reason, Stock, Timelines
+from microsub.timelines.store.remove import (
+    Leaving,
+    OldItem,
+    Stock,
+    expire_read,
+    forget_left,
+    left_before,
+    left_count,
+    old_unread,
+    stock_of,
+    take_out,
+    trim,
+)
+from microsub.timelines.store.timelinekeys import ItemLookup
 
 DAY = 86400.0
 RESTORABLE = 30 * DAY
@@ -94,16 +108,16 @@ class Retention:
 
     def __init__(
         self,
+        redis: Redis,
         accounts: Accounts,
         channels: Channels,
-        timelines: Timelines,
         items: ItemLookup,
         settings: SettingsOf,
         declared: Declared,
     ) -> None:
         self._accounts = accounts
         self._channels = channels
-        self._timelines = timelines
+        self._redis = redis
         self._items = items
         self._settings = settings
         self._declared = declared
@@ -158,11 +172,11 @@ class Retention:
     ) -> ChannelCleanup:
         limits = await self._settings(user, uid)
         read_until = now - limits.keep_read_days * DAY if limits.keep_read_days else float("-inf")
-        stock = await self._timelines.stock(user, uid, read_until)
+        stock = await stock_of(self._redis, user, uid, read_until)
         cleanup = ChannelCleanup(user, uid)
         if limits.keep_read_days:
             due = stock.posts_read + stock.hidden_read
-            left = due if dry_run or not due else await self._timelines.expire_read(user, uid, read_until, now)
+            left = due if dry_run or not due else await expire_read(self._redis, user, uid, read_until, now)
             cleanup = replace(cleanup, read=left)
         shown = hidden = 0
         if limits.keep_unread_days:
@@ -171,7 +185,7 @@ class Retention:
             cleanup = replace(cleanup, unread=shown + hidden)
         if limits.max_items:
             over = _over(stock, shown, hidden, limits.max_items)
-            left = over if dry_run or not over else await self._timelines.trim(user, uid, limits.max_items, now)
+            left = over if dry_run or not over else await trim(self._redis, user, uid, limits.max_items, now)
             cleanup = replace(cleanup, over_limit=left)
         return cleanup
 
@@ -181,12 +195,13 @@ class Retention:
         """Let unread items go that are old in every respect; an old post that was found lately stays."""
         until = now - days * DAY
         count = skip = 0
-        while (batch := await self._timelines.old_unread(user, uid, until, skip, hidden)).size:
+        while (batch := await old_unread(self._redis, user, uid, until, skip, hidden)).size:
             ids = [item.id for item in batch.items]
             rows = await self._items.fields(ids, ["feed", "discovered"])
             due = old_in_every_respect(batch.items, rows, followed, until)
             if due and not dry_run:
-                left = await self._timelines.withdraw(user, uid, due, Reason.UNREAD_EXPIRED, now, only_unread=True)
+                how = Leaving(Reason.UNREAD_EXPIRED, only_unread=True)
+                left = len(await take_out(self._redis, user, uid, due, how, now))
                 count += left
                 skip += batch.size - left
             else:
@@ -204,13 +219,13 @@ class Retention:
         count = 0
         for user in await self._accounts.users():
             for channel in await self._channels.list(user.name):
-                old = await self._timelines.left_count(user.name, channel.uid, until)
+                old = await left_count(self._redis, user.name, channel.uid, until)
                 if not old:
                     continue
-                ids = await self._timelines.left_before(user.name, channel.uid, until, int(chance * old))
+                ids = await left_before(self._redis, user.name, channel.uid, until, int(chance * old))
                 rows = await self._items.fields(ids, ["score"])
                 vanished = [item for item, (score,) in zip(ids, rows, strict=True) if score is None]
-                count += await self._timelines.forget(user.name, channel.uid, vanished)
+                count += await forget_left(self._redis, user.name, channel.uid, vanished)
         return count
 
 

@@ -16,7 +16,7 @@ from microsub.model.reader import GLOBAL, Reason
 from microsub.posts.store import garbage
 from microsub.posts.store.garbage import Candidate
 from microsub.redis.protocol import Redis
-from microsub.timelines.store.leaving import Leaving, leave
+from microsub.timelines.store.remove import Leaving, take_out
 
 _USERS_AT_ONCE = 50
 
@@ -45,4 +45,4 @@ async def withdraw(redis: Redis, accounts: Accounts, ids: Sequence[str], now: fl
 
 async def _withdraw(redis: Redis, user: str, ids: Sequence[str], now: float) -> None:
     with contextlib.suppress(NotFound):  # a user without channels, or who is being deleted
-        await leave(redis, user, GLOBAL, ids, Leaving(Reason.SWEPT), now)
+        await take_out(redis, user, GLOBAL, ids, Leaving(Reason.SWEPT), now)

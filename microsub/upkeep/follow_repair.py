@@ -21,8 +21,7 @@ from microsub.feeds.store.record import Feeds
 from microsub.formats.entry_id import host_of
 from microsub.identity.store.accounts import Accounts
 from microsub.model.reader import Subscription
-from microsub.timelines.followers import unsubscribe
-from microsub.timelines.following import Following
+from microsub.timelines.following import Following, unsubscribe
 from microsub.timelines.rounds import PACE, Pace, followings, for_ever
 from microsub.timelines.store.channels import Channels
 

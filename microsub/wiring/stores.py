@@ -29,9 +29,9 @@ if TYPE_CHECKING:  # most commands need a few of these, and each takes its time 
     from microsub.posts.store.items import Items
     from microsub.redis.presence import Presence
     from microsub.timelines.following import Following
+    from microsub.timelines.store.add import Adder
     from microsub.timelines.store.channels import Channels
     from microsub.timelines.store.rules import Rules
-    from microsub.timelines.store.timelines import Timelines
 
 log = structlog.get_logger(__name__)
 
@@ -63,11 +63,11 @@ class Stores:
         return Channels(self.redis)
 
     @cached_property
-    def timelines(self) -> Timelines:
-        """See `timelines.store.timelines`."""
-        from microsub.timelines.store.timelines import Timelines
+    def adder(self) -> Adder:
+        """See `timelines.store.add`."""
+        from microsub.timelines.store.add import Adder
 
-        return Timelines(self.redis, self.items)
+        return Adder(self.redis, self.items)
 
     @cached_property
     def rules(self) -> Rules:
@@ -157,14 +157,16 @@ def following(stores: Stores) -> Following:
     """The use case that connects channels with feeds."""
     from microsub.timelines.following import Following
 
-    return Following(stores.channels, stores.feeds, stores.items, stores.timelines, stores.schedule, stores.in_force.of)
+    return Following(
+        stores.redis, stores.channels, stores.feeds, stores.items, stores.adder, stores.schedule, stores.in_force.of
+    )
 
 
 def fan_out(stores: Stores) -> FanOut:
     """What brings posts into timelines."""
     from microsub.delivery.fan_out import FanOut, Patient
     from microsub.identity.store.activity import Activity
-    from microsub.timelines.store.deferred import Behind
+    from microsub.timelines.store.add import Behind
 
     delivery = Patient(Activity(stores.redis), Behind(stores.redis), lambda: stores.in_force.instance_now().delivery)
-    return FanOut(stores.feeds, stores.items, stores.timelines, stores.in_force.of_users, patient=delivery)
+    return FanOut(stores.redis, stores.feeds, stores.items, stores.adder, stores.in_force.of_users, patient=delivery)

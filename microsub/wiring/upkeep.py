@@ -70,7 +70,7 @@ def rebuilding(stores: Stores) -> Rebuilding:
     from microsub.redis.streams import Stream
 
     stored = Stream(stores.redis, "stored")
-    return Rebuilding(stores.channels, stores.timelines, stores.items, stored, stores.in_force.instance_now)
+    return Rebuilding(stores.redis, stores.channels, stores.items, stored, stores.in_force.instance_now)
 
 
 def sweeping(stores: Stores) -> Sweeping:
@@ -96,7 +96,7 @@ def retention(settings: Settings, stores: Stores) -> Retention:
         found = (await asyncio.to_thread(check, settings.backend, os.environ)).document
         return None if found is None else found.backend.users.keys()
 
-    return Retention(stores.accounts, stores.channels, stores.timelines, stores.items, stores.in_force.of, declared)
+    return Retention(stores.redis, stores.accounts, stores.channels, stores.items, stores.in_force.of, declared)
 
 
 def follow_repair(stores: Stores) -> FollowRepair:
@@ -115,7 +115,7 @@ async def import_ekster(stores: Stores, file: OldFile, url: str, user: str, *, d
     from microsub.wiring.backend import applier
 
     parser = ParsePool()
-    importing = Importing(stores.accounts, stores.channels, stores.feeds, stores.items, stores.timelines,
+    importing = Importing(stores.redis, stores.accounts, stores.channels, stores.feeds, stores.items, stores.adder,
                           stores.schedule, Imported(stores.redis), stores.in_force.of,
                           applier(stores), parser)  # fmt: skip
     try:

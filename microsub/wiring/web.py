@@ -27,11 +27,9 @@ from microsub.redis.tracking import Tracker
 from microsub.settings import Settings
 from microsub.surface import Services
 from microsub.timelines.catching_up import CatchingUp
-from microsub.timelines.channels import Curating
 from microsub.timelines.reading import Reading
-from microsub.timelines.rules import RuleBook
-from microsub.timelines.store.deferred import Behind
-from microsub.timelines.store.itemcache import ItemCache
+from microsub.timelines.store.add import Behind
+from microsub.timelines.store.pages import ItemCache
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
 from microsub.wiring.identity import open_identity
 from microsub.wiring.stores import Stores, following
@@ -68,11 +66,11 @@ async def open_app(
 def _reading(stores: Stores, cache: ItemCache) -> Reading:
     """What readers do, with timelines that are filled for who was away."""
     behind, delivery = Behind(stores.redis), stores.in_force.instance_now
-    filling = CatchingUp(behind, stores.items, stores.timelines, stores.in_force.of, delivery)
+    filling = CatchingUp(behind, stores.items, stores.adder, stores.in_force.of, delivery)
     style, seen = stores.in_force.unread_style, BeingSeen(Activity(stores.redis))
     return Reading(
+        stores.redis,
         stores.channels,
-        stores.timelines,
         stores.feeds,
         stores.items,
         cache,
@@ -94,9 +92,11 @@ def _services(
     return Services(
         accounts=stores.accounts,
         reading=reading,
-        curating=Curating(stores.channels, stores.feeds),
+        redis=stores.redis,
+        channels=stores.channels,
+        items=stores.items,
         following=following(stores),
-        rules=RuleBook(stores.rules, stores.channels),
+        rules=stores.rules,
         search=Search(fetcher, directory, parser),
         health=Health(stores.presence, lambda: config.status),
         figures=figures(stores),

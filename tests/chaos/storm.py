@@ -391,7 +391,7 @@ class Storm:
 
     async def _rebuild(self, user: str, uid: str | None) -> None:
         stored = Stream(self.it.redis, "stored")
-        rebuilding = Rebuilding(self.it.channels, self.it.timelines, self.it.items, stored)
+        rebuilding = Rebuilding(self.it.redis, self.it.channels, self.it.items, stored)
         await rebuilding.rebuild(user, uid, self.it.clock())
 
 

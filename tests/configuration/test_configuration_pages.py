@@ -11,8 +11,8 @@ from microsub.delivery.fan_out import FanOut
 from microsub.polling.moving import Mover
 from microsub.posts.store.items import Items
 from microsub.redis.protocol import Redis
-from microsub.timelines.store.timelines import Timelines
 from tests.support.configured import NOW, Configured
+from tests.support.timelines import Timelines
 
 PAGE, FEED, OTHER = "https://blog.example/", "https://blog.example/feed", "https://other.example/feed"
 
@@ -32,7 +32,7 @@ class Site(Configured):
     async def leave_page(self) -> None:
         """What the first poll of the page comes to; polling it again does nothing more."""
         items, timelines = Items(self.redis), Timelines(self.redis, Items(self.redis))
-        mover = Mover(self.feeds, items, self.channels, self.schedule, FanOut(self.feeds, items, timelines))
+        mover = Mover(self.feeds, items, self.channels, self.schedule, FanOut(self.redis, self.feeds, items, timelines))
         for feed_id in await self.feeds.all_ids():
             record = await self.feeds.get(feed_id)
             if record and record.url == PAGE and await self.feeds.subscribers(feed_id):

@@ -41,32 +41,34 @@ def cursor_ties_lost() -> None:
 @variant("revisions.read-stays", "revisions.edit-keeps-read", "revisions.counts")
 def read_items_come_back() -> None:
     """Whatever a poll delivers makes its whole channel unread."""
-    from microsub.timelines.store.timelines import Timelines
+    from microsub.timelines.store.add import Adder
+    from microsub.timelines.store.pages import walk_rows
+    from microsub.timelines.store.read_state import mark
 
-    add_to = Timelines.add_to
+    add_to = Adder.add_to
 
-    async def deliver(self: Timelines, targets: Any, *rest: Any) -> Any:
+    async def deliver(self: Adder, targets: Any, *rest: Any) -> Any:
         result = await add_to(self, targets, *rest)
-        for target in targets:
-            page = await self.walk(target.user, target.uid, 1000, None)
-            await self.mark_unread(target.user, target.uid, [row.id for row in page.rows], time.time())
+        for one in targets:
+            page = await walk_rows(self._redis, one.user, one.uid, 1000, None)
+            await mark(self._redis, one.user, one.uid, [row.id for row in page.rows], "unread", time.time())
         return result
 
-    Timelines.add_to = deliver  # type: ignore[assignment,method-assign]
+    Adder.add_to = deliver  # type: ignore[assignment,method-assign]
 
 
 @variant("isolation.timeline", "isolation.global")
 def pages_of_another_user() -> None:
     """Every page is one of alice's."""
-    from microsub.timelines.store import timelines
+    from microsub.timelines import reading
 
-    read_page = timelines.read_page
+    read_page = reading.read_page
 
     async def of_alice(redis: Any, user: str, uid: str, query: Any, now: float, credential: Any, *rest: Any) -> Any:
         scope = (await read_page(redis, user, "global", query, now, credential, *rest))[0]
         return scope, (await read_page(redis, "alice", uid, query, now, None, *rest))[1]
 
-    timelines.read_page = of_alice  # type: ignore[assignment]
+    reading.read_page = of_alice  # type: ignore[assignment]
 
 
 @variant("channels.unread", "reading.count", "muting.count")
@@ -95,9 +97,13 @@ def other_headers() -> None:
 @variant("removing.marked", "revisions.removed-stays", "removing.refollowed")
 def removed_items_come_back() -> None:
     """`remove` only marks as read."""
-    from microsub.timelines.store.timelines import Timelines
+    from microsub.timelines.api import timeline
+    from microsub.timelines.store.read_state import mark
 
-    Timelines.remove = Timelines.mark_read  # type: ignore[method-assign]
+    async def only_mark(redis: Any, user: str, uid: str, ids: Any, _how: Any, now: float) -> list[str]:
+        return [""] * await mark(redis, user, uid, ids, "read", now)
+
+    timeline.take_out = only_mark
 
 
 def main() -> None:

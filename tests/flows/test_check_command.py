@@ -20,7 +20,9 @@ from tests.support.web import Answer, Publisher, publisher
 
 
 def checking(here: World, redis: Redis) -> Checking:
-    following = Following(here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings)
+    following = Following(
+        here.redis, here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings
+    )
     follow_repair = FollowRepair(here.accounts, here.channels, here.feeds, here.schedule, following)
     return Checking(redis, follow_repair, clock=here.clock, pause=0.05)
 
@@ -42,7 +44,9 @@ async def _publish(site: Publisher, here: World, names: list[str]) -> None:
 
 async def _read(here: World, user: str, urls: list[str], stop: asyncio.Event, chance: random.Random) -> None:
     """A reader who marks, removes, moves, mutes, follows and unfollows all the time."""
-    following = Following(here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings)
+    following = Following(
+        here.redis, here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings
+    )
     while not stop.is_set():
         ids = [row.id for row in await here.rows(user, "home")]
         some = chance.sample(ids, min(4, len(ids)))

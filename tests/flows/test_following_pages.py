@@ -26,7 +26,7 @@ def page(*feeds: str, body: str = "<p>Words</p>") -> Answer:
 
 def following(it: World) -> Following:
     """The service that the API uses, on the same stores."""
-    return Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
+    return Following(it.redis, it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
 
 
 async def settle(it: World) -> None:

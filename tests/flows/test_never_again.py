@@ -80,7 +80,13 @@ class Machine(RuleBasedStateMachine):
         self.it.fetcher = self.site  # type: ignore[assignment]
         self.it.poller = self.it.make_poller()
         self.following = Following(
-            self.it.channels, self.it.feeds, self.it.items, self.it.timelines, self.it.schedule, usual_settings
+            self.it.redis,
+            self.it.channels,
+            self.it.feeds,
+            self.it.items,
+            self.it.timelines,
+            self.it.schedule,
+            usual_settings,
         )
         self.done: dict[str, set[str]] = {uid: set() for uid in UIDS}
         self.before: dict[str, dict[str, bool]] = {uid: {} for uid in UIDS}
@@ -182,7 +188,7 @@ class Machine(RuleBasedStateMachine):
             return ()
 
         it = self.it
-        retention = Retention(it.accounts, it.channels, it.timelines, it.items, limits, declared)
+        retention = Retention(it.redis, it.accounts, it.channels, it.items, limits, declared)
         self.run(retention.run(it.clock()))
         self.run(retention.forget_vanished(it.clock(), 0.0))
 
@@ -194,7 +200,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(uid=st.sampled_from((*UIDS, None)))
     def rebuild(self, uid: str | None) -> None:
-        service = Rebuilding(self.it.channels, self.it.timelines, self.it.items, self.it.stages.stored, lambda: AGELESS)
+        service = Rebuilding(self.it.redis, self.it.channels, self.it.items, self.it.stages.stored, lambda: AGELESS)
         self.run(service.rebuild("alice", uid, self.it.clock()))
         self.run(self.it.stages.run_once())
 

@@ -105,12 +105,12 @@ async def test_filters_hold_for_follows_and_rebuilds(it, site, target):
     await it.accounts.add_user("alice", "", it.clock())
     await it.channels.create("alice", "home", it.clock(), "home")
     await it.filter({"include_regex": "Post [12]$"})
-    following = Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
+    following = Following(it.redis, it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
     await following.follow("alice", "home", feed.url, it.clock())
     assert len(await it.rows()) == 2
     if target:
         await it.redis.command("DEL", keys.posts("alice", "home"), keys.unread("alice", "home"))
-        rebuilding = Rebuilding(it.channels, it.timelines, it.items, it.stages.stored, lambda: AGELESS)
+        rebuilding = Rebuilding(it.redis, it.channels, it.items, it.stages.stored, lambda: AGELESS)
         await rebuilding.rebuild("alice", None, it.clock())
         await it.stages.run_once()
         assert len(await it.rows()) == 2
@@ -230,7 +230,7 @@ async def test_a_lost_timeline_comes_back_from_the_store(it, site):
     await it.poll(feed)
     ids = [row.id for row in await it.rows()]
     await it.redis.command("DEL", *(key("alice", "home") for key in (keys.posts, keys.unread, keys.read)))
-    service = Rebuilding(it.channels, it.timelines, it.items, it.stages.stored, lambda: AGELESS)
+    service = Rebuilding(it.redis, it.channels, it.items, it.stages.stored, lambda: AGELESS)
     for _ in range(2):
         (report,) = await service.rebuild("alice", "home", it.clock())
         assert (report.feeds, report.items) == (1, 15)
@@ -274,7 +274,7 @@ async def test_a_rebuild_brings_nothing_back(it, site):
     await it.redis.command("ZREM", keys.posts("alice", "home"), third)
     await it.redis.command("ZREM", keys.unread("alice", "home"), third)
     await it.timelines.remove("bob", "home", [third], it.clock())
-    service = Rebuilding(it.channels, it.timelines, it.items, it.stages.stored, lambda: AGELESS)
+    service = Rebuilding(it.redis, it.channels, it.items, it.stages.stored, lambda: AGELESS)
     await service.rebuild("alice", None, it.clock())
     await it.stages.run_once()
     rows = {row.id: row.is_read for row in await it.rows()}
@@ -285,7 +285,7 @@ async def test_a_rebuild_brings_nothing_back(it, site):
 
 async def rebuilt(it: World) -> dict[str, bool]:
     """Alice's timeline after a rebuild: whether each post is read, newest first."""
-    service = Rebuilding(it.channels, it.timelines, it.items, it.stages.stored, lambda: AGELESS)
+    service = Rebuilding(it.redis, it.channels, it.items, it.stages.stored, lambda: AGELESS)
     await service.rebuild("alice", "home", it.clock())
     await it.stages.run_once()
     return {row.id: row.is_read for row in await it.rows()}
@@ -415,7 +415,7 @@ async def test_a_read_set_that_outlived_its_timeline_counts(it, site):
     ids = [row.id for row in await it.rows()]
     await it.timelines.mark_read("alice", "home", ids[:1], it.clock())
     await it.redis.command("DEL", keys.posts("alice", "home"), keys.unread("alice", "home"))
-    service = Rebuilding(it.channels, it.timelines, it.items, it.stages.stored, lambda: AGELESS)
+    service = Rebuilding(it.redis, it.channels, it.items, it.stages.stored, lambda: AGELESS)
     await service.rebuild("alice", "home", it.clock())
     await it.stages.run_once()
     assert [(row.id, row.is_read) for row in await it.rows()] == [(ids[0], True), (ids[1], False), (ids[2], False)]

@@ -245,7 +245,7 @@ async def test_a_clock_that_was_ahead_for_a_moment(redis: Redis, ahead: float, a
         assert (site.count("/feed"), site.count("/other"), site.count("/third")) == (2, 1, 1)
         assert len(await it.rows()) == 4
         assert (await it.record(third)).next_poll == planned
-        following = Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
+        following = Following(it.redis, it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
         follow_repair = FollowRepair(it.accounts, it.channels, it.feeds, it.schedule, following)
         record = await it.record(feed)
         assert record.last_poll is not None
@@ -534,7 +534,7 @@ async def nine_days_later(it: World, feed: FeedRecord, kept: int) -> None:
         return ()
 
     await it.timelines.mark_read("alice", "home", [row.id for row in await it.rows()], it.clock())
-    retention = Retention(it.accounts, it.channels, it.timelines, it.items, limits, nobody)
+    retention = Retention(it.redis, it.accounts, it.channels, it.items, limits, nobody)
     sweeping = Sweeping(it.redis, it.accounts, it.feeds, kept=lambda: kept)
     for _ in range(9):
         it.clock.advance(DAY)

@@ -48,11 +48,11 @@ async def old(second_redis_url: str) -> AsyncIterator[OldServer]:
 def importing(here: World, redis: Redis | None = None) -> Importing:
     rules, following = (
         Rules(here.redis, here.items),
-        Following(here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings),
+        Following(here.redis, here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings),
     )
     people = Applier(here.accounts, here.channels, here.feeds, rules, following, Applied(here.redis))
     return Importing(
-        here.accounts, here.channels, here.feeds, here.items, here.timelines, here.schedule,
+        here.redis, here.accounts, here.channels, here.feeds, here.items, here.timelines, here.schedule,
         Imported(redis or here.redis), usual_settings, people, PARSER,
     )  # fmt: skip
 
@@ -424,7 +424,9 @@ async def test_a_large_database_comes_over_whole(here: World, old: OldServer) ->
         assert channel.unread == (200 if channel.uid != "notifications" else 0)
         assert len(await shown(here, channel.uid)) == (300 if channel.uid != "notifications" else 0)
     here.clock.advance(1000)
-    following = Following(here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings)
+    following = Following(
+        here.redis, here.channels, here.feeds, here.items, here.timelines, here.schedule, usual_settings
+    )
     follow_repair = FollowRepair(here.accounts, here.channels, here.feeds, here.schedule, following)
     found = await Checking(here.redis, follow_repair, clock=here.clock, pause=0).run()
     assert found.left == (), found.as_text()

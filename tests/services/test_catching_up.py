@@ -19,8 +19,8 @@ from microsub.redis.streams import Message
 from microsub.timelines.catching_up import CatchingUp
 from microsub.timelines.filling import MOST_ITEMS
 from microsub.timelines.reading import Reading
-from microsub.timelines.store.deferred import Behind
-from microsub.timelines.store.itemcache import ItemCache
+from microsub.timelines.store.add import Behind
+from microsub.timelines.store.pages import ItemCache
 from tests.support.posts import NOON
 from tests.support.readers import Instance, Reader, instance, posts
 from tests.support.usual import usual_settings
@@ -41,12 +41,12 @@ class World:
         it = self.it
         self.behind, self.activity = Behind(it.redis), Activity(it.redis)
         patient = Patient(self.activity, self.behind, lambda: self.delivery)
-        it.fan_out = FanOut(it.feeds, it.items, it.timelines, patient=patient, clock=lambda: it.now)
+        it.fan_out = FanOut(it.redis, it.feeds, it.items, it.timelines, patient=patient, clock=lambda: it.now)
         self.catching_up = self.filling()
         self.seen = BeingSeen(self.activity)
         cache = ItemCache(it.items, None, 0)
         reading = Reading(
-            it.channels, it.timelines, it.feeds, it.items, cache, catching_up=self.catching_up, seen=self.seen
+            it.redis, it.channels, it.feeds, it.items, cache, catching_up=self.catching_up, seen=self.seen
         )
         object.__setattr__(it.services, "reading", reading)
 

@@ -14,8 +14,9 @@ from microsub.errors import StoreUnavailable
 from microsub.model.settings import USUAL, ChannelSettings
 from microsub.polling.moving import Mover
 from microsub.redis.protocol import Redis
+from microsub.timelines import following
 from microsub.timelines.following import Following
-from microsub.timelines.store.follows import Subscriptions
+from microsub.timelines.store.follows import Follows
 from tests.support.posts import NOON
 from tests.support.readers import Instance, Reader, instance, posts
 from tests.support.usual import usual_settings
@@ -63,14 +64,14 @@ async def test_a_follow_that_broke_off_is_completed_by_the_next(
     assert await server.feeds.subscribers(feed.id) == [("alice", "home")]
 
 
-@pytest.mark.parametrize("step", ["unfollow", "unsubscribe"])
+@pytest.mark.parametrize("step", ["take_out_feed", "unsubscribe"])
 async def test_an_unfollow_that_broke_off_is_completed_by_the_next(
     server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """Though the subscription is gone already."""
     feed = await server.publish(FEED, *posts("a", "b"))
     await alice.post(action="follow", channel="home", url=FEED)
-    store = server.timelines if step == "unfollow" else server.feeds
+    store = following if step == "take_out_feed" else server.feeds
     break_at(server, store, step, monkeypatch)
     await alice.post(503, action="unfollow", channel="home", url=FEED)
     await alice.post(action="unfollow", channel="home", url=FEED)
@@ -132,9 +133,11 @@ async def test_the_limits_of_a_channel_hold_when_it_is_filled(server: Instance, 
     async def limits(_user: str, _uid: str) -> ChannelSettings:
         return replace(USUAL, max_items=5, first_fetch_unread=2)
 
-    following = Following(server.channels, server.feeds, server.items, server.timelines, server.schedule, limits)
+    use = Following(
+        server.redis, server.channels, server.feeds, server.items, server.timelines, server.schedule, limits
+    )
     await server.publish(FEED, *posts(*"hgfedcba"))
-    await following.follow("alice", "home", FEED, server.now)
+    await use.follow("alice", "home", FEED, server.now)
     assert await alice.names("home") == list("hgfed")
     assert await alice.unread("home") == 2
 
@@ -180,7 +183,7 @@ async def test_a_follow_during_an_unfollow_is_alive(
     feed = await server.publish(FEED, *posts("a"))
     await alice.post(action="follow", channel="home", url=FEED)
     again = lambda: alice.post(action="follow", channel="home", url=FEED)  # noqa: E731
-    then(server.timelines, "unfollow", again, monkeypatch)
+    then(following, "take_out_feed", again, monkeypatch)
     await alice.post(action="unfollow", channel="home", url=FEED)
     assert await server.feeds.subscribers(feed.id) == [("alice", "home")]
 
@@ -208,7 +211,7 @@ async def test_the_id_of_a_page_that_has_become_its_feed_stays_good(server: Inst
     """
     await alice.post(action="follow", channel="home", url="https://blog.example/")
     (before,) = (await alice.get(action="follow", channel="home"))["items"]
-    fan_out = FanOut(server.feeds, server.items, server.timelines)
+    fan_out = FanOut(server.redis, server.feeds, server.items, server.timelines)
     mover = Mover(server.feeds, server.items, server.channels, server.schedule, fan_out)
     for url, name in ((FEED, "a"), ("https://blog.example/atom", "b")):
         await server.publish(url, *posts(name))
@@ -229,22 +232,22 @@ async def test_filling_a_channel_costs_in_proportion_to_its_feeds(
     server: Instance, alice: Reader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many feeds a channel has, to follow one more reads none of them, with a quota or without."""
-    following = Following(
-        server.channels, server.feeds, server.items, server.timelines, server.schedule, usual_settings
+    use = Following(
+        server.redis, server.channels, server.feeds, server.items, server.timelines, server.schedule, usual_settings
     )
     listed: list[str] = []
-    for name in ("of", "all"):
-        original = getattr(Subscriptions, name)
+    for name in ("subscriptions", "all_subscriptions"):
+        original = getattr(Follows, name)
 
         async def counted(*args: Any, was: Any = original, called: str = name, **options: Any) -> Any:
             listed.append(called)
             return await was(*args, **options)
 
-        monkeypatch.setattr(Subscriptions, name, counted)
+        monkeypatch.setattr(Follows, name, counted)
     for number in range(6):
         url = f"https://blog{number}.example/feed"
-        followed = await following.follow("alice", "home", url, NOON + number, "Mine", most=number % 2 * 100)
+        followed = await use.follow("alice", "home", url, NOON + number, "Mine", most=number % 2 * 100)
         assert (followed.subscription.url, followed.subscription.name) == (url, "Mine")
     assert listed == []
     assert len(await server.channels.subscriptions("alice", "home")) == 6
-    assert listed == ["of"]
+    assert listed == ["subscriptions"]

@@ -14,7 +14,6 @@ from microsub.feeds.store.record import FeedRecord
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Stream
-from microsub.timelines.channels import Curating
 from microsub.timelines.following import Following
 from microsub.timelines.rounds import Pace
 from microsub.timelines.store.rules import Rules
@@ -39,9 +38,8 @@ class Reader:
 
     def __post_init__(self) -> None:
         it = self.it
-        self.following = Following(it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
+        self.following = Following(it.redis, it.channels, it.feeds, it.items, it.timelines, it.schedule, usual_settings)
         self.rules = Rules(it.redis, it.items)
-        self.curating = Curating(it.channels, it.feeds)
         self.follow_repair = FollowRepair(it.accounts, it.channels, it.feeds, it.schedule, self.following)
 
     async def publish(self, url: str, count: int, guid: str = "post", link: str = "https://blog.example") -> FeedRecord:
@@ -109,7 +107,7 @@ async def test_what_was_removed_before_a_move_stays_away_after_it(ann: Reader) -
     await ann.following.move("ann", "later", URL, NOON)
     before = await ann.state()
     stored = Stream(ann.it.redis, "stored")
-    await Rebuilding(ann.it.channels, ann.it.timelines, ann.it.items, stored).rebuild("ann", "later", NOON + 1)
+    await Rebuilding(ann.it.redis, ann.it.channels, ann.it.items, stored).rebuild("ann", "later", NOON + 1)
     await ann.it.stages.run_once()
     assert await ann.state() == before
 
@@ -196,7 +194,7 @@ async def test_deleting_a_channel(ann: Reader) -> None:
     """Nothing of it is left, nor delivered to it; a second request may find that it is gone."""
 
     async def delete() -> None:
-        await ann.curating.delete("ann", "home")
+        await ann.following.delete_channel("ann", "home")
 
     async def again() -> None:
         try:

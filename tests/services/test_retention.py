@@ -40,7 +40,7 @@ class Cleaned(OneReader):
         self.keep = Keep()
         self.declared: Collection[str] | None = ()
         self.retention = Retention(
-            self.accounts, self.channels, self.timelines, self.items, self.limits, self.declared_users
+            self.redis, self.accounts, self.channels, self.items, self.limits, self.declared_users
         )
 
     async def declared_users(self) -> Collection[str] | None:

@@ -271,7 +271,7 @@ async def test_who_dies_before_taking_it_back_leaves_that_to_the_sweep(it, site,
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("microsub.timelines.store.timelines.take_back", die)
+        patch.setattr("microsub.timelines.store.add.take_back", die)
         for user in ("bob", "carol"):
             with pytest.raises(KeyboardInterrupt):
                 await it.timelines.add(user, "home", feed.id, items, now=it.clock(), limit=0)

@@ -12,8 +12,8 @@ from microsub.model.reader import Channel, PageQuery, Subscription
 from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.timelines.store.add import Added
 from microsub.timelines.store.channels import Channels
-from microsub.timelines.store.timelines import Added
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.stray_keys import all_keys
 

@@ -9,8 +9,9 @@ from microsub.model.reader import TimelineItem
 from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.timelines.store.timelines import Added, Target, Timelines
+from microsub.timelines.store.add import Added, Target
 from tests.support.one_reader import ANN, NOW, OneReader, item
+from tests.support.timelines import Timelines
 
 NO_SPAM = OwnChannelSettings(filters=Filters.of({"exclude_words": ["spam"]}))
 

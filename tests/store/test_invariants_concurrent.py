@@ -8,13 +8,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from microsub.model.reader import Cursor, PageQuery, TimelineItem
+from microsub.model.reader import Cursor, PageQuery, Reason, TimelineItem
 from microsub.redis import keys
 from microsub.redis.cluster import ClusterRedis
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
 from microsub.timelines.store.rules import Rules
-from microsub.timelines.store.timelines import Reason
 from tests.support.invariants import violations
 from tests.support.one_reader import ANN, NOW, OneReader
 

@@ -21,15 +21,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from microsub.configuration.model import Delivery, InstanceSettings
-from microsub.model.reader import Cursor, PageQuery, TimelineItem, Twin
+from microsub.model.reader import Cursor, PageQuery, Reason, TimelineItem, Twin
 from microsub.model.settings import USUAL, Filters, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.multiplexer import Multiplexed
 from microsub.redis.protocol import Redis
 from microsub.timelines.catching_up import CatchingUp
-from microsub.timelines.store.deferred import Behind
+from microsub.timelines.store.add import Behind
 from microsub.timelines.store.rules import Rules
-from microsub.timelines.store.timelines import Reason
 from tests.conftest import MATRIX, fake_redis
 from tests.store.timeline_model import Model, ModelChannel
 from tests.support.invariants import violations

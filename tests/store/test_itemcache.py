@@ -7,7 +7,7 @@ import pytest
 from microsub.posts.store.items import Items
 from microsub.redis import keys
 from microsub.redis.tracking import Tracker
-from microsub.timelines.store.itemcache import UNTRACKED_LIFE, ItemCache
+from microsub.timelines.store.pages import UNTRACKED_LIFE, ItemCache
 from tests.support.waiting import wait_until
 
 

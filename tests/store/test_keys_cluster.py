@@ -13,7 +13,7 @@ from microsub.redis import keys
 from microsub.redis.connect import connect
 from microsub.redis.protocol import Script
 from microsub.redis.tracking import Tracker
-from microsub.timelines.store.itemcache import ItemCache
+from microsub.timelines.store.pages import ItemCache
 from tests.support.posts import NOON, candidate
 from tests.support.waiting import wait_until
 

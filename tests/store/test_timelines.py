@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from microsub.errors import NotFound
-from microsub.model.reader import Cursor, PageQuery, TimelineItem, Twin
+from microsub.model.reader import Cursor, PageQuery, Reason, TimelineItem, Twin
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.timelines.store.add import Added, Target
 from microsub.timelines.store.rules import Rules
-from microsub.timelines.store.timelines import Added, Reason, Target
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
 

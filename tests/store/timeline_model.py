@@ -9,8 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
-from microsub.model.reader import TimelineItem
-from microsub.timelines.store.timelines import Reason
+from microsub.model.reader import Reason, TimelineItem
 
 COMES_BACK = {Reason.UNFOLLOWED, Reason.TWIN}
 

@@ -20,7 +20,7 @@ from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
 from microsub.timelines.store.channels import Channels
 from microsub.timelines.store.rules import Rules
-from microsub.timelines.store.timelines import Timelines
+from tests.support.timelines import Timelines
 from tests.support.usual import usual_settings
 
 NOW = 1_700_000_000.0
@@ -59,7 +59,7 @@ class Configured:
         self.applied = Applied(redis)
         self.schedule = Schedule(redis)
         self.following = Following(
-            self.channels, self.feeds, items, Timelines(redis, items), self.schedule, usual_settings
+            self.redis, self.channels, self.feeds, items, Timelines(redis, items), self.schedule, usual_settings
         )
         self.applier = Applier(self.accounts, self.channels, self.feeds, self.rules, self.following, self.applied)
         self.configuration = self.server()

@@ -1,4 +1,4 @@
-"""A post store in memory, for tests of what stands above it: `timelines.store.lookup.ItemLookup` over dicts."""
+"""A post store in memory, for tests of what stands above it: `timelines.store.timelinekeys.ItemLookup` over dicts."""
 
 from __future__ import annotations
 

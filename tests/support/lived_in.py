@@ -14,9 +14,9 @@ from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
 from microsub.timelines.store.channels import Channels
 from microsub.timelines.store.rules import Rules
-from microsub.timelines.store.timelines import Timelines
 from microsub.upkeep.follow_repair import FollowRepair
 from tests.support.posts import NOON, candidate
+from tests.support.timelines import Timelines
 from tests.support.usual import usual_settings
 
 LATER = NOON + 5000
@@ -39,7 +39,9 @@ class LivedIn:
         self.schedule = Schedule(self.redis)
         self.timelines = Timelines(self.redis, self.items)
         self.rules = Rules(self.redis, self.items)
-        self.following = Following(self.channels, self.feeds, self.items, self.timelines, self.schedule, usual_settings)
+        self.following = Following(
+            self.redis, self.channels, self.feeds, self.items, self.timelines, self.schedule, usual_settings
+        )
         self.now = LATER
 
     async def begin(self) -> None:

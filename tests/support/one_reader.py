@@ -6,9 +6,10 @@ from microsub.identity.store.accounts import Accounts
 from microsub.model.reader import PageQuery, TimelineItem
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
+from microsub.timelines.store.add import Added
 from microsub.timelines.store.channels import Channels
-from microsub.timelines.store.timelines import Added, Timelines
 from tests.support.known_items import KnownItems
+from tests.support.timelines import Timelines
 
 NOW = 1_700_000_000.5
 ANN = "ann"

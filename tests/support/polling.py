@@ -32,8 +32,8 @@ from microsub.redis.presence import Presence
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Stream
 from microsub.timelines.store.channels import Channels
-from microsub.timelines.store.timelines import Timelines
 from tests.support.parsing import PARSER
+from tests.support.timelines import Timelines
 
 FAST = InstanceSettings(polling=Polling(host_interval=0))
 
@@ -76,7 +76,7 @@ class World:
         self.timelines = Timelines(self.redis, self.items)
         self.presence = Presence(self.redis)
         self.announcing = Announcing(Events(self.redis))
-        self.fan_out = FanOut(self.feeds, self.items, self.timelines, clock=self.clock)
+        self.fan_out = FanOut(self.redis, self.feeds, self.items, self.timelines, clock=self.clock)
         self.stages = self.make_stages()
         self.mover = Mover(self.feeds, self.items, self.channels, self.schedule, self.fan_out)
         self.parser = PARSER

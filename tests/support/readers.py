@@ -34,18 +34,16 @@ from microsub.redis.protocol import Redis
 from microsub.redis.streams import Message
 from microsub.settings import Settings
 from microsub.surface import Services
-from microsub.timelines.channels import Curating
 from microsub.timelines.following import Following
 from microsub.timelines.reading import Reading
-from microsub.timelines.rules import RuleBook
 from microsub.timelines.store.channels import Channels
-from microsub.timelines.store.itemcache import ItemCache
+from microsub.timelines.store.pages import ItemCache
 from microsub.timelines.store.rules import Rules
-from microsub.timelines.store.timelines import Timelines
 from microsub.upkeep.figures import Figures
 from microsub.wiring.identity import make_identity
 from tests.support.parsing import PARSER
 from tests.support.posts import NOON, candidate
+from tests.support.timelines import Timelines
 from tests.support.usual import usual_settings
 
 ENDPOINT = "/microsub"
@@ -152,7 +150,7 @@ class Instance:
         self.rules = Rules(self.redis, self.items)
         self.presence = Presence(self.redis)
         self.service_tokens = ServiceTokens(self.redis)
-        self.fan_out = FanOut(self.feeds, self.items, self.timelines)
+        self.fan_out = FanOut(self.redis, self.feeds, self.items, self.timelines)
         self.services = self.make_services()
         self.app = create_app(self.services, base_url=self.base_url)
         self.client = httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url="http://server.test")
@@ -161,10 +159,14 @@ class Instance:
         directory = Directory(self.feeds, lambda: self.settings)
         return Services(
             accounts=self.accounts,
-            reading=Reading(self.channels, self.timelines, self.feeds, self.items, ItemCache(self.items, None, 0)),
-            curating=Curating(self.channels, self.feeds),
-            following=Following(self.channels, self.feeds, self.items, self.timelines, self.schedule, usual_settings),
-            rules=RuleBook(self.rules, self.channels),
+            reading=Reading(self.redis, self.channels, self.feeds, self.items, ItemCache(self.items, None, 0)),
+            redis=self.redis,
+            channels=self.channels,
+            items=self.items,
+            following=Following(
+                self.redis, self.channels, self.feeds, self.items, self.timelines, self.schedule, usual_settings
+            ),
+            rules=self.rules,
             search=Search(self.web, directory, self.parser),
             health=Health(self.presence),
             figures=Figures(self.feeds, self.accounts, self.presence, ProcessCounts(self.redis)),

@@ -19,9 +19,7 @@ def post_store(it: World) -> PostStore:
     stored, incomplete = Stream(it.redis, "stored"), Stream(it.redis, "incomplete")
     store = StoreEntries(it.redis, it.feeds, it.items, stored, incomplete, announcing, clock=it.clock)
     sweeping = Sweeping(it.redis, it.accounts, it.feeds)
-    return PostStore(
-        it.redis, it.feeds, it.items, it.accounts, it.timelines, store, announcing, sweeping, clock=it.clock
-    )
+    return PostStore(it.redis, it.feeds, it.items, it.accounts, store, announcing, sweeping, clock=it.clock)
 
 
 async def follow(it: World, url: str = FEED, user: str = "alice", uid: str = "home") -> str:

@@ -27,8 +27,7 @@ from microsub.redis import keys
 from microsub.redis.protocol import Arg, Command, Redis, ScriptCall
 from microsub.redis.replies import text
 from microsub.redis.replies import texts as texts_of
-from microsub.redis.scripts import load
-from microsub.timelines.store.timelinekeys import batches
+from microsub.redis.scripts import batches, load
 
 log = LibraryLogger(__name__)
 

@@ -10,8 +10,7 @@ from microsub.identity.store.grants import grant_pattern
 from microsub.model.reader import Credential
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.redis.scripts import load
-from microsub.timelines.store.timelinekeys import batches
+from microsub.redis.scripts import batches, load
 
 _AT_ONCE = 1000
 

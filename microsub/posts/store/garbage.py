@@ -121,7 +121,7 @@ async def retire(redis: Redis, doomed: Sequence[Candidate], now: float, *, wante
     their guids are known not to be new. Those for which that holds now; without `wanted_too` condemned items that
     somebody has spared meanwhile stay.
 
-    A process that read an item before and adds it after must check again (`Timelines.add` and fan-out do): it has
+    A process that read an item before and adds it after must check again (`Adder.add` and fan-out do): it has
     no score.
     """
     marks = [""] * len(doomed) if wanted_too else [one.condemned for one in doomed]

@@ -64,16 +64,16 @@ async def write(call: Call) -> Reply:
     name = arguments.name(call.params)
     if call.params.text("channel") is None:
         most = await call.services.identity.quotas.channels(call.user)
-        channel = await call.services.curating.create(call.user, name, call.now, most=most)
+        channel = await call.services.channels.create(call.user, name, call.now, most=most)
     else:
         uid = arguments.channel(call.params, allow_global=False)
-        channel = await call.services.curating.rename(call.user, uid, name, call.now)
+        channel = await call.services.channels.rename(call.user, uid, name, call.now)
     return channel_to_wire(channel, await call.services.reading.unread_style(call.user))
 
 
 async def delete(call: Call) -> Reply:
     """Delete a channel with everything in it."""
-    await call.services.curating.delete(call.user, arguments.channel(call.params, allow_global=False))
+    await call.services.following.delete_channel(call.user, arguments.channel(call.params, allow_global=False))
     return {}
 
 
@@ -85,7 +85,7 @@ async def order(call: Call) -> Reply:
     for uid in uids:
         if not NAME.match(uid):
             raise wrong("channels", uid, "uids made of letters, digits, '-' and '_'")
-    channels = await call.services.curating.order(call.user, uids)
+    channels = await call.services.channels.order(call.user, uids)
     style = await call.services.reading.unread_style(call.user)
     return {"channels": [channel_to_wire(channel, style) for channel in channels]}
 

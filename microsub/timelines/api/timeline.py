@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from microsub.kit.http.params import Params, missing
-from microsub.model.reader import Credential, Grant
+from microsub.model.reader import Credential, Grant, Reason
 from microsub.surface import Services
 from microsub.timelines.api import arguments
 from microsub.timelines.api.call import Action, Call, FusedAction, Reply, Table
+from microsub.timelines.store.read_state import mark, mark_all, mark_before
+from microsub.timelines.store.remove import Leaving, move_items, take_out
 
 EVERYTHING = "everything"
 
@@ -19,40 +21,38 @@ async def page(services: Services, params: Params, credential: Credential, now: 
 
 async def mark_read(call: Call) -> Reply:
     """Mark the items in `entry`, or `last_read_entry` and what is older, or `everything`."""
-    uid = arguments.channel(call.params)
-    reading = call.services.reading
+    uid, redis = arguments.channel(call.params), call.services.redis
     last = call.params.text("last_read_entry")
-    if last is None:
-        if not call.params.many("entry"):
-            raise missing("entry", "the '_id' of one or more items, or 'last_read_entry'")
-        return _updated(await reading.mark_read(call.user, uid, arguments.entries(call.params), call.now))
     updated = 0
     if call.params.many("entry"):
-        updated = await reading.mark_read(call.user, uid, arguments.entries(call.params), call.now)
+        updated = await mark(redis, call.user, uid, arguments.entries(call.params), "read", call.now)
+    elif last is None:
+        raise missing("entry", "the '_id' of one or more items, or 'last_read_entry'")
     if last == EVERYTHING:
-        return _updated(updated + await reading.mark_all_read(call.user, uid, call.now))
-    return _updated(updated + await reading.mark_read_before(call.user, uid, last, call.now))
+        updated += await mark_all(redis, call.user, uid, call.now)
+    elif last is not None:
+        updated += await mark_before(redis, call.user, uid, last, call.services.items.places, call.now)
+    return _updated(updated)
 
 
 async def mark_unread(call: Call) -> Reply:
     """Mark the items in `entry` as unread again."""
-    uid = arguments.channel(call.params)
-    entries = arguments.entries(call.params)
-    return _updated(await call.services.reading.mark_unread(call.user, uid, entries, call.now))
+    uid, entries = arguments.channel(call.params), arguments.entries(call.params)
+    return _updated(await mark(call.services.redis, call.user, uid, entries, "unread", call.now))
 
 
 async def remove(call: Call) -> Reply:
     """Take the items in `entry` out of the channel, for good."""
-    uid = arguments.channel(call.params)
-    entries = arguments.entries(call.params)
-    return _updated(await call.services.reading.remove(call.user, uid, entries, call.now))
+    uid, entries = arguments.channel(call.params), arguments.entries(call.params)
+    how = Leaving(Reason.REMOVED, removed_too=False)
+    return _updated(len(await take_out(call.services.redis, call.user, uid, entries, how, call.now)))
 
 
 async def move(call: Call) -> Reply:
     """Move the items in `entry` to the channel, with their read state."""
-    target = arguments.channel(call.params, allow_global=False)
-    entries = arguments.entries(call.params)
-    return _updated(await call.services.reading.move(call.user, target, entries, call.now))
+    target, entries = arguments.channel(call.params, allow_global=False), arguments.entries(call.params)
+    services = call.services
+    return _updated(await move_items(services.redis, services.items, call.user, target, entries, call.now))
 
 
 def _updated(count: int) -> Reply:

@@ -1,15 +1,16 @@
-"""A user's channels, their order and settings, and the feeds in them.
-
-The lists of channels and subscriptions kept here are the truth about who follows what; `feeds.store.record` keeps a
-derived set per feed. A caller that follows a feed writes here first, and takes it out of the derived set last.
-"""
+"""A user's channels, their order and settings; what they follow is in `timelines.store.follows`."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any, get_type_hints
+
+import orjson
 
 from microsub.errors import InvalidRequest, QuotaReached
 from microsub.identity.store.absent import absent
@@ -21,21 +22,22 @@ from microsub.model.reader import (
     Channel,
     Credential,
     Grant,
-    Subscription,
 )
-from microsub.model.settings import OwnChannelSettings
-from microsub.redis import identitykeys, keys
+from microsub.model.settings import Filters, OwnChannelSettings, UnreadStyle, stated
+from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
+from microsub.redis.replies import reading, texts
 from microsub.redis.replies import text as text_of
-from microsub.redis.replies import texts
 from microsub.redis.scripts import load
-from microsub.timelines.store.channeltext import FIELDS, read_settings, slug, write_settings
-from microsub.timelines.store.follows import FeedMove, Subscriptions
+from microsub.timelines.store.follows import Follows
 
 LONGEST_NAME = 300
 _UIDS_TO_TRY = 1000
 _MOST_NAMES = 10_000
 """Users whose channels a process remembers."""
+
+FIELDS: tuple[str, ...] = tuple(one.name for one in fields(OwnChannelSettings))
+"""The fields of a channel's hash that hold its settings, each of them only where the channel has one of its own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,16 +51,12 @@ class ChannelNames:
     channels: tuple[Channel, ...]
 
 
-_DAY = 86_400
-
-
-class Channels:
-    """Channels and subscriptions in Redis. Every method raises NotFound for a user or channel that isn't there."""
+class Channels(Follows):
+    """Channels and their follows. Every method raises NotFound for a user or channel that isn't there."""
 
     def __init__(self, redis: Redis) -> None:
-        self._redis = redis
+        super().__init__(redis)
         self._names: dict[str, ChannelNames] = {}
-        self._subscriptions = Subscriptions(redis)
 
     async def list(self, user: str) -> builtins.list[Channel]:
         """All channels in the user's order, `notifications` first, with exact unread counts. One round trip.
@@ -227,89 +225,6 @@ class Channels:
         reply = await self._redis.command("ZRANGE", keys.removed_channels(user), 0, -1, "WITHSCORES")
         return {text_of(uid): float(at) for uid, at in zip(reply[0::2], reply[1::2], strict=True)}
 
-    async def follow(
-        self, user: str, uid: str, feed_id: str, url: str, now: float, name: str | None = None, *, most: int = 0
-    ) -> bool:
-        """Subscribe the channel to a feed; False when it is already, which changes nothing. Raises QuotaReached where
-        the user's channels follow `most` feeds already (0: any number).
-
-        The order that leaves no gap: this; `Timelines.add` of what the store has, in one call; `Feeds.subscribe`, by
-        which fan-out begins to deliver; `Timelines.add` of what the store has, once more.
-        """
-        return await self._subscriptions.follow(user, uid, Subscription(feed_id, url, now, name), most)
-
-    async def followed_on(self, user: str, now: float, more: int = 0) -> int:
-        """How many feeds the user has begun to follow in apps on the day of `now`, after counting `more`."""
-        key = identitykeys.follows(user, str(int(now // _DAY)))
-        if not more:
-            return int(await self._redis.command("GET", key) or 0)
-        count, _ = await self._redis.pipeline([("INCRBY", key, more), ("EXPIRE", key, 2 * _DAY)])
-        return int(count)
-
-    async def unfollow(self, user: str, uid: str, feed_id: str) -> bool:
-        """End a subscription; False when there was none. `Timelines.unfollow` then takes the unread items out."""
-        return await self._subscriptions.unfollow(user, uid, feed_id)
-
-    async def move_subscription(self, user: str, move: FeedMove, followed_at: float) -> bool:
-        """Let another channel follow a feed; False when the former one doesn't. Raises NotFound for the other one.
-
-        It is noted in the same step that the feed's items are to follow, until `moved`, or until the former channel
-        follows the feed again.
-        """
-        return await self._subscriptions.move(user, move, followed_at)
-
-    async def current_feed(self, user: str, feed_id: str) -> str | None:
-        """The feed that has taken the place of one that the user followed, because that was a page or has moved; None
-        where none has.
-        """
-        return await self._subscriptions.current(user, feed_id)
-
-    async def moves(self, user: str) -> builtins.list[FeedMove]:
-        """The moves of feeds between channels that have begun and not ended."""
-        return await self._subscriptions.moves(user)
-
-    async def moved(self, user: str, move: FeedMove) -> None:
-        """Note that a move has ended."""
-        await self._subscriptions.moved(user, move)
-
-    async def subscriptions(self, user: str, uid: str) -> builtins.list[Subscription]:
-        """The channel's subscriptions, oldest first. Raises NotFound."""
-        await self.get(user, uid)
-        return await self._subscriptions.of(user, uid)
-
-    async def subscription(self, user: str, uid: str, feed_id: str) -> Subscription | None:
-        """The channel's subscription of that feed, if it has one. Raises NotFound."""
-        await self.get(user, uid)
-        return await self._subscriptions.one(user, uid, feed_id)
-
-    async def count_feeds(self, user: str) -> int:
-        """How many feeds the user's channels follow, a feed once for each of them; removed channels are left out."""
-        return await self._subscriptions.count(user)
-
-    async def all_subscriptions(self, user: str) -> dict[str, builtins.list[Subscription]]:
-        """The subscriptions of all channels by uid, in the channels' order; removed channels are left out."""
-        return await self._subscriptions.all(user)
-
-    async def follows(self, user: str, uid: str, feed_id: str) -> bool:
-        """Whether the channel is to get what the feed posts: it follows it, is not removed, nor its user disabled."""
-        (name, removed), subscription, disabled = await self._redis.pipeline(
-            [
-                ("HMGET", keys.channel(user, uid), "name", "removed"),
-                ("HEXISTS", keys.channel_feeds(user, uid), feed_id),
-                ("HEXISTS", keys.user(user), "disabled"),
-            ]
-        )
-        return name is not None and removed is None and bool(subscription) and not disabled
-
-    async def update_subscription(
-        self, user: str, uid: str, feed_id: str, *, url: str | None = None, name: str | None = None,
-        new_feed: str | None = None,
-    ) -> Subscription | None:  # fmt: skip
-        """Change what is given: the URL, the reader's own name for it ('' deletes it), or the feed itself, when it has
-        moved to another record. Returns the subscription, or None when there is none.
-        """
-        return await self._subscriptions.update(user, uid, feed_id, url=url, name=name, new_feed=new_feed)
-
 
 def _channels(reply: list[Any]) -> list[Channel]:
     rows = zip(reply[0::3], reply[1::3], reply[2::3], strict=True)
@@ -324,3 +239,44 @@ def _checked(name: str) -> str:
     if not name or len(name) > LONGEST_NAME:
         raise InvalidRequest(f"a channel's name has 1 to {LONGEST_NAME} characters; found {len(name)}")
     return name
+
+
+def slug(name: str) -> str:
+    """A uid made of a name: `[a-z0-9-]`, at most 64 characters, `channel` where nothing of the name is left."""
+    ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9_]+", "-", ascii_only).strip("-")[:64].rstrip("-") or "channel"
+
+
+def write_settings(settings: OwnChannelSettings) -> list[bytes]:
+    """Field and value, for all fields; an empty value where the channel has no setting of its own."""
+    own = stated(settings)
+    return [part for name in FIELDS for part in (name.encode(), _setting_text(own[name]) if name in own else b"")]
+
+
+def _setting_text(value: Any) -> bytes:
+    return orjson.dumps(stated(value)) if isinstance(value, Filters) else str(value).encode()
+
+
+def _filters(text: bytes) -> Filters:
+    return Filters.of(orjson.loads(text))
+
+
+_READERS: Mapping[Any, Callable[[bytes], Any]] = {
+    float | None: lambda text: float(text) if b"." in text else int(text),
+    int | None: int,
+    UnreadStyle | None: bytes.decode,
+    Filters: _filters,
+}
+_READ = {name: _READERS[hint] for name, hint in get_type_hints(OwnChannelSettings).items() if name in FIELDS}
+
+
+@lru_cache(maxsize=4096)
+def _read(values: tuple[bytes | None, ...]) -> OwnChannelSettings:
+    given = zip(FIELDS, values, strict=True)
+    with reading(f"settings of a channel: {values!r}"):
+        return OwnChannelSettings(**{name: _READ[name](value) for name, value in given if value})
+
+
+def read_settings(values: Sequence[bytes | None]) -> OwnChannelSettings:
+    """The settings in these values of `FIELDS`. Raises StoreDamaged."""
+    return _read(tuple(values))

@@ -1,15 +1,19 @@
 """Pages of a timeline: keyset walks from (score, id) in the order in which Redis keeps ties, newest first.
 
 A page that an index carries (all, unread) is one script call, with the check of the token where there is one. The
-other views (read, one source) filter that walk and examine at most `EXAMINED` ids per request: its price is bounded.
+other views (read, one source) filter that walk and examine at most `EXAMINED` ids per request: its cost is bounded.
+
+The items' JSON is kept by each web process (`ItemCache`), so that a page needs no more than its ids from Redis.
 """
 
 from __future__ import annotations
 
+import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 from microsub.identity.store.absent import absent
 from microsub.identity.store.accounts import unauthorized
@@ -17,7 +21,8 @@ from microsub.model.reader import GLOBAL, Credential, Cursor, PageQuery, PageRow
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import text, texts
-from microsub.redis.scripts import load
+from microsub.redis.scripts import BATCH, load
+from microsub.redis.tracking import Tracker
 
 EXAMINED = 1000
 """Most ids that one request looks at for a view without an index."""
@@ -42,7 +47,11 @@ class Walk:
 async def read_page(
     redis: Redis, user: str, uid: str, query: PageQuery, now: float, credential: Credential | None, in_feed: InFeed
 ) -> tuple[bytes, PageRows]:
-    """The page and the scopes of the token (empty without one). Raises NotFound and Unauthorized."""
+    """A page of one channel or of `global`, newest first, and the scopes of the token (empty without one).
+
+    The token is checked in the same round trip. One round trip for the views `all` and `unread`; at most `EXAMINED` ids
+    are examined for the others. `query.source` is a feed id. Raises NotFound and Unauthorized.
+    """
     walk = _walk(query)
     if query.view != "read" and query.source is None:
         return await read_walk(redis, user, uid, walk, now, credential)
@@ -91,6 +100,14 @@ class _Found:
         resume = self.last if self._more and not beyond else None
         found = tuple(rows[::-1] if self._upward else rows)
         return PageRows(found, older, self._names, resume, behind=self._behind)
+
+
+async def walk_rows(
+    redis: Redis, user: str, uid: str, limit: int, after: Cursor | None, unread_only: bool = False
+) -> PageRows:
+    """Up to `limit` (at most 1,000) rows behind a cursor, for jobs that visit a whole timeline. Raises NotFound."""
+    walk = Walk(min(limit, BATCH), unread_only, "after" if after else "", after)
+    return (await read_walk(redis, user, uid, walk, 0))[1]
 
 
 async def read_walk(
@@ -144,3 +161,141 @@ async def _matching(rows: Sequence[Row], query: PageQuery, in_feed: InFeed) -> l
         return found
     members = await in_feed(query.source, [row.id for row in found])
     return [row for row in found if row.id in members]
+
+
+# --- the items of a page ---------------------------------------------------------------------------------------------
+
+UNTRACKED_LIFE = 2.0
+"""Seconds that a copy may serve while changes aren't reported."""
+
+_OVERHEAD = 150
+"""Bytes that an entry costs besides its JSON, roughly."""
+
+
+class ItemSource(Protocol):
+    """The part of `posts.store.items.Items` that fills the cache."""
+
+    async def data(self, ids: Sequence[str]) -> list[bytes | None]:
+        """The wire JSON of these items, None where there is none."""
+        ...
+
+
+class _Read:
+    """A look-up under way: what was reported as changed since its beginning isn't kept."""
+
+    __slots__ = ("all_stale", "stale")
+
+    def __init__(self) -> None:
+        self.stale: set[str] = set()
+        self.all_stale = False
+
+
+class ItemCache:
+    """At most `max_bytes` of item JSON, the least recently used leaving first. Belongs to one event loop.
+
+    Redis reports what changes (`redis.tracking`), and a report drops the copy. Where nothing is reported, because the
+    connection for it is broken, or there is none, everything is dropped every few seconds instead. Listens to `tracker`
+    from the first `get` on, until `aclose`. Missing items aren't remembered.
+    """
+
+    def __init__(
+        self,
+        items: ItemSource,
+        tracker: Tracker | None,
+        max_bytes: int,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._items = items
+        self._tracker = tracker
+        self._max_bytes = max_bytes
+        self._clock = clock
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
+        self._bytes = 0
+        self._reads: set[_Read] = set()
+        self._flush_at: float | None = 0.0
+        self._listening = False
+
+    async def get(self, ids: Sequence[str]) -> list[bytes | None]:
+        """The wire JSON of these items, None where an item is gone. At most one round trip, none where all is kept."""
+        if self._flush_at is not None:
+            self._flush_when_due(self._flush_at)
+        found: list[bytes | None] = list(map(self._kept.get, ids))
+        missing = [item_id for item_id, data in zip(ids, found, strict=True) if data is None] if None in found else []
+        for item_id in ids if not missing else set(ids).difference(missing):
+            self._kept.move_to_end(item_id)
+        if not missing:
+            return found
+        read = dict(zip(missing, await self._read(missing), strict=True))
+        return [read[item_id] if data is None else data for item_id, data in zip(ids, found, strict=True)]
+
+    async def aclose(self) -> None:
+        """Stop listening and forget everything."""
+        if self._tracker is not None:
+            await self._tracker.aclose()
+        self._flush()
+
+    # --- what the tracker reports (`tracking.Listener`) ------------------------------------------------------------
+
+    def tracked(self) -> None:
+        """From now on changes are reported; what was kept before may be out of date."""
+        self._flush()
+        self._flush_at = None
+
+    def untracked(self) -> None:
+        """Changes are no longer reported."""
+        self._flush()
+        self._flush_at = self._clock() + UNTRACKED_LIFE
+
+    def changed(self, names: list[str] | None) -> None:
+        """Drop the copies of these keys; None: of all."""
+        if names is None:
+            self._flush()
+            return
+        for name in names:
+            item_id = name.removeprefix(keys.ITEM_PREFIX)
+            dropped = self._kept.pop(item_id, None)
+            if dropped is not None:
+                self._bytes -= len(dropped) + _OVERHEAD
+            for read in self._reads:
+                read.stale.add(item_id)
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    async def _read(self, missing: Sequence[str]) -> list[bytes | None]:
+        read = _Read()
+        self._reads.add(read)
+        try:
+            values = await self._items.data(missing)
+        finally:
+            self._reads.discard(read)
+        if not read.all_stale:
+            for item_id, data in zip(missing, values, strict=True):
+                if data is not None and item_id not in read.stale:
+                    self._keep(item_id, data)
+        return values
+
+    def _keep(self, item_id: str, data: bytes) -> None:
+        before = self._kept.pop(item_id, None)
+        if before is not None:
+            self._bytes -= len(before) + _OVERHEAD
+        self._kept[item_id] = data
+        self._bytes += len(data) + _OVERHEAD
+        while self._bytes > self._max_bytes and self._kept:
+            _, oldest = self._kept.popitem(last=False)
+            self._bytes -= len(oldest) + _OVERHEAD
+
+    def _flush_when_due(self, flush_at: float) -> None:
+        if self._tracker is not None and not self._listening:
+            self._listening = True
+            self._tracker.start(self)
+        now = self._clock()
+        if now >= flush_at:
+            self._flush()
+            self._flush_at = now + UNTRACKED_LIFE
+
+    def _flush(self) -> None:
+        self._kept.clear()
+        self._bytes = 0
+        for read in self._reads:
+            read.all_stale = True

@@ -1,4 +1,4 @@
-"""Read state: the calls of lua/timeline_mark.lua and lua/timeline_mark_before.lua, in batches."""
+"""Read state: items of a channel, or of all (`global`), are marked as read or unread, in batches."""
 
 from __future__ import annotations
 
@@ -9,17 +9,20 @@ from microsub.identity.store.absent import absent
 from microsub.model.reader import GLOBAL
 from microsub.redis import keys
 from microsub.redis.protocol import Arg, Redis
-from microsub.redis.scripts import load
-from microsub.timelines.store.timelinekeys import BATCH, batch_for, distinct, set_patterns
+from microsub.redis.scripts import BATCH, load
+from microsub.timelines.store.timelinekeys import batch_for, distinct, set_patterns
 
-Places = Callable[[Sequence[str]], Awaitable[list[str | None]]]
+ScoresOf = Callable[[Sequence[str]], Awaitable[list[str | None]]]
 """Scores of items as text, None where an item doesn't exist any more (`posts.store.items.Items.places`)."""
 
 
 async def mark(
     redis: Redis, user: str, uid: str, ids: Sequence[str], state: Literal["read", "unread"], now: float
 ) -> int:
-    """See `Timelines.mark_read`. An empty list still asks whether the channel exists."""
+    """Mark items as read or unread in one channel or (`global`) in all that have them; how many items changed.
+
+    Ids that aren't there are ignored; an empty list still asks whether the channel exists. Raises NotFound.
+    """
     count, left = 0, distinct(ids)
     while True:
         args: list[Arg] = [*set_patterns(user), uid, state, now, *left[: batch_for(uid)]]
@@ -32,15 +35,19 @@ async def mark(
             return count
 
 
-async def mark_before(redis: Redis, user: str, uid: str, item: str, place_of: Places, now: float) -> int:
-    """See `Timelines.mark_read_before`."""
+async def mark_before(redis: Redis, user: str, uid: str, item: str, scores_of: ScoresOf, now: float) -> int:
+    """Mark an item and everything older in the channel, or (`global`) in all, as read; how many items changed.
+
+    An item that has left the timeline counts with its score, which `scores_of` looks up; an id that was never in it
+    changes nothing. Raises NotFound.
+    """
     most = _LOOK if uid == GLOBAL else BATCH
     reply = await _step(redis, user, uid, item, "", now, most)
     if reply[0] == b"gone":
-        (place,) = await place_of([item])
-        if place is None:
+        (score,) = await scores_of([item])
+        if score is None:
             return 0
-        reply = await _step(redis, user, uid, item, place, now, most)
+        reply = await _step(redis, user, uid, item, score, now, most)
     if reply[0] == b"unknown":
         return 0
     if reply[0] == b"channel":
@@ -51,7 +58,7 @@ async def mark_before(redis: Redis, user: str, uid: str, item: str, place_of: Pl
 
 
 async def mark_all(redis: Redis, user: str, uid: str, now: float) -> int:
-    """See `Timelines.mark_all_read`."""
+    """Mark everything that the channel (or `global`) shows as read; how many items changed. Raises NotFound."""
     if (await _step(redis, user, uid, "", "", now, _LOOK))[0] == b"channel":
         raise await absent(redis, user, uid)
     if uid == GLOBAL:
@@ -60,7 +67,7 @@ async def mark_all(redis: Redis, user: str, uid: str, now: float) -> int:
 
 
 _LOOK = 0
-"""A batch of none: only the place is looked up."""
+"""An empty batch: only the score is looked up."""
 
 
 async def _everywhere(redis: Redis, user: str, item: str, score: Arg, now: float) -> int:

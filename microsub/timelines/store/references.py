@@ -11,7 +11,8 @@ from collections.abc import AsyncIterator
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text, texts
-from microsub.timelines.store.timelinekeys import BATCH, distinct
+from microsub.redis.scripts import BATCH
+from microsub.timelines.store.timelinekeys import distinct
 
 
 async def subscriptions(redis: Redis, user: str) -> set[str]:

@@ -1,22 +1,21 @@
-"""The keys that timeline scripts are given, in the order that their headers list, and their common arguments."""
+"""What all timeline scripts are given: keys in the order that their headers list, reasons, and facts about items."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import Protocol
 
 from microsub.model.reader import GLOBAL, TimelineItem
 from microsub.redis import keys
 from microsub.redis.protocol import Arg
 from microsub.redis.replies import text
+from microsub.redis.scripts import BATCH
 
-BATCH = 1000
-"""Most ids per script call; GLOBAL_BATCH where it visits all channels of a user. A call holds up Redis for a few ms."""
 GLOBAL_BATCH = 200
+"""Most ids per script call that visits all channels of a user; others take `BATCH`."""
 
 _SETS = (keys.posts, keys.unread, keys.read, keys.hidden, keys.hidden_read, keys.gone)
-_Part = TypeVar("_Part")
 
 
 @lru_cache(maxsize=4096)
@@ -33,12 +32,6 @@ def set_keys(user: str, uid: str) -> tuple[str, ...]:
 def rule_keys(user: str, uid: str) -> tuple[str, str, str, str]:
     """muted, muted globally, blocked, blocked globally."""
     return (keys.muted(user, uid), keys.muted(user, GLOBAL), keys.blocked(user, uid), keys.blocked(user, GLOBAL))
-
-
-def batches(parts: Sequence[_Part], size: int = BATCH) -> Iterator[Sequence[_Part]]:
-    """`parts` in slices of at most `size`."""
-    for start in range(0, len(parts), size):
-        yield parts[start : start + size]
 
 
 def batch_for(uid: str) -> int:
@@ -65,3 +58,19 @@ def split(reply: bytes) -> tuple[str, ...]:
 def distinct(ids: Iterable[str]) -> list[str]:
     """The ids in their order, each once."""
     return list(dict.fromkeys(ids))
+
+
+class ItemLookup(Protocol):
+    """What timelines ask the post store (`posts.store.items.Items`), which lies in other slots of Redis."""
+
+    async def timeline_items(self, ids: Sequence[str]) -> list[TimelineItem]:
+        """What timelines need of these items; those that don't exist any more are left out."""
+        ...
+
+    async def in_feed(self, feed_id: str, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that belong to the feed."""
+        ...
+
+    async def fields(self, ids: Sequence[str], names: Sequence[str]) -> list[list[bytes | None]]:
+        """The named fields of each item."""
+        ...

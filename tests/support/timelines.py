@@ -1,0 +1,63 @@
+"""The functions of timelines, bound to one connection and one post store: short names for tests of many steps."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+
+from microsub.identity.store.accounts import grant
+from microsub.model.reader import Credential, Grant, PageQuery, PageRows, Reason, TimelineItem
+from microsub.redis import keys
+from microsub.redis.protocol import Redis
+from microsub.timelines.store import pages, read_state, references, remove, rules
+from microsub.timelines.store.add import Adder, Incoming, filtering_channels
+from microsub.timelines.store.remove import Leaving
+from microsub.timelines.store.timelinekeys import ItemLookup
+
+
+class Timelines(Adder):
+    """All that happens to timelines, by one connection."""
+
+    def __init__(self, redis: Redis, items: ItemLookup) -> None:
+        super().__init__(redis, items)
+        self.walk = partial(pages.walk_rows, redis)
+        self.mark_all_read = partial(read_state.mark_all, redis)
+        self.mark_read_before = partial(read_state.mark_before, redis)
+        self.move = partial(remove.move_items, redis, items)
+        self.unfollow = partial(remove.take_out_feed, redis, items)
+        self.left_for_good = partial(remove.left_for_good, redis)
+        self.stock = partial(remove.stock_of, redis)
+        self.expire_read = partial(remove.expire_read, redis)
+        self.trim = partial(remove.trim, redis)
+        self.filtering = partial(filtering_channels, redis)
+        self.delivery = partial(Incoming, items)
+
+    async def page(self, user: str, uid: str, query: PageQuery, now: float) -> PageRows:
+        return (await pages.read_page(self._redis, user, uid, query, now, None, self._items.in_feed))[1]
+
+    async def page_with_token(
+        self, credential: Credential, uid: str, query: PageQuery, now: float
+    ) -> tuple[Grant, PageRows]:
+        user = credential.user
+        scopes, rows = await pages.read_page(self._redis, user, uid, query, now, credential, self._items.in_feed)
+        return grant(user, scopes, behind=rows.behind), rows
+
+    async def mark_read(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
+        return await read_state.mark(self._redis, user, uid, ids, "read", now)
+
+    async def mark_unread(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
+        return await read_state.mark(self._redis, user, uid, ids, "unread", now)
+
+    async def remove(self, user: str, uid: str, ids: Sequence[str], now: float) -> int:
+        return len(await remove.take_out(self._redis, user, uid, ids, Leaving(Reason.REMOVED, removed_too=False), now))
+
+    async def withdraw(
+        self, user: str, uid: str, ids: Sequence[str], reason: Reason, now: float, only_unread: bool = False
+    ) -> int:
+        return len(await remove.take_out(self._redis, user, uid, ids, Leaving(reason, only_unread), now))
+
+    def hidden(self, user: str, uid: str) -> AsyncIterator[list[str]]:
+        return references.members(self._redis, keys.hidden(user, uid))
+
+    async def recheck_in(self, places: Sequence[tuple[str, str]], items: Sequence[TimelineItem], now: float) -> int:
+        return sum(map(len, await rules.settle_in(self._redis, places, items, now)))
