@@ -22,9 +22,8 @@ from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import reading, text, texts
-from microsub.redis.scripts import load
+from microsub.redis.scripts import batches, load
 from microsub.timelines.store.follows import MOVE, FeedMove, read_moves
-from microsub.timelines.store.timelinekeys import batches
 
 LONGEST_TOKEN = 512
 NOTIFICATIONS_NAME = "Notifications"
