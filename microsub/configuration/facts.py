@@ -244,7 +244,8 @@ class _UserMerger:
         for uid in dict.fromkeys([*wanted, *was]):
             before, after, present = (part.get(uid, {}) for part in (was, wanted, there))
             if uid in (GLOBAL, NOTIFICATIONS):  # never added, renamed, removed or moved
-                self.edits(uid, before, after, present)
+                if after or present:
+                    self.edits(uid, before, after, present)
             elif uid not in wanted:
                 if self.removes(uid, before, there.get(uid)):
                     gone.add(uid)
@@ -278,7 +279,7 @@ class _UserMerger:
         settings: dict[str, Any] = {}
         for fact in dict.fromkeys([*after, *before]):
             was, wanted, there = before.get(fact), after.get(fact), present.get(fact)
-            if was == wanted:
+            if was == wanted and fact != _ENDPOINT:
                 continue
             match fact:
                 case ("setting", name):
@@ -294,8 +295,8 @@ class _UserMerger:
                 case ("me", _) if wanted:
                     if self.wins(f"site of user {self.name}", was, wanted, there):
                         self.change(What.SITE, value=wanted.value)
-                case ("token_endpoint" | "settings" as name, _) if wanted and wanted != there:  # the file alone sets it
-                    self.change(What.TOKEN_ENDPOINT if name != "settings" else What.USER_SETTINGS, value=wanted.value)
+                case ("token_endpoint" | "settings", _) if wanted and wanted != there:  # the file alone sets it
+                    self.change(What.TOKEN_ENDPOINT if fact == _ENDPOINT else What.USER_SETTINGS, value=wanted.value)
         if settings:
             now = {name: said.value for (kind, name), said in present.items() if kind == "setting"} | settings
             value = OwnChannelSettings(**{name: part for name, part in now.items() if part is not None})
@@ -358,6 +359,10 @@ class _UserMerger:
         winner: Literal["file", "api"] = "api" if changed > self.edited_at else "file"
         self.conflicts.append(Conflict(what, file, api, winner))
         return winner == "file"
+
+
+_ENDPOINT: Fact = ("token_endpoint", "")
+"""A user who comes back by a command has none until the file is looked at."""
 
 
 def _text(value: Any) -> str:
