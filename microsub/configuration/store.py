@@ -5,24 +5,18 @@ Processes on other machines have no backend.json: they read the settings from he
 
 from __future__ import annotations
 
-import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import orjson
-from redis.exceptions import ResponseError
 
 from microsub.configuration.model import Backend, InstanceSettings, UserSettings, decode, encode
-from microsub.errors import StoreDamaged
 from microsub.redis import keys
 from microsub.redis.lease import Lease
 from microsub.redis.protocol import Redis
-from microsub.redis.replies import raw_fields, text
+from microsub.redis.replies import raw_fields, reading, text
 from microsub.redis.scripts import load
-
-_END = 1e12
-"""Unix seconds that no file's time reaches."""
 
 _BEGUN = "begun"
 _INSTANCE = "instance"
@@ -33,11 +27,9 @@ _USER = "user:"
 class AppliedFile:
     """The file that was last applied. `digest` is the SHA-256 (hex) of its bytes, `edited_at` the time of its last
     modification and `at` that of applying it, in Unix seconds; `place` is the machine's own path of it.
-
-    `backend` None: what is remembered can't be read, or not all of it. Then `digest` is whatever stands there.
     """
 
-    backend: Backend | None
+    backend: Backend
     digest: str
     edited_at: float
     at: float
@@ -71,11 +63,18 @@ class Applied:
         self._redis = redis
 
     async def last(self) -> AppliedFile | None:
-        """What was last applied; None before the first time."""
-        fields = raw_fields(await self._redis.command("HGETALL", keys.applied_config()))
-        if not fields.keys() - {_BEGUN}:
+        """What was last applied; None before the first time. Raises StoreDamaged."""
+        found = raw_fields(await self._redis.command("HGETALL", keys.applied_config()))
+        if not found.keys() - {_BEGUN}:
             return None
-        return read_file(fields) or unreadable(fields)
+        with reading(keys.applied_config()):
+            return AppliedFile(
+                backend=decode(Backend, orjson.loads(found["document"])),
+                digest=text(found["hash"]),
+                edited_at=float(found["mtime"]),
+                at=float(found["at"]),
+                place=text(found.get("place", b"")),
+            )
 
     async def begin(self, edit: Begun) -> None:
         """Note that the edit is being applied, until `remember` or `end`."""
@@ -84,14 +83,14 @@ class Applied:
         await self._redis.command("HSET", keys.applied_config(), _BEGUN, note)
 
     async def begun(self) -> Begun | None:
-        """The edit that was begun and not ended; None where there is none, or where it can't be read."""
+        """The edit that was begun and not ended; None where there is none. Raises StoreDamaged."""
         note = await self._redis.command("HGET", keys.applied_config(), _BEGUN)
-        try:
-            part = orjson.loads(note or b"null")
+        if note is None:
+            return None
+        with reading(f"{keys.applied_config()} {_BEGUN}"):
+            part = orjson.loads(note)
             base, file = decode(Backend, part["base"]), decode(Backend, part["file"])
             return Begun(base, file, str(part["hash"]), float(part["mtime"]))
-        except (ValueError, KeyError, TypeError, AttributeError):
-            return None
 
     async def end(self) -> None:
         """Forget what was begun."""
@@ -102,12 +101,12 @@ class Applied:
 
         False, and nothing changes, when another one is remembered meanwhile or the remembered one was edited later.
         """
-        document = orjson.dumps(encode(file.backend or Backend()))
+        document = orjson.dumps(encode(file.backend))
         reply = await self._redis.script(
             load("config_applied"),
             [keys.applied_config()],
             [
-                instead_of.encode("utf-8", "surrogateescape"),
+                instead_of,
                 repr(file.edited_at),
                 *("document", document),
                 *("hash", file.digest),
@@ -150,16 +149,14 @@ class Applied:
         """All settings, in one round trip. Raises StoreDamaged where one can't be read: with the default in its place,
         cleanup might take what was to be kept.
         """
-        try:
-            fields = raw_fields(await self._redis.command("HGETALL", keys.settings()))
-        except ResponseError as error:
-            raise StoreDamaged(keys.settings()) from error  # of a wrong type
-        parts = {name: _part(name, value) for name, value in fields.items()}
-        if damaged := [name for name, part in parts.items() if part is None]:
-            raise StoreDamaged(f"{keys.settings()} {damaged[0][:80]}")
-        users = {name.removeprefix(_USER): part for name, part in parts.items() if isinstance(part, UserSettings)}
-        instance = parts.get(_INSTANCE)
-        return InForce(instance if isinstance(instance, InstanceSettings) else InstanceSettings(), users)
+        found = raw_fields(await self._redis.command("HGETALL", keys.settings()))
+        users = {}
+        for name, value in found.items():
+            if name.startswith(_USER):
+                with reading(f"{keys.settings()} {name}"):
+                    users[name.removeprefix(_USER)] = decode(UserSettings, orjson.loads(value))
+        with reading(f"{keys.settings()} {_INSTANCE}"):
+            return InForce(decode(InstanceSettings, orjson.loads(found.get(_INSTANCE, b"{}"))), users)
 
     async def set_instance(self, settings: InstanceSettings) -> None:
         """Put the instance's settings in force."""
@@ -171,55 +168,3 @@ class Applied:
             await self._redis.command("HDEL", keys.settings(), _USER + user)
         else:
             await self._redis.command("HSET", keys.settings(), _USER + user, orjson.dumps(encode(settings)))
-
-
-def read_file(fields: Mapping[str, bytes]) -> AppliedFile | None:
-    """What was last applied, read back; None where that can't be, which `microsub check` finds."""
-    try:
-        return AppliedFile(
-            backend=decode(Backend, orjson.loads(fields["document"])),
-            digest=fields["hash"].decode(),
-            edited_at=_time(fields["mtime"]),
-            at=_time(fields["at"]),
-            place=text(fields.get("place", b"")),
-        )
-    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-        return None
-
-
-def _time(value: bytes) -> float:
-    """Unix time. Raises ValueError for what can be none, such as infinity: no file would ever be newer."""
-    found = float(value)
-    if not math.fabs(found) < _END:
-        raise ValueError(f"found {found}, expected a time")
-    return found
-
-
-def unreadable(fields: Mapping[str, bytes]) -> AppliedFile:
-    """What is still known of a record that can't be read as a whole."""
-    digest, place = (fields.get(name, b"") for name in ("hash", "place"))
-    return AppliedFile(
-        backend=None,
-        digest=digest.decode("utf-8", "surrogateescape"),
-        edited_at=_time_or_none(fields.get("mtime", b"")) or 0.0,
-        at=_time_or_none(fields.get("at", b"")) or 0.0,
-        place=text(place),
-    )
-
-
-def _time_or_none(value: bytes) -> float | None:
-    try:
-        return _time(value)
-    except ValueError:
-        return None
-
-
-def _part(name: str, value: bytes) -> InstanceSettings | UserSettings | None:
-    """One field of the settings in force; None for what can't be read, which `microsub check` finds."""
-    try:
-        part = orjson.loads(value)
-        if name == _INSTANCE:
-            return decode(InstanceSettings, part)
-        return decode(UserSettings, part) if name.startswith(_USER) else None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None

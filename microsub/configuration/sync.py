@@ -34,7 +34,6 @@ from microsub.configuration.model import Backend
 from microsub.configuration.rewrite import WRITTEN, edited
 from microsub.configuration.store import Applied, AppliedFile, Begun
 from microsub.errors import ConfigError, InvalidRequest, RequestError, StoreError
-from microsub.redis.keys import applied_config
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +92,6 @@ class Configuration:
         self._in_step = InStep(self, self._file, self._timing, write_back=write_back)
         self._done: tuple[str, float] | None = None
         self._refused: str | None = None
-        self._known: tuple[str, Backend] | None = None
         self._examined: tuple[str, Report] | None = None
         self._notices = Notices(path, applied.last)
 
@@ -196,7 +194,6 @@ class Configuration:
             return "busy"
         last = await self._applied.last()
         if last is not None and last.digest == state.digest and last.backend == document.backend:
-            self._known = (state.digest, document.backend)
             self._notices.applied(last.at)
             if finished:
                 await self._keep(document, state)
@@ -208,8 +205,8 @@ class Configuration:
                 applied_from=last.place,
             )
             return "outdated"
-        base = self._base(last, document, state)
-        if self._writes_back and last is not None and last.backend is not None:
+        base = last.backend if last is not None else Backend()
+        if self._writes_back and last is not None:
             base = await asyncio.to_thread(self._begun_from, last.digest, base, document.backend)
         merged = await self._merge(base, document.backend, state.edited_at)
         problems = await self._told(document, merged)
@@ -228,7 +225,6 @@ class Configuration:
         record = AppliedFile(document.backend, state.digest, state.edited_at, now, str(self.path.absolute()))
         if not await self._applied.remember(record, instead_of=last.digest if last is not None else ""):
             return "busy"
-        self._known = (state.digest, document.backend)
         await self._keep(document, state)
         self._notices.applied(now)
         log.info("backend.json applied", changes=len(merged.changes), conflicts=len(merged.conflicts))
@@ -256,7 +252,8 @@ class Configuration:
         Changes nothing. Raises StoreError.
         """
         state = FileState(b"", document.digest, self._clock())
-        base = self._base(await self._applied.last(), document, state)
+        last = await self._applied.last()
+        base = last.backend if last is not None else Backend()
         return await self._told(document, await self._merge(base, document.backend, state.edited_at))
 
     async def _told(self, document: Document, merged: Merge) -> tuple[ConfigError, ...]:
@@ -271,25 +268,6 @@ class Configuration:
                 f"see 'microsub user list', and 'microsub user remove {clash.other}'",
             )
         return findings.errors()
-
-    def _base(self, last: AppliedFile | None, document: Document, state: FileState) -> Backend:
-        """What the file's edits are measured by.
-
-        Where what Redis remembers of it is corrupt, its hash still tells which file it was: this one, or the one
-        that this process saw last. Of any other, nothing is known: then the file adds what it says and takes out
-        nothing, as the first file does.
-        """
-        if last is None:
-            return Backend()
-        if last.backend is not None:
-            return last.backend
-        self._notices.once("unreadable", f"what was applied last can't be read in Redis ({applied_config()}); the file "
-                           "is compared with what is there instead")  # fmt: skip
-        if last.digest == state.digest:
-            return document.backend
-        if self._known is not None and self._known[0] == last.digest:
-            return self._known[1]
-        return Backend()
 
     def _begun_from(self, digest: str, last: Backend, file: Backend) -> Backend:
         """What the edit to `file` is measured by: `last`, of that digest, or the version before in which the editor had
@@ -416,9 +394,9 @@ class Configuration:
 
     async def _write(self, document: Document, state: FileState) -> bool:
         last = await self._applied.last()
-        if (last is None or last.backend is None) and await self._apply(document, state) == "applied":
+        if last is None and await self._apply(document, state) == "applied":
             self._done = (state.digest, state.edited_at)
-            last = await self._applied.last()  # it was gone or corrupt, and without it nothing would ever be written
+            last = await self._applied.last()  # it was gone, and without it nothing would ever be written
         if last is None or last.digest != state.digest or last.backend != document.backend:
             return False
         current = await self._applier.current(declared=document.backend.users.keys())
@@ -444,7 +422,6 @@ class Configuration:
         record = AppliedFile(new.backend, written.digest, written.edited_at, self._clock(), str(self.path.absolute()))
         if await self._applied.remember(record, instead_of=last.digest):
             self._done = (written.digest, written.edited_at)
-            self._known = (written.digest, new.backend)
         self._notices.written(written.digest)
         log.info("changes made through the API written into backend.json", file=str(self.path))
         return True

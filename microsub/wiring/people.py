@@ -99,7 +99,7 @@ async def greeting_token(stores: Stores, now: float) -> str | None:
     Never for somebody who registered: the admin is somebody else.
     """
     last = await stores.applied.last()
-    declared = last.backend.users if last is not None and last.backend is not None else {}
+    declared = last.backend.users if last is not None else {}
     there = await stores.accounts.users()
     users = sorted(user.name for user in there if user.name in declared and not user.registered and not user.disabled)
     if not users:

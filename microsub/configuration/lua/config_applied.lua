@@ -9,8 +9,7 @@
 local hash = redis.call('HGET', KEYS[1], 'hash') or ''
 if hash ~= ARGV[1] then return 0 end
 local edited = tonumber(redis.call('HGET', KEYS[1], 'mtime') or '0') or 0
--- No file is as new as 1e12 (configuration.store): that is junk, which shall not keep every other one out.
-if tonumber(ARGV[2]) < edited and edited < 1e12 then return -1 end
+if tonumber(ARGV[2]) < edited then return -1 end
 for i = 3, #ARGV, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])
 end
