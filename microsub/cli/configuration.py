@@ -18,7 +18,7 @@ from microsub.errors import MicrosubError
 from microsub.settings import Settings
 
 if TYPE_CHECKING:
-    from microsub.configuration.document import Report
+    from microsub.configuration.document import BackendReport
 
 
 @click.group(cls=Group)
@@ -49,7 +49,7 @@ def check(context: click.Context, settings: Settings, file: Path | None, as_json
         context.exit(FAILED)
 
 
-def _beside_the_accounts(report: Report, settings: Settings) -> Report:
+def _beside_the_accounts(report: BackendReport, settings: Settings) -> BackendReport:
     """The report, and what the users that there are have against the document."""
     if report.document is None:
         return report
@@ -62,7 +62,7 @@ def _beside_the_accounts(report: Report, settings: Settings) -> Report:
     return replace(report, problems=problems, document=None) if problems else report
 
 
-def _as_dict(report: Report) -> dict[str, object]:
+def _as_dict(report: BackendReport) -> dict[str, object]:
     problems = [
         {
             "path": problem.path,
@@ -76,7 +76,7 @@ def _as_dict(report: Report) -> dict[str, object]:
     return {"file": report.file, "ok": report.ok, "problems": problems, "warnings": list(report.warnings)}
 
 
-def _print_report(report: Report) -> None:
+def _print_report(report: BackendReport) -> None:
     _print_findings(report)
     if report.document is None:
         return
@@ -89,7 +89,7 @@ def _print_report(report: Report) -> None:
         say("It has the old single-user form, which works as it is; `microsub config upgrade` writes today's form.")
 
 
-def _print_findings(report: Report) -> None:
+def _print_findings(report: BackendReport) -> None:
     for problem in report.problems:
         say(f"error    {problem}", err=True)
     for warning in report.warnings:

@@ -37,7 +37,7 @@ _CLOSE = 0.75
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class BackendDocument:
     """A usable backend.json.
 
     `source` is what stands in the file; `raw` the same in today's form, nothing expanded; `digest` the SHA-256 (hex)
@@ -54,13 +54,13 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BackendReport:
     """What `microsub config check` tells: all problems and warnings, and the document where there is no problem."""
 
     file: str
     problems: tuple[ConfigError, ...]
     warnings: tuple[str, ...]
-    document: Document | None
+    document: BackendDocument | None
 
     @property
     def ok(self) -> bool:
@@ -68,13 +68,13 @@ class Report:
         return not self.problems
 
 
-def examine(body: bytes, file: str, environ: Mapping[str, str]) -> Report:
+def examine(body: bytes, file: str, environ: Mapping[str, str]) -> BackendReport:
     """Look at everything in a document; never raises ConfigError."""
     try:
         source = json_text.read(body, file)
     except ConfigError as error:
-        return Report(file, (error,), (), None)
-    findings = Findings(file, source)
+        return BackendReport(file, (error,), (), None)
+    findings = BackendFindings(file, source)
     document = source.root.value
     old = legacy.is_legacy(document)
     raw = legacy.upgrade(document, findings) if old else document
@@ -86,17 +86,17 @@ def examine(body: bytes, file: str, environ: Mapping[str, str]) -> Report:
             findings.warnings = warnings  # the others speak of places that the old file doesn't have
     problems, warned = findings.errors(), tuple(findings.warnings)
     if problems:
-        return Report(file, problems, warned, None)
-    usable = Document(file, source, raw, decode(Backend, expanded), digest(body), old, warned)
-    return Report(file, (), warned, usable)
+        return BackendReport(file, problems, warned, None)
+    usable = BackendDocument(file, source, raw, decode(Backend, expanded), digest(body), old, warned)
+    return BackendReport(file, (), warned, usable)
 
 
-def _missing(findings: Findings, path: json_text.Path, name: str, environ: Mapping[str, str]) -> None:
+def _missing(findings: BackendFindings, path: json_text.Path, name: str, environ: Mapping[str, str]) -> None:
     why = "whose value is not UTF-8" if name in environ else "which is not set"
     findings.wrong(path, f"'${{{name}}}', {why}", f"an environment variable of the name {name or '…'}")
 
 
-def parse(body: bytes, file: str, environ: Mapping[str, str]) -> Document:
+def parse(body: bytes, file: str, environ: Mapping[str, str]) -> BackendDocument:
     """The document. Raises the first ConfigError where there are any."""
     report = examine(body, file, environ)
     if report.document is None:
@@ -104,16 +104,16 @@ def parse(body: bytes, file: str, environ: Mapping[str, str]) -> Document:
     return report.document
 
 
-def check(path: FilePath, environ: Mapping[str, str]) -> Report:
+def check(path: FilePath, environ: Mapping[str, str]) -> BackendReport:
     """Examine the file at `path`; one that can't be read is a problem like any other."""
     try:
         body = path.read_bytes()
     except OSError as error:
-        return Report(str(path), (unreadable(path, error),), (), None)
+        return BackendReport(str(path), (unreadable(path, error),), (), None)
     return examine(body, str(path), environ)
 
 
-def load(path: FilePath, environ: Mapping[str, str]) -> Document:
+def load(path: FilePath, environ: Mapping[str, str]) -> BackendDocument:
     """Read the file at `path`. Raises ConfigError."""
     report = check(path, environ)
     if report.document is None:
@@ -136,7 +136,7 @@ def unreadable(path: FilePath, error: OSError) -> ConfigError:
 
 
 @dataclass
-class Findings:
+class BackendFindings:
     """What was found, in the order of the file. `source` tells lines and the text as written, before expansion."""
 
     file: str
@@ -193,7 +193,7 @@ def describe(value: Any) -> str:
     return "a list"
 
 
-def validate(document: Any, findings: Findings) -> None:
+def validate(document: Any, findings: BackendFindings) -> None:
     """Note in `findings` all that is wrong with the expanded `document`."""
     for error in check_shape(document):
         _report(error, document, findings)
@@ -220,7 +220,7 @@ _EXPECTED = {
 """pydantic's kinds of errors in our words."""
 
 
-def _report(error: Mapping[str, Any], document: Any, findings: Findings) -> None:
+def _report(error: Mapping[str, Any], document: Any, findings: BackendFindings) -> None:
     path, kind, values = error["loc"], error["type"], dict(error.get("ctx", {}))
     if kind == "unexpected_keyword_argument":
         _unknown_key(path, findings)
@@ -251,7 +251,7 @@ def _at(document: Any, path: Path) -> Any:
     return document
 
 
-def _unknown_key(path: Path, findings: Findings) -> None:
+def _unknown_key(path: Path, findings: BackendFindings) -> None:
     key = str(path[-1])
     if re.search(NOTES, key) or path == ("$schema",):
         return
@@ -274,7 +274,7 @@ def _near(text: str, known: Sequence[str]) -> str:
 # --- what a schema can't say -------------------------------------------------------------------------------------
 
 
-def _check_users(document: Mapping[str, Any], findings: Findings) -> None:
+def _check_users(document: Mapping[str, Any], findings: BackendFindings) -> None:
     sites: dict[str, str] = {}
     for name, user in _members(document.get("users")):
         path: Path = ("users", name)
@@ -297,7 +297,7 @@ def _check_users(document: Mapping[str, Any], findings: Findings) -> None:
         _check_channels(user.get("channels"), (*path, "channels"), findings)
 
 
-def _check_channels(channels: Any, path: Path, findings: Findings) -> None:
+def _check_channels(channels: Any, path: Path, findings: BackendFindings) -> None:
     uids: dict[str, int] = {}
     names: dict[str, int] = {}
     for index, channel in _elements(channels):
@@ -318,7 +318,7 @@ def _check_channels(channels: Any, path: Path, findings: Findings) -> None:
             _check_filters(settings["filters"], (*here, "settings", "filters"), findings)
 
 
-def _check_feeds(feeds: Any, path: Path, findings: Findings) -> None:
+def _check_feeds(feeds: Any, path: Path, findings: BackendFindings) -> None:
     seen: dict[str, int] = {}
     for index, feed in enumerate(feeds if isinstance(feeds, list) else ()):
         here: Path = (*path, index)
@@ -334,7 +334,7 @@ def _check_feeds(feeds: Any, path: Path, findings: Findings) -> None:
             )
 
 
-def _check_filters(filters: Mapping[str, Any], path: Path, findings: Findings) -> None:
+def _check_filters(filters: Mapping[str, Any], path: Path, findings: BackendFindings) -> None:
     for key in ("include_types", "exclude_types"):
         kinds = filters.get(key)
         kinds = [kind for kind in kinds if isinstance(kind, str)] if isinstance(kinds, list) else []
@@ -349,7 +349,7 @@ def _check_filters(filters: Mapping[str, Any], path: Path, findings: Findings) -
                 findings.warn((*path, key, index), f"no post is of the type {describe(kind)}; types: {known}")
 
 
-def _check_instance(document: Mapping[str, Any], findings: Findings) -> None:
+def _check_instance(document: Mapping[str, Any], findings: BackendFindings) -> None:
     settings = document.get("settings")
     if not isinstance(settings, Mapping):
         return
@@ -367,7 +367,7 @@ def _check_instance(document: Mapping[str, Any], findings: Findings) -> None:
             )
 
 
-def _check_registration(part: Any, path: Path, findings: Findings) -> None:
+def _check_registration(part: Any, path: Path, findings: BackendFindings) -> None:
     if not isinstance(part, Mapping):
         return
     if part.get("open") == "domains" and not part.get("domains"):

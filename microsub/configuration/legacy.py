@@ -16,7 +16,7 @@ from microsub.kit.hosts import comparable, usable
 from microsub.model.patterns import PatternError, compiled
 
 if TYPE_CHECKING:
-    from microsub.configuration.document import Findings
+    from microsub.configuration.document import BackendFindings
 
 ENDPOINT_UNUSED = "has no effect without 'me': whose tokens are to be accepted isn't said"
 
@@ -38,7 +38,7 @@ def is_legacy(document: Any) -> bool:
     return "users" not in keys and bool(keys & _KEYS)
 
 
-def upgrade(document: Mapping[str, Any], findings: Findings | None = None) -> dict[str, Any]:
+def upgrade(document: Mapping[str, Any], findings: BackendFindings | None = None) -> dict[str, Any]:
     """Today's form of an old document; one that is today's already comes back as it is.
 
     The user is named after the host of `Me`, else `default`. Channels keep their uids and order. What is not usable is
@@ -77,7 +77,7 @@ def channel_uids(document: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _tell_what_is_lost(top: _Object, uids: Collection[str], findings: Findings) -> None:
+def _tell_what_is_lost(top: _Object, uids: Collection[str], findings: BackendFindings) -> None:
     """Warn of what has no place in today's form."""
     if top.get("nextuid") is not None:
         findings.warn((top.key("nextuid"),), "is not taken over: new channels get their uids otherwise here")
@@ -125,7 +125,7 @@ def user_name(me: str) -> str:
 class _Object:
     """An object whose keys are found without regard to case; the last spelling wins, as in Go."""
 
-    def __init__(self, value: Any, path: tuple[str | int, ...], findings: Findings | None) -> None:
+    def __init__(self, value: Any, path: tuple[str | int, ...], findings: BackendFindings | None) -> None:
         self.path = path
         self.findings = findings
         self.value: Mapping[str, Any] = value if isinstance(value, Mapping) else {}

@@ -122,7 +122,7 @@ class Polling:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DeliverySettings:
     """How new posts reach the timelines of everybody who follows their feed."""
 
     __pydantic_config__ = FILE_OBJECT
@@ -148,7 +148,7 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class IdentitySettings:
     """How tokens are checked that a user's own provider has issued."""
 
     __pydantic_config__ = FILE_OBJECT
@@ -318,8 +318,8 @@ class InstanceSettings(ChannelSettings):
         le=1_000_000,
     )
     polling: Polling = field(default_factory=Polling)
-    delivery: Delivery = field(default_factory=Delivery)
-    identity: Identity = field(default_factory=Identity)
+    delivery: DeliverySettings = field(default_factory=DeliverySettings)
+    identity: IdentitySettings = field(default_factory=IdentitySettings)
     registration: Registration = field(default_factory=Registration)
     quotas: Quotas = field(
         default_factory=Quotas,

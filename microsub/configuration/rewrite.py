@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from microsub.configuration.document import Document
+from microsub.configuration.document import BackendDocument
 from microsub.configuration.facts import URLS, Current, Forms, inserted, permuted
 from microsub.configuration.file import escape
 from microsub.configuration.model import ChannelConfig, FeedConfig, UserConfig, encode
@@ -22,7 +22,7 @@ WRITTEN = frozenset({"me", "channels", "mute", "block"})
 
 
 def edited(
-    document: Document,
+    document: BackendDocument,
     current: Current,
     forms: Forms = URLS,
 ) -> dict[str, Any] | None:

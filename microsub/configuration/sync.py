@@ -26,7 +26,15 @@ from typing import Literal
 import structlog
 
 from microsub.configuration.apply import Applier
-from microsub.configuration.document import Document, Findings, Report, describe, examine, parse, unreadable
+from microsub.configuration.document import (
+    BackendDocument,
+    BackendFindings,
+    BackendReport,
+    describe,
+    examine,
+    parse,
+    unreadable,
+)
 from microsub.configuration.facts import Merge, merge
 from microsub.configuration.file import BackendFile, FileState, origin, said, since_saved
 from microsub.configuration.json_text import rewrite
@@ -92,7 +100,7 @@ class Configuration:
         self._in_step = InStep(self, self._file, self._timing, write_back=write_back)
         self._done: tuple[str, float] | None = None
         self._refused: str | None = None
-        self._examined: tuple[str, Report] | None = None
+        self._examined: tuple[str, BackendReport] | None = None
         self._notices = Notices(path, applied.last)
 
     @property
@@ -151,7 +159,7 @@ class Configuration:
                 self._done = (state.digest, state.edited_at)
             return outcome
 
-    async def _read(self) -> tuple[FileState | None, Report | None]:
+    async def _read(self) -> tuple[FileState | None, BackendReport | None]:
         """The file and what is in it. One that can't be used is read again until it holds still, because an editor may
         be writing it in place.
         """
@@ -187,7 +195,7 @@ class Configuration:
             self._notices.accepted(report, state.digest)
         return state, report
 
-    async def _apply(self, document: Document, state: FileState) -> Outcome:
+    async def _apply(self, document: BackendDocument, state: FileState) -> Outcome:
         try:
             finished = await self._finish()
         except _LeaseLostError:
@@ -246,7 +254,7 @@ class Configuration:
             await self._applied.end()
         return True
 
-    async def clashes(self, document: Document) -> tuple[ConfigError, ...]:
+    async def clashes(self, document: BackendDocument) -> tuple[ConfigError, ...]:
         """What is wrong with a sound document beside the accounts that there are: who would be somebody else's person.
 
         Changes nothing. Raises StoreError.
@@ -256,8 +264,8 @@ class Configuration:
         base = last.backend if last is not None else Backend()
         return await self._told(document, await self._merge(base, document.backend, state.edited_at))
 
-    async def _told(self, document: Document, merged: Merge) -> tuple[ConfigError, ...]:
-        findings = Findings(document.file, document.source)
+    async def _told(self, document: BackendDocument, merged: Merge) -> tuple[ConfigError, ...]:
+        findings = BackendFindings(document.file, document.source)
         for clash in await self._applier.clashes(merged.changes):
             path = ("users", clash.user, "me")
             findings.wrong(
@@ -296,7 +304,7 @@ class Configuration:
         )
         return begun.backend
 
-    async def _keep(self, document: Document, state: FileState) -> None:
+    async def _keep(self, document: BackendDocument, state: FileState) -> None:
         """Keep the version that was just applied, where apps may change what it says."""
         if not self._writes_back or document.legacy:
             return
@@ -392,7 +400,7 @@ class Configuration:
         await self.look()
         return True
 
-    async def _write(self, document: Document, state: FileState) -> bool:
+    async def _write(self, document: BackendDocument, state: FileState) -> bool:
         last = await self._applied.last()
         if last is None and await self._apply(document, state) == "applied":
             self._done = (state.digest, state.edited_at)
@@ -652,7 +660,7 @@ class Notices:
         except StoreError:
             return True
 
-    def accepted(self, report: Report, key: str) -> None:
+    def accepted(self, report: BackendReport, key: str) -> None:
         """The file can be used, though perhaps with warnings."""
         if self.status.problems:
             log.info("backend.json can be used again", file=str(self._path))

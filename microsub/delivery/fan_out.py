@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from microsub.configuration.model import Delivery as DeliverySettings
+from microsub.configuration.model import DeliverySettings
 from microsub.delivery.recipients import Place, Recipients, chooses, recipients
 from microsub.errors import NotFound
 from microsub.metrics import ITEMS_DELIVERED

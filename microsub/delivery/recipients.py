@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 
-from microsub.configuration.model import Delivery
+from microsub.configuration.model import DeliverySettings
 
 DAY = 86_400.0
 
@@ -22,12 +22,14 @@ class Recipients:
     later: Sequence[Place] = ()
 
 
-def chooses(delivery: Delivery, subscribers: int) -> bool:
+def chooses(delivery: DeliverySettings, subscribers: int) -> bool:
     """Whether anybody may be left for later, so that it matters when users were last seen."""
     return bool(delivery.away_days) or 0 < delivery.fan_out_limit < subscribers
 
 
-def recipients(places: Sequence[Place], last_seen: Mapping[str, float], delivery: Delivery, now: float) -> Recipients:
+def recipients(
+    places: Sequence[Place], last_seen: Mapping[str, float], delivery: DeliverySettings, now: float
+) -> Recipients:
     """Leave out who wasn't seen for `away_days`, and of the rest all but the `fan_out_limit` seen last.
 
     Who was never seen counts as away. Between equals, the order of `places` decides.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from microsub.configuration.model import Delivery
+from microsub.configuration.model import DeliverySettings
 from microsub.model.settings import ChannelSettings
 
 DAY = 86_400.0
@@ -17,6 +17,6 @@ SettingsOf = Callable[[str, str], Awaitable[ChannelSettings]]
 """User and channel uid to what holds there; nothing in it is None."""
 
 
-def oldest(delivery: Delivery, now: float) -> float:
+def oldest(delivery: DeliverySettings, now: float) -> float:
     """The Unix time before which posts are too old to be brought in; minus infinity where none are."""
     return now - delivery.warm_up_days * DAY if delivery.warm_up_days else float("-inf")

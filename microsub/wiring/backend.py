@@ -19,7 +19,7 @@ from microsub.wiring.tasks import tell_failure
 
 if TYPE_CHECKING:  # `config check` needs none of it where there is no data
     from microsub.configuration.apply import Applier
-    from microsub.configuration.document import Document
+    from microsub.configuration.document import BackendDocument
     from microsub.configuration.sync import Configuration
     from microsub.wiring.stores import Stores
 
@@ -56,7 +56,7 @@ def _is_ours(folder: Path) -> bool:
         return False
 
 
-async def clashes(settings: Settings, document: Document) -> tuple[ConfigError, ...] | None:
+async def clashes(settings: Settings, document: BackendDocument) -> tuple[ConfigError, ...] | None:
     """What is wrong with a sound document beside the accounts that there are; None where no data is to be seen.
 
     Another system user's data counts as none: an embedded Redis that had to be started would leave files of ours

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from microsub.configuration.document import UNUSABLE_UIDS, Report, check, examine, load
+from microsub.configuration.document import UNUSABLE_UIDS, BackendReport, check, examine, load
 from microsub.configuration.model import (
     OF_REGISTERED,
     Backend,
     ChannelConfig,
-    Delivery,
+    DeliverySettings,
     FeedConfig,
     FeedPolicy,
     HostPolicy,
-    Identity,
+    IdentitySettings,
     InstanceSettings,
     Polling,
     Quotas,
@@ -39,7 +39,7 @@ from microsub.model.settings import USUAL, Filters, OwnChannelSettings
 EXAMPLE = Path(__file__).parents[2] / "backend.json.example"
 
 
-def look(document: Any, **environ: str) -> Report:
+def look(document: Any, **environ: str) -> BackendReport:
     text = document if isinstance(document, str) else json.dumps(document, indent=1)
     return examine(text.encode(), "b.json", environ)
 
@@ -122,11 +122,11 @@ def test_the_whole_shape_is_read() -> None:
             max_items=9,
             keep_per_feed=50,
             polling=Polling(min_interval=60, host_concurrency=2),
-            delivery=Delivery(1000, 60),
+            delivery=DeliverySettings(1000, 60),
             hosts={"own.example": HostPolicy(0, 9)},
             feeds={"https://a.example/": FeedPolicy(5, 0)},
             public_feeds=(FeedConfig("https://p.example/"),),
-            identity=Identity(60),
+            identity=IdentitySettings(60),
         ),
     )
     assert decode(Backend, encode(report.document.backend)) == report.document.backend

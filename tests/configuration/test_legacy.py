@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from microsub.configuration.document import Report, examine
+from microsub.configuration.document import BackendReport, examine
 from microsub.configuration.legacy import is_legacy, upgrade, user_name
 from microsub.configuration.model import ChannelConfig, FeedConfig
 from microsub.model.settings import Filters, OwnChannelSettings
@@ -32,7 +32,7 @@ OLD: dict[str, Any] = {
 }
 
 
-def look(document: Any, **environ: str) -> Report:
+def look(document: Any, **environ: str) -> BackendReport:
     return examine(json.dumps(document, indent=1).encode(), "old.json", environ)
 
 

@@ -12,8 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from microsub.configuration.model import Identity as IdentitySettings
-from microsub.configuration.model import InstanceSettings
+from microsub.configuration.model import IdentitySettings, InstanceSettings
 from microsub.identity.tokens import introspection
 from microsub.model.scopes import ALL_SCOPES
 from microsub.redis.protocol import Redis

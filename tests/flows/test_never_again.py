@@ -21,7 +21,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from microsub.configuration.model import Delivery, InstanceSettings
+from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.delivery.rebuilding import Rebuilding
 from microsub.fetch import Fetched, FetchRequest, FetchResult
 from microsub.model.settings import ChannelSettings
@@ -39,7 +39,7 @@ UIDS = ("home", "work")
 FEEDS = ("one", "two")
 EXAMPLES = int(os.environ.get("MICROSUB_TEST_HISTORIES", "40")) // 2
 LIMITS = ChannelSettings(keep_read_days=2, keep_unread_days=20, max_items=8, unread="count", first_fetch_unread=3)
-AGELESS = InstanceSettings(delivery=Delivery(warm_up_days=0))
+AGELESS = InstanceSettings(delivery=DeliverySettings(warm_up_days=0))
 SPELLINGS = ("https://{feed}.test/{n}", "http://{feed}.test/{n}", "https://{feed}.test/{n}?utm_source=feed")
 """One guid, as publishers write it from one day to the next."""
 

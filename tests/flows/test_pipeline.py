@@ -8,7 +8,7 @@ from email.utils import formatdate
 import pytest
 
 from microsub.check.look import look
-from microsub.configuration.model import Delivery, InstanceSettings
+from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.delivery.completing import Completing
 from microsub.delivery.dead_letters import DeadLetters
 from microsub.delivery.rebuilding import Rebuilding
@@ -26,7 +26,7 @@ from tests.support.polling import World, dated, rss, world
 from tests.support.usual import usual_settings
 from tests.support.web import Publisher, publisher
 
-AGELESS = InstanceSettings(delivery=Delivery(warm_up_days=0))
+AGELESS = InstanceSettings(delivery=DeliverySettings(warm_up_days=0))
 IMPATIENT = Patience(idle=0.0, deliveries=3)
 
 

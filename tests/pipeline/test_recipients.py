@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from microsub.configuration.model import Delivery
+from microsub.configuration.model import DeliverySettings
 from microsub.delivery.recipients import DAY, chooses, recipients
 
 NOW = 1_700_000_000.0
@@ -15,23 +15,23 @@ SEEN = {"ann": NOW - 3 * DAY, "bob": NOW - 60}
 
 def test_everybody_gets_everything_unless_a_setting_says_otherwise() -> None:
     """Then nobody has to know when users were last seen."""
-    assert recipients(PLACES, {}, Delivery(), NOW).now == PLACES
-    assert not chooses(Delivery(fan_out_limit=4), 4)
-    assert chooses(Delivery(fan_out_limit=3), 4)
-    assert chooses(Delivery(away_days=1), 1)
+    assert recipients(PLACES, {}, DeliverySettings(), NOW).now == PLACES
+    assert not chooses(DeliverySettings(fan_out_limit=4), 4)
+    assert chooses(DeliverySettings(fan_out_limit=3), 4)
+    assert chooses(DeliverySettings(away_days=1), 1)
 
 
 def test_the_most_recently_active_come_first() -> None:
     """Between channels of one user, and users who were never seen, the order of the list decides."""
-    found = recipients(PLACES, SEEN, Delivery(fan_out_limit=2), NOW)
+    found = recipients(PLACES, SEEN, DeliverySettings(fan_out_limit=2), NOW)
     assert (found.now, found.later) == ([PLACES[2], PLACES[0]], [PLACES[1], PLACES[3]])
 
 
 def test_who_is_away_gets_nothing_at_once() -> None:
     """So does who was never seen; a limit counts those who are there."""
-    found = recipients(PLACES, SEEN, Delivery(away_days=2), NOW)
+    found = recipients(PLACES, SEEN, DeliverySettings(away_days=2), NOW)
     assert (found.now, found.later) == ([PLACES[2]], [PLACES[0], PLACES[1], PLACES[3]])
-    found = recipients(PLACES, SEEN, Delivery(away_days=4, fan_out_limit=2), NOW)
+    found = recipients(PLACES, SEEN, DeliverySettings(away_days=4, fan_out_limit=2), NOW)
     assert found.now == [PLACES[2], PLACES[0]]
 
 
@@ -43,7 +43,7 @@ def test_who_is_away_gets_nothing_at_once() -> None:
 )
 def test_nobody_is_lost(places, seen, limit, days) -> None:
     """Each place is in one of both lists, once; at most `limit` are served, and nobody later who was seen later."""
-    found = recipients(places, seen, Delivery(fan_out_limit=limit, away_days=days), NOW)
+    found = recipients(places, seen, DeliverySettings(fan_out_limit=limit, away_days=days), NOW)
     assert sorted([*found.now, *found.later]) == list(places)
     assert not limit or len(found.now) <= limit
     if found.now and found.later:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from microsub.configuration.model import Delivery, InstanceSettings
+from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.delivery.fan_out import FanOut, Patient
 from microsub.errors import StoreUnavailable
 from microsub.identity.activity import EVERY, BeingSeen
@@ -34,7 +34,7 @@ class World:
     """An instance with readers, whose fan-out leaves some of them for later."""
 
     it: Instance
-    delivery: Delivery = field(default_factory=lambda: Delivery(away_days=7))
+    delivery: DeliverySettings = field(default_factory=lambda: DeliverySettings(away_days=7))
     warm_up_days: float = 0
 
     def __post_init__(self) -> None:
@@ -51,7 +51,7 @@ class World:
         object.__setattr__(it.services, "reading", reading)
 
     def filling(self, **more: float) -> CatchingUp:
-        settings = InstanceSettings(delivery=Delivery(warm_up_days=self.warm_up_days))
+        settings = InstanceSettings(delivery=DeliverySettings(warm_up_days=self.warm_up_days))
         it = self.it
         return CatchingUp(self.behind, it.items, it.timelines, usual_settings, lambda: settings, **more)
 
@@ -121,7 +121,7 @@ async def test_what_was_read_or_removed_stays_so(world: World) -> None:
 
 async def test_the_limit_bounds_how_many_get_a_post_at_once(world: World) -> None:
     """The most recently active first; the others find it when they read."""
-    world.delivery = Delivery(fan_out_limit=1)
+    world.delivery = DeliverySettings(fan_out_limit=1)
     readers = [await world.reader(name, "home") for name in ("ann", "bob", "eve")]
     for offset, name in enumerate(("bob", "eve", "ann")):
         await world.activity.note(name, world.it.now + offset)
@@ -225,7 +225,7 @@ async def test_a_note_of_a_feed_that_is_not_followed_any_more_goes(world: World)
 
 async def test_a_message_told_twice_is_delivered_once(world: World) -> None:
     """A fan-out that was repeated notes again and adds again, to no effect but the count of the note."""
-    world.delivery = Delivery(fan_out_limit=1)
+    world.delivery = DeliverySettings(fan_out_limit=1)
     ann, bob = await world.reader("ann", "home"), await world.reader("bob", "home")
     await world.activity.note("bob", world.it.now)
     feed = await world.it.publish(URL, *posts("one"))

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from microsub.configuration.model import Delivery, InstanceSettings
+from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.model.reader import Cursor, PageQuery, Reason, TimelineItem, Twin
 from microsub.model.settings import USUAL, Filters, OwnChannelSettings
 from microsub.redis import keys
@@ -185,7 +185,7 @@ class Machine(RuleBasedStateMachine):
         """The first request after it fills the timelines; nothing waits any more."""
         now = self.tick()
         limited = AsyncMock(return_value=replace(USUAL, max_items=limit, first_fetch_unread=fresh))
-        ageless = InstanceSettings(delivery=Delivery(warm_up_days=0))
+        ageless = InstanceSettings(delivery=DeliverySettings(warm_up_days=0))
         filling = CatchingUp(self.behind, self.world.items, self.world.timelines, limited, lambda: ageless)  # type: ignore[arg-type]
         assert self.run(filling.catch_up(ANN, "global", now))
         assert self.run(self.behind.of(ANN)) == []

@@ -23,7 +23,7 @@ from typing import Protocol
 import structlog
 
 from microsub import metrics
-from microsub.configuration.model import Identity
+from microsub.configuration.model import IdentitySettings
 from microsub.errors import Forbidden, MicrosubError, ProviderUnavailable, TooManyRequests, Unauthorized
 from microsub.formats.entry_id import mask_credentials
 from microsub.identity.local.attempts import network_of, site_of
@@ -65,7 +65,7 @@ class Verification:
         self,
         tokens: ForeignTokens,
         vouching: VouchingPort,
-        settings: Callable[[], Identity],
+        settings: Callable[[], IdentitySettings],
         pace: Pace | None = None,
     ) -> None:
         self._tokens = tokens
@@ -203,7 +203,7 @@ def decided(user: str, standing: Standing, now: float) -> Grant | MicrosubError 
     return Unauthorized("the user's provider says that the token is unknown, expired or revoked")
 
 
-def grace_until(vouched: Vouched, settings: Identity, now: float, step: float) -> float | None:
+def grace_until(vouched: Vouched, settings: IdentitySettings, now: float, step: float) -> float | None:
     """Until when a token serves whose provider can't be asked at `now`; None when there is no grace left."""
     end = vouched.checked + settings.token_cache + settings.token_grace
     if vouched.ends is not None:

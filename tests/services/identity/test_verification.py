@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
-from microsub.configuration.model import Identity
+from microsub.configuration.model import IdentitySettings
 from microsub.errors import Forbidden, MicrosubError, ProviderUnavailable, TooManyRequests, Unauthorized
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.foreign import ForeignTokens, Principal, Shares, Standing, Vouched
@@ -26,7 +26,7 @@ TOKEN = Credential(ANN, "ab" * 32)
 READ = Good(frozenset({"read"}), APP)
 GRANT = Grant(ANN, frozenset({"read"}))
 DOWN = Silent("no answer after 10 s")
-SETTINGS = Identity(token_cache=600, token_grace=3600)
+SETTINGS = IdentitySettings(token_cache=600, token_grace=3600)
 
 
 @dataclass
@@ -60,7 +60,7 @@ class World:
 
     redis: Redis
     provider: Scripted = field(default_factory=Scripted)
-    settings: Identity = SETTINGS
+    settings: IdentitySettings = SETTINGS
 
     def __post_init__(self) -> None:
         self.accounts = Accounts(self.redis)
@@ -232,7 +232,7 @@ async def test_scopes_under_another_name(world: World) -> None:
 
 async def test_settings_are_those_in_force(world: World) -> None:
     """At the moment of the answer."""
-    world.settings = Identity(token_cache=10, token_grace=0)
+    world.settings = IdentitySettings(token_cache=10, token_grace=0)
     await world.check()
     world.provider.says = DOWN
     assert await world.check(NOW + 9) == GRANT
