@@ -1,4 +1,4 @@
-"""What can go wrong, as one tree. An error carries its subject; `microsub.api` alone turns it into a response.
+"""What can go wrong, as one tree. An error carries its subject; `kit.http.responses` alone turns it into a response.
 
     MicrosubError
     ├── RequestError              the caller must change something

@@ -1,4 +1,4 @@
-"""Flags that are made from `microsub.config.SETTINGS`, and the one way a command ends with an error."""
+"""Flags that are made from `microsub.settings.SETTINGS`, and the one way a command ends with an error."""
 
 from __future__ import annotations
 

@@ -14,6 +14,8 @@ from microsub.redis.protocol import Command, Redis
 from microsub.redis.scripts import load
 
 RENEW = load("lease")
+_AHEAD = 60_000
+"""Milliseconds that a lease may have left beyond its length before Redis' clock must have been ahead."""
 
 
 class Lease:
@@ -27,10 +29,10 @@ class Lease:
         self._milliseconds = math.ceil(lease * 1000)
 
     async def acquire(self) -> bool:
-        """Take it if it is free. One that Redis was given while its clock was ahead lives as long as any other."""
+        """Take it if it is free. One that Redis was given while its clock was far ahead is cut to the usual length."""
         if await self._redis.command(*self.acquiring()) is not None:
             return True
-        if await self._redis.command("PTTL", self._key) > self._milliseconds:
+        if await self._redis.command("PTTL", self._key) > self._milliseconds + _AHEAD:
             await self._redis.command("PEXPIRE", self._key, self._milliseconds)
         return False
 

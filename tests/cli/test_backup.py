@@ -96,8 +96,8 @@ def test_every_redis_reads_its_own_backup(
     run: Run, tmp_path: Path, one: ServerProgram, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one on PATH and the one that comes along; a stopped server is backed up too."""
-    for module in ("embedded", "backup"):
-        monkeypatch.setattr(f"microsub.store.{module}.programs", lambda: [one])
+    for module in ("redis.embedded.server", "backup"):
+        monkeypatch.setattr(f"microsub.{module}.programs", lambda: [one])
     server = start_embedded(tmp_path / "data")
     with redis_py.Redis.from_url(server.url) as client:
         client.set("schema", 1)

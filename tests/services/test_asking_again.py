@@ -90,7 +90,7 @@ async def test_while_many_wait_nothing_is_added(it):
 
 async def test_rounds_go_on_until_all_are_asked_for(it, monkeypatch):
     """A round has an end before all posts; what the next one finds are the others, and what is left out meanwhile."""
-    monkeypatch.setattr("microsub.posts.asking_again.shedding.stored_ids", one_by_one)
+    monkeypatch.setattr("microsub.posts.asking_again.garbage.stored_ids", one_by_one)
     await found(it, "one", "two")
     await found(it, *"abcde")
     await complete(it)
@@ -164,7 +164,7 @@ async def test_what_is_left_out_during_a_round_has_a_round_of_its_own(it, monkey
         await found(it, "left out")
 
     with monkeypatch.context() as patch:
-        patch.setattr("microsub.posts.asking_again.shedding.stored_ids", late)
+        patch.setattr("microsub.posts.asking_again.garbage.stored_ids", late)
         assert await asking(it).run() == 1
     await complete(it)
     assert len(await lacking(it)) > 0

@@ -56,11 +56,12 @@ async def test_posts_feeds_and_schedule_work(cluster):
         await schedule.add(feed.id, host, NOON)
     assert len(await feeds.all_ids()) == 8
     for lease in await schedule.take(NOON, 10, 60):
-        (feed_id,) = await schedule.due_feeds(lease, NOON, 5)
+        (feed_id,) = (await schedule.due_feeds(lease, NOON, 5)).ids
         await schedule.hold(lease.host, feed_id, NOON + 60, NOON)
         assert await schedule.finish(lease, feed_id, NOON + 600)
         assert await schedule.release(lease, NOON, 1)
-    assert await schedule.next_time() == NOON + 600
+    assert not await schedule.take(NOON + 599, 1, 60)
+    assert await schedule.take(NOON + 600, 1, 60)
     await schedule.bump([("1", "h1.example"), ("2", "h2.example")], NOON + 2)
 
 

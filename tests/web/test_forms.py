@@ -34,7 +34,7 @@ async def test_every_form_refuses_what_has_no_token(server: Instance, ann: Visit
 
 
 async def test_every_post_of_the_pages_is_a_form(server: Instance) -> None:
-    """No route of `microsub.web` takes a POST past the check of its token."""
+    """No route of the pages takes a POST past the check of its token."""
     for route in server.app.routes:
         if isinstance(route, Route) and "POST" in (route.methods or ()):
             assert is_form(route), route.path
