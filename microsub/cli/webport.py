@@ -21,7 +21,7 @@ import structlog
 from uvicorn._types import ASGI3Application
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from microsub.identity.local.attempts import network_of
+from microsub.kit.rate_limits import network_of
 from microsub.settings import Network
 
 log = structlog.get_logger(__name__)

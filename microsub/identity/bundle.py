@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from microsub.identity.local.login import LocalIdentity
 from microsub.identity.page_check.doctor import PageDoctor
-from microsub.identity.provider.consent_limits import Asking
+from microsub.identity.provider.clients import ConsentLimit
 from microsub.identity.provider.provider import Granting
 from microsub.identity.sign_in.client import SignInClient
 from microsub.identity.sign_in.profiles import Profiles
@@ -25,6 +25,6 @@ class Identity:
     signing_in: SignInClient
     local: LocalIdentity
     quotas: UserQuotas
-    asking: Asking
+    consents: ConsentLimit
     verification: Verification
     doctor: PageDoctor

@@ -1,8 +1,54 @@
-"""How often something may happen, by whatever it happens to: counted within the process, in bounded memory."""
+"""Rate limits: how often something may happen, and how much of it at the same time.
+
+`RateLimiter` counts within the process, in bounded memory. `GrowingPauses` are counted in Redis, by all processes
+together. Subjects are users, networks or hosts; `network_of` and `wide_network_of` name a client's network.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+import ipaddress
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+MINUTE = 60.0
+AT_ONCE = 0.0
+"""As the time of a limit: what is under way at the same time is counted."""
+
+_NETWORK_BITS = 64
+"""Bits of an IPv6 address that one customer shares."""
+_WIDE_NETWORK_BITS = 48
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """At most `most` of `what` in `seconds` for each `per`; with 0 seconds (`AT_ONCE`), at the same time."""
+
+    what: str
+    per: str
+    most: int
+    seconds: float = MINUTE
+
+
+@dataclass(frozen=True, slots=True)
+class GrowingPauses:
+    """`free` of `what` without a pause for each `per`, then pauses of `first` seconds, twice that, up to `longest`."""
+
+    what: str
+    per: str
+    free: int
+    first: float
+    longest: float
+
+    def pauses(self) -> tuple[float, ...]:
+        """The pause after the first attempt, the second …; the last one holds for all later ones."""
+        found = [0.0] * self.free
+        pause = self.first
+        while pause < self.longest:
+            found.append(pause)
+            pause *= 2
+        return (*found, self.longest)
 
 
 class FixedWindow:
@@ -30,3 +76,76 @@ class FixedWindow:
     def _count(self, key: str, now: float) -> tuple[float, int]:
         since, count = self._counts.get(key, (now, 0))
         return (now, 0) if now - since >= self._seconds else (since, count)
+
+
+Place = tuple[RateLimit, str]
+"""One of those that a limit allows at the same time, and for whom."""
+
+
+class RateLimiter:
+    """Counts by limit and subject, within the process. `clock` gives seconds. Belongs to one event loop."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._windows: dict[RateLimit, FixedWindow] = {}
+        self._taken: Counter[Place] = Counter()
+
+    def count(self, limit: RateLimit, subject: str = "", weight: int = 1) -> bool:
+        """Count one more, or `weight`, for the subject; whether it is within the limit."""
+        return self._window(limit).allows(subject, self._clock(), weight)
+
+    def has_room(self, limit: RateLimit, subject: str = "") -> bool:
+        """Whether one more would be within the limit; nothing is counted."""
+        if limit.seconds == AT_ONCE:
+            return self._taken[(limit, subject)] < limit.most
+        return self._window(limit).has_room(subject, self._clock())
+
+    def take(self, places: Sequence[Place]) -> Callable[[], None]:
+        """Take these places, full or not, and return what gives them back."""
+        self._taken.update(places)
+
+        def give_back() -> None:
+            self._taken.subtract(places)
+            for place in places:
+                if not self._taken[place]:
+                    del self._taken[place]
+
+        return give_back
+
+    def _window(self, limit: RateLimit) -> FixedWindow:
+        window = self._windows.get(limit)
+        if window is None:
+            window = self._windows[limit] = FixedWindow(limit.most, limit.seconds)
+        return window
+
+
+def network_of(address: str) -> str:
+    """What stands for a client's address: itself, or its /64 for IPv6; IPv4 inside of IPv6 is IPv4. Pure."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return "unknown"
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        return str(ipaddress.ip_network((int(found), _NETWORK_BITS), strict=False))
+    return str(found)
+
+
+def wide_network_of(address: str) -> str | None:
+    """The /48 in which an address of IPv6 lies; None for others. Pure."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return None
+    if not isinstance(found, ipaddress.IPv6Address) or found.ipv4_mapped is not None:
+        return None
+    return str(ipaddress.ip_network((int(found), _WIDE_NETWORK_BITS), strict=False))
+
+
+def is_public(address: str) -> bool:
+    """Whether a client's address is one of the internet, and not perhaps that of a proxy for everybody."""
+    try:
+        return ipaddress.ip_address(address.partition("%")[0]).is_global
+    except ValueError:
+        return False

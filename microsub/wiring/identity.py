@@ -13,12 +13,11 @@ from microsub.identity.bundle import Identity
 from microsub.identity.local.login import TypedNames
 from microsub.identity.page_check.doctor import PageDoctor
 from microsub.identity.page_check.report import profile_page
-from microsub.identity.provider.clients import Clients
-from microsub.identity.provider.consent_limits import Asking
+from microsub.identity.provider.clients import Clients, ConsentLimit
 from microsub.identity.provider.provider import Granting
 from microsub.identity.sign_in.admission import KnownAddresses, UsersOnly
 from microsub.identity.sign_in.client import SignInClient
-from microsub.identity.sign_in.limits import Turnstile
+from microsub.identity.sign_in.limits import SignInLimits
 from microsub.identity.sign_in.profiles import Profiles
 from microsub.identity.sign_in.registration import OpenAdmission
 from microsub.identity.sign_in.sessions import Sessions
@@ -80,12 +79,12 @@ def make_identity(
         sessions=sessions,
         local=make_local(redis, sessions, TypedNames(accounts, lent)),
         signing_in=SignInClient(
-            PendingStore(redis), profiles, fetcher, admission, Turnstile(KnownAddresses(accounts)), private=private
+            PendingStore(redis), profiles, fetcher, admission, SignInLimits(KnownAddresses(accounts)), private=private
         ),
         verification=Verification(ForeignTokens(redis), vouching, lambda: in_force().identity),
         doctor=PageDoctor(fetcher, parser, private=private),
         quotas=quotas,
-        asking=Asking(AttemptCounts(redis)),
+        consents=ConsentLimit(AttemptCounts(redis)),
     )
 
 

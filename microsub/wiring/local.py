@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from microsub.identity.local.attempts import Attempts
-from microsub.identity.local.login import Invitations, LocalIdentity, LocalSignIn, TypedNames
+from microsub.identity.local.login import Invitations, LocalIdentity, LocalSignIn, LoginAttempts, TypedNames
 from microsub.identity.local.passkeys import Passkeys
 from microsub.identity.local.passwords import Hasher, Passwords
 from microsub.identity.sign_in.sessions import Sessions
@@ -18,7 +17,7 @@ def make_local(redis: Redis, sessions: Sessions | None = None, naming: TypedName
     """Its parts on one connection. `close` it where its hasher was used."""
     accounts, store, hasher = Accounts(redis), Credentials(redis), Hasher()
     passwords, passkeys = Passwords(store, hasher), Passkeys(store)
-    attempts = Attempts(AttemptCounts(redis))
+    attempts = LoginAttempts(AttemptCounts(redis))
     return LocalIdentity(
         recognising=LocalSignIn(accounts, store, passwords, passkeys, attempts, naming),
         passkeys=passkeys,

@@ -16,14 +16,14 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from microsub.cli import running
-from microsub.kit.http import peer as peers
+from microsub.kit.http import address as peers
 from microsub.settings import Network
 
 LOOPBACK = ipaddress.ip_network("127.0.0.0/8")
 
 
 async def _told(request: Request) -> PlainTextResponse:
-    return PlainTextResponse(f"{peers.peer(request)} {request.url.scheme}")
+    return PlainTextResponse(f"{peers.client_address(request)} {request.url.scheme}")
 
 
 async def seen(proxies: Sequence[Network], *headers: tuple[str, str]) -> str:

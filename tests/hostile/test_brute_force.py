@@ -8,8 +8,8 @@ import threading
 import pytest
 
 from microsub.errors import TooManyRequests
-from microsub.identity.local.attempts import OF_ADDRESS, Attempts
-from microsub.identity.local.login import LocalSignIn, NotRecognised, RecognisedUser, SignInOrigin
+from microsub.identity.limits import PASSWORDS_OF_NETWORK
+from microsub.identity.local.login import LocalSignIn, LoginAttempts, NotRecognised, RecognisedUser, SignInOrigin
 from microsub.identity.local.passkeys import Passkeys
 from microsub.identity.local.passwords import Cost, Hasher, Passwords
 from microsub.identity.store.accounts import Accounts
@@ -33,7 +33,7 @@ class House:
         self.accounts, self.store = Accounts(redis), Credentials(redis)
         self.hasher = Hasher(Cost(passes=1, memory_kib=8))
         self.passwords = Passwords(self.store, self.hasher)
-        attempts = Attempts(AttemptCounts(redis))
+        attempts = LoginAttempts(AttemptCounts(redis))
         self.door = LocalSignIn(self.accounts, self.store, self.passwords, Passkeys(self.store), attempts)
 
     async def knock(self, password: str, address: str, now: float, who: str = ANN, devices: str = "") -> str:
@@ -62,7 +62,7 @@ async def test_a_machine_has_a_hundred_guesses_a_day(house: House) -> None:
     while now < NOW + DAY:
         answer = await house.knock("guess", "10.0.0.1", now)
         looked_at += answer == "wrong"
-        now += 1 if looked_at <= OF_ADDRESS.free else 30
+        now += 1 if looked_at <= PASSWORDS_OF_NETWORK.free else 30
     assert 100 < looked_at < 120
     house.hasher.close()
 
@@ -128,7 +128,7 @@ async def test_a_cookie_of_another_account_or_made_up_gives_no_allowance(house: 
         await house.knock(f"guess {number}", "10.2.0.1", NOW, devices=devices)
         for number, devices in enumerate([theirs, forged, f"{forged}~{theirs}", "~~~", "ann.", "x" * 5000] * 6)
     ]
-    assert answers.count("wrong") == OF_ADDRESS.free + 1
+    assert answers.count("wrong") == PASSWORDS_OF_NETWORK.free + 1
     house.hasher.close()
 
 

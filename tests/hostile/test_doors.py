@@ -27,8 +27,7 @@ from microsub.formats.mf2 import hfeed
 from microsub.formats.xml import syndication
 from microsub.identity.page_check.doctor import PageDoctor
 from microsub.identity.page_check.server_findings import CheckedAgainst
-from microsub.identity.provider.client_limits import Asker
-from microsub.identity.provider.clients import Clients
+from microsub.identity.provider.clients import Asker, Clients
 from microsub.identity.sign_in.profiles import Profiles
 from microsub.model.jf2 import Card, Entry
 from microsub.parsing.pool import ParsePool

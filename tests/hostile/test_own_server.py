@@ -18,7 +18,8 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from microsub.identity.local.attempts import OF_ADDRESS, Allowance
+from microsub.identity.limits import PASSWORDS_OF_NETWORK
+from microsub.kit.rate_limits import GrowingPauses
 from tests.support.app_site import AppSite, app_site
 from tests.support.own_server import PASSWORD, Visitor, enrolled, links, sign_in
 from tests.support.process import Installation, installation
@@ -416,7 +417,7 @@ async def test_parameters_are_said_once(world: World, name: str) -> None:
 # --- guessing passwords
 
 
-def possible(allowance: Allowance, seconds: float) -> int:
+def possible(allowance: GrowingPauses, seconds: float) -> int:
     """How many attempts one may make in that time."""
     ends = itertools.accumulate(allowance.pauses())
     return 1 + sum(end <= seconds for end in ends)
@@ -433,7 +434,7 @@ async def test_passwords_are_guessed_slowly(world: World) -> None:
             statuses.append(mallory.reply.status_code)
             wait = int(mallory.reply.headers.get("retry-after", "0"))
         assert set(statuses) == {403, 429}
-        assert statuses.count(403) <= possible(OF_ADDRESS, time.monotonic() - began)
+        assert statuses.count(403) <= possible(PASSWORDS_OF_NETWORK, time.monotonic() - began)
         await mallory.submit("/sign-in/local", who="guessed", password=PASSWORD)
         assert mallory.reply.status_code == 429
 
@@ -461,10 +462,10 @@ async def test_guessing_at_once_or_from_made_up_addresses_is_no_faster(
         began = time.monotonic()
         at_once = await asyncio.gather(*(guess(number, "ann") for number in range(40)))
         assert set(at_once) == {403, 429}
-        assert at_once.count(403) <= possible(OF_ADDRESS, time.monotonic() - began)
+        assert at_once.count(403) <= possible(PASSWORDS_OF_NETWORK, time.monotonic() - began)
         one_each = await asyncio.gather(*(guess(number, f"user{number}") for number in range(40)))
         both = at_once.count(403) + one_each.count(403)
-        assert both <= possible(OF_ADDRESS, time.monotonic() - began) < 40
+        assert both <= possible(PASSWORDS_OF_NETWORK, time.monotonic() - began) < 40
 
 
 async def test_names_are_not_told(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -5,18 +5,10 @@ from __future__ import annotations
 import pytest
 
 from microsub.errors import Unauthorized
+from microsub.identity.limits import UnknownTokens
 from microsub.identity.store import foreign
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.foreign import (
-    KNOWN_FOR,
-    MOST_NETWORKS,
-    ForeignTokens,
-    Place,
-    Principal,
-    Shares,
-    Standing,
-    Vouched,
-)
+from microsub.identity.store.foreign import KNOWN_FOR, MOST_NETWORKS, ForeignTokens, Place, Principal, Standing, Vouched
 from microsub.model.reader import Credential
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Redis
@@ -175,7 +167,7 @@ async def test_grace_lets_it_serve_on(tokens: ForeignTokens, accounts: Accounts)
     assert not await tokens.prolong(TOKEN, NOW + 800)
 
 
-SHARES = Shares(known=2, of_known=1, first=4, of_first=2, rest=3, of_rest=2)
+SHARES = UnknownTokens(known=2, of_known=1, first=4, of_first=2, rest=3, of_rest=2)
 
 
 async def test_questions_are_counted(tokens: ForeignTokens, redis: Redis) -> None:
@@ -196,7 +188,7 @@ async def test_questions_are_counted(tokens: ForeignTokens, redis: Redis) -> Non
 
 async def test_first_questions_of_what_belongs_together_are_counted_together(tokens: ForeignTokens) -> None:
     """Whoever has a /48 of IPv6 has 65,536 networks."""
-    shares = Shares(first=10, of_first=2, rest=0)
+    shares = UnknownTokens(first=10, of_first=2, rest=0)
     counts = [await tokens.count(ANN, Place(f"2001:db8:0:{n}::/64", "2001:db8::/48"), shares, NOW) for n in range(3)]
     assert [not wait for wait in counts] == [True, True, False]
 
@@ -207,7 +199,7 @@ async def test_known_networks_have_a_share_of_their_own(
     """For a month after a good token came from them; the last ones are known."""
 
     async def counted(network: str, now: float = NOW) -> bool:
-        return not await tokens.count(ANN, Place(network, network), Shares(2, 1, 0, 0, 0, 0), now)
+        return not await tokens.count(ANN, Place(network, network), UnknownTokens(2, 1, 0, 0, 0, 0), now)
 
     for number in range(MOST_NETWORKS + 1):
         await tokens.know(ANN, Place(f"n{number}", "s"), NOW + number)

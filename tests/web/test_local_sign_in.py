@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from microsub.identity.local.attempts import OF_ADDRESS, OF_DEVICE
+from microsub.identity.limits import PASSWORDS_OF_BROWSER, PASSWORDS_OF_NETWORK
 from microsub.identity.provider.clients import Clients
 from microsub.metrics import LOCAL_SIGN_INS
 from tests.support.apps import Apps
@@ -92,7 +92,7 @@ async def test_no_value_survives_the_sign_in(enrolled: Instance, ann: Visitor) -
 
 async def test_guesses_are_slowed_with_a_word_on_when_to_come_back(enrolled: Instance, ann: Visitor) -> None:
     """429 with Retry-After, and the right password is no good until then."""
-    for _ in range(OF_ADDRESS.free + 1):
+    for _ in range(PASSWORDS_OF_NETWORK.free + 1):
         assert (await tried(ann, password="wrong")).status == 403
     shown = await tried(ann)
     assert shown.status == 429
@@ -115,7 +115,7 @@ async def test_a_known_browser_gets_in_during_an_attack(enrolled: Instance, ann:
 async def test_a_known_browsers_guesses_are_slowed_too(enrolled: Instance, ann: Visitor) -> None:
     """Somebody else may sit in front of it."""
     await tried(ann)
-    for _ in range(OF_DEVICE.free + 1):
+    for _ in range(PASSWORDS_OF_BROWSER.free + 1):
         assert (await tried(ann, password="wrong")).status == 403
     assert (await tried(ann)).status == 429
 
@@ -216,7 +216,7 @@ async def test_attempts_are_counted_for_the_admin(enrolled: Instance, ann: Visit
     grown = {key: value - before.get(key, 0) for key, value in counted().items()}
     expected = {
         ("password", "right"): 1,
-        ("password", "wrong"): OF_ADDRESS.free,  # the passkey counts as well
+        ("password", "wrong"): PASSWORDS_OF_NETWORK.free,  # the passkey counts as well
         ("password", "paused"): 1,
     }
     assert expected.items() <= grown.items()

@@ -13,18 +13,18 @@ import httpx
 import pytest
 
 from microsub.errors import SignInFailed
-from microsub.identity.protocol.metadata import own_metadata, read_metadata
-from microsub.identity.sign_in.limits import (
-    AT_ONCE,
-    AT_ONCE_AT_SITE,
-    AT_ONCE_OF_NETWORK,
-    AT_ONCE_OF_PERSON,
-    AT_ONCE_OF_WIDE_NETWORK,
-    IN_ALL,
-    LEFT,
-    PER_WIDE_NETWORK,
-    Turnstile,
+from microsub.identity.limits import (
+    SIGN_IN_BYTES,
+    SIGN_INS_IN_ALL,
+    SIGN_INS_OF_WIDE_NETWORK,
+    WAITING_AT_SITE,
+    WAITING_IN_ALL,
+    WAITING_OF_NETWORK,
+    WAITING_OF_PERSON,
+    WAITING_OF_WIDE_NETWORK,
 )
+from microsub.identity.protocol.metadata import own_metadata, read_metadata
+from microsub.identity.sign_in.limits import SignInLimits
 from microsub.metrics import SIGN_INS
 from microsub.redis.protocol import Redis
 from tests.support.provider import Fault, Provider, Variant, provider
@@ -502,7 +502,7 @@ async def test_many_who_wait_for_a_slow_provider_hold_up_nobody_else(
     server: Instance, ann: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond a number of them, the others are told to wait."""
-    monkeypatch.setattr("microsub.identity.sign_in.limits.AT_ONCE", 0)
+    monkeypatch.setattr("microsub.identity.limits.WAITING_IN_ALL", replace(WAITING_IN_ALL, most=0))
     for me in ("https://eve.example/", "https://ann.example/"):
         shown = await ann.submit(await ann.get("/sign-in"), "/sign-in", me=me)
         assert shown.status == 503
@@ -512,21 +512,21 @@ async def test_many_who_wait_for_a_slow_provider_hold_up_nobody_else(
 async def test_strangers_with_slow_pages_hold_up_no_user(server: Instance, ann: Visitor, running: Running) -> None:
     """Users have places of their own, and strangers don't use up the minute of all."""
     async with running() as site, AsyncExitStack() as held:
-        turnstile = server.identity.signing_in._turnstile
-        for number in range(AT_ONCE):
+        limits = server.identity.signing_in._limits
+        for number in range(WAITING_IN_ALL.most):
             me, host = f"https://{number}.example/", f"{number}.example"
-            await held.enter_async_context(turnstile.place(me, f"2600:{number:x}::1", host))
+            await held.enter_async_context(limits.place(me, f"2600:{number:x}::1", host))
         page = await ann.get("/sign-in")
         assert (await ann.submit(page, "/sign-in", me="https://eve.example/")).status == 503
         assert (await through(ann, site.people["ann"].me)).location == "/account"
 
 
-async def taken(turnstile: Turnstile, held: AsyncExitStack, asked: Iterable[tuple[str, str, str]]) -> int:
+async def taken(limits: SignInLimits, held: AsyncExitStack, asked: Iterable[tuple[str, str, str]]) -> int:
     """How many of these sign-ins (address of the person, of the client, host that is waited for) get a place."""
     count = 0
     for me, address, site in asked:
         try:
-            await held.enter_async_context(turnstile.place(me, address, site))
+            await held.enter_async_context(limits.place(me, address, site))
             count += 1
         except SignInFailed:
             continue
@@ -536,13 +536,13 @@ async def taken(turnstile: Turnstile, held: AsyncExitStack, asked: Iterable[tupl
 @pytest.mark.parametrize(
     ("asked", "most"),
     [
-        ([("https://mallory.example/", f"2600:{n:x}::1", f"{n}.example") for n in range(60)], AT_ONCE_OF_PERSON),
-        ([(f"https://m{n}.example/", "2600::1", f"{n}.example") for n in range(60)], AT_ONCE_OF_NETWORK),
+        ([("https://mallory.example/", f"2600:{n:x}::1", f"{n}.example") for n in range(60)], WAITING_OF_PERSON.most),
+        ([(f"https://m{n}.example/", "2600::1", f"{n}.example") for n in range(60)], WAITING_OF_NETWORK.most),
         (
             [(f"https://m{n}.example/", f"2600:0:0:{n:x}::1", f"{n}.example") for n in range(60)],
-            AT_ONCE_OF_WIDE_NETWORK,
+            WAITING_OF_WIDE_NETWORK.most,
         ),
-        ([(f"https://m{n}.example/", f"2600:{n:x}::1", "slow.example") for n in range(60)], AT_ONCE_AT_SITE),
+        ([(f"https://m{n}.example/", f"2600:{n:x}::1", "slow.example") for n in range(60)], WAITING_AT_SITE.most),
     ],
     ids=["one person", "one network", "one /48", "one provider"],
 )
@@ -553,7 +553,7 @@ async def test_one_who_waits_for_slow_servers_takes_a_share_of_the_places(
     async with running() as site, AsyncExitStack() as held:
         for me in {me for me, *_ in asked}:
             await server.accounts.add_user(f"u{hash(me) & 0xFFFFFF}", me, server.now)
-        assert await taken(server.identity.signing_in._turnstile, held, asked) == most
+        assert await taken(server.identity.signing_in._limits, held, asked) == most
         assert (await through(ann, site.people["ann"].me)).location == "/account"
 
 
@@ -562,9 +562,9 @@ async def test_strangers_use_up_nobodys_minute(
 ) -> None:
     """The limit for all is one for those who have no account here, and one for those who have."""
     async with running() as site:
-        turnstile = server.identity.signing_in._turnstile
-        for number in range(IN_ALL):
-            await turnstile.enter(f"https://{number}.example/", "192.0.2.1")
+        limits = server.identity.signing_in._limits
+        for number in range(SIGN_INS_IN_ALL.most):
+            await limits.enter(f"https://{number}.example/", "192.0.2.1")
         page = await ann.get("/sign-in")
         assert (await ann.submit(page, "/sign-in", me="https://eve.example/")).status == 503
         assert (await through(ann, site.people["ann"].me)).location == "/account"
@@ -572,12 +572,12 @@ async def test_strangers_use_up_nobodys_minute(
 
 async def test_what_sign_ins_leave_behind_is_bounded(server: Instance) -> None:
     """Also where pages name addresses of two thousand letters each: bytes count, not sign-ins alone."""
-    turnstile, size = server.identity.signing_in._turnstile, 14_000
-    for _ in range(LEFT // size):
-        await turnstile.leave("https://eve.example/", size)
+    limits, size = server.identity.signing_in._limits, 14_000
+    for _ in range(SIGN_IN_BYTES.most // size):
+        await limits.leave("https://eve.example/", size)
     with pytest.raises(SignInFailed):
-        await turnstile.leave("https://eve.example/", size)
-    await turnstile.leave("https://ann.example/", 14_000)
+        await limits.leave("https://eve.example/", size)
+    await limits.leave("https://ann.example/", 14_000)
 
 
 async def test_what_one_sign_in_leaves_behind_is_counted(
@@ -586,13 +586,13 @@ async def test_what_one_sign_in_leaves_behind_is_counted(
     """With all that a page and the browser can make it hold."""
     async with running() as site:
         stranger = site.person("eve").me
-        turnstile = server.identity.signing_in._turnstile
+        limits = server.identity.signing_in._limits
         counted: list[int] = []
 
         async def leave(me: str, size: int) -> None:
             counted.append(size)
 
-        monkeypatch.setattr(turnstile, "leave", leave)
+        monkeypatch.setattr(limits, "leave", leave)
         await sent(ann, stranger, "/account?" + "x" * 3000)
         (key,) = [key for key in await all_keys(server.redis) if b"sign" in key and b"in" in key]
         assert counted[0] >= await server.redis.command("STRLEN", key) + len(key) > 3000
@@ -647,9 +647,9 @@ async def test_no_site_is_asked_too_often(ann: Visitor, running: Running, monkey
 
 async def test_no_site_of_many_networks_begins_too_many(server: Instance) -> None:
     """Whoever has a /48 of IPv6 doesn't use up what there is for all."""
-    turnstile = server.identity.signing_in._turnstile
-    for number in range(PER_WIDE_NETWORK):
-        await turnstile.enter(f"https://{number}.example/", f"2600:1f00:0:{number:x}::1")
+    limits = server.identity.signing_in._limits
+    for number in range(SIGN_INS_OF_WIDE_NETWORK.most):
+        await limits.enter(f"https://{number}.example/", f"2600:1f00:0:{number:x}::1")
     with pytest.raises(SignInFailed):
-        await turnstile.enter("https://eve.example/", "2600:1f00:0:ffff::1")
-    await turnstile.enter("https://eve.example/", "2600:1f00:1::1")
+        await limits.enter("https://eve.example/", "2600:1f00:0:ffff::1")
+    await limits.enter("https://eve.example/", "2600:1f00:1::1")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from microsub.identity.page_check.doctor import PER_ADDRESS
+from microsub.identity.limits import PAGE_CHECKS_OF_NETWORK
 from microsub.redis.protocol import Redis
 from tests.support.readers import instance
 from tests.support.visitor import Shown, Visitor
@@ -120,7 +120,7 @@ async def test_private_networks_are_not_looked_into(ann: Visitor) -> None:
 
 async def test_nobody_checks_all_the_time(ann: Visitor) -> None:
     """429 with Retry-After beyond the limit, whichever browser it is."""
-    for number in range(PER_ADDRESS):
+    for number in range(PAGE_CHECKS_OF_NETWORK.most):
         assert (await check(ann, f"http://10.0.0.{number + 1}/")).status == 200
     shown = await check(ann, "http://10.0.1.1/")
     assert shown.status == 429
@@ -129,7 +129,7 @@ async def test_nobody_checks_all_the_time(ann: Visitor) -> None:
 
 async def test_what_is_no_address_uses_up_no_check(ann: Visitor, site: Publisher) -> None:
     """Only checks that are made count, however often something else is sent."""
-    for address in ("", " ", "nonsense nonsense", "ftp://a.example/", "http://") * PER_ADDRESS:
+    for address in ("", " ", "nonsense nonsense", "ftp://a.example/", "http://") * PAGE_CHECKS_OF_NETWORK.most:
         assert (await check(ann, address)).status == 400
     assert (await check(ann, served(site, ""))).status == 200
 

@@ -1,21 +1,42 @@
-"""Signing in on our own pages, by password or passkey, with attempts counted; and confirming that it is still you."""
+"""Sign-in on our own pages, by password or passkey; confirmation of who is signed in; invitations.
+
+Wrong passwords make pauses grow. Counted are:
+
+- a *network*: it is stopped whichever account it tries, and so is, far later, its /48;
+- a *browser* in which this user has signed in before: it has pauses of its own;
+- right passwords and new ones, for each account and minute, since each takes time to hash.
+
+No account is ever locked: wrong guesses from other networks, however many, keep its user out of nothing. What passwords
+cost the processor is limited by the queue of `passwords.Hasher`, in which networks take turns. Passkeys can't be
+guessed: they count by the network alone, and each failure as any other.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
 from microsub.errors import RequestError, TooManyRequests, Unauthorized
-from microsub.identity.local.attempts import Attempts, network_of
+from microsub.identity.limits import (
+    CHALLENGES,
+    HASHES,
+    PASSWORDS_OF_BROWSER,
+    PASSWORDS_OF_NETWORK,
+    PASSWORDS_OF_WIDE_NETWORK,
+    TURN_OF_WIDE_NETWORK,
+)
 from microsub.identity.local.passkeys import PasskeyAnswer, PasskeyQuestion, Passkeys
 from microsub.identity.local.passwords import Hasher, Passwords
 from microsub.identity.sign_in.admission import canonical
 from microsub.identity.sign_in.sessions import Sessions
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import Credentials, InvitationSpent, Overview, user_in
+from microsub.identity.store.rate_limits import AttemptCounts
+from microsub.kit.rate_limits import GrowingPauses, network_of, wide_network_of
 from microsub.metrics import LOCAL_SIGN_INS
 from microsub.model.reader import NAME
 
@@ -106,7 +127,7 @@ class LocalSignIn:
         store: Credentials,
         passwords: Passwords,
         passkeys: Passkeys,
-        attempts: Attempts,
+        attempts: LoginAttempts,
         naming: TypedNames | None = None,
     ) -> None:
         self._accounts = accounts
@@ -224,7 +245,7 @@ class Invitations:
     """Invitations, and what people choose by them."""
 
     def __init__(
-        self, store: Credentials, passwords: Passwords, passkeys: Passkeys, sessions: Sessions, attempts: Attempts
+        self, store: Credentials, passwords: Passwords, passkeys: Passkeys, sessions: Sessions, attempts: LoginAttempts
     ) -> None:
         self._store = store
         self._passwords = passwords
@@ -300,3 +321,90 @@ class LocalIdentity:
     def close(self) -> None:
         """End the threads in which passwords are hashed."""
         self.hasher.close()
+
+
+@dataclass(frozen=True, slots=True)
+class LoginAttempt:
+    """An attempt that was let through, and what it counts for; `turn` is its place among those that wait for a hash:
+    how many attempts the network has made of late, 0 for a known browser.
+    """
+
+    subjects: tuple[str, ...]
+    turn: int = 0
+
+
+class LoginAttempts:
+    """Lets attempts through or refuses them."""
+
+    def __init__(self, counts: AttemptCounts) -> None:
+        self._counts = counts
+
+    async def begin(self, account: str, address: str, now: float, *, device: str = "") -> LoginAttempt:
+        """An attempt to sign in as `account`, known or not, which counts as failed until `succeeded`.
+
+        `device` is the digest of a browser that the account is known in. Raises TooManyRequests.
+        """
+        if await self._counts.in_minute(f"hashes {account}", now, 0) >= HASHES.most:
+            raise _too_many(60 - now % 60)
+        if device:
+            return replace(await self._begin([(f"device {device}", PASSWORDS_OF_BROWSER)], now), turn=0)
+        return await self._begin(_of_address(address), now)
+
+    async def hashed(self, account: str, now: float) -> None:
+        """A right password of that account was checked, or a new one is to be set. Raises TooManyRequests."""
+        if await self._counts.in_minute(f"hashes {account}", now) > HASHES.most:
+            raise _too_many(60 - now % 60)
+
+    async def begin_anonymous(self, address: str, now: float) -> LoginAttempt:
+        """An attempt with something that can't be guessed: counted by address alone. Raises TooManyRequests."""
+        return await self._begin(_of_address(address), now)
+
+    async def begin_challenge(self, address: str, now: float) -> None:
+        """Somebody who isn't known yet asks for a challenge. Raises TooManyRequests."""
+        await self._begin([(f"challenges {network_of(address)}", CHALLENGES)], now)
+
+    async def _begin(self, asked: list[tuple[str, GrowingPauses]], now: float) -> LoginAttempt:
+        taken: list[str] = []
+        turn = 0
+        for subject, allowance in asked:
+            wait, count = await self._counts.take(subject, allowance.pauses(), now)
+            if wait:
+                for earlier in taken:  # nothing was tried
+                    await self._counts.give_back(earlier)
+                raise _too_many(wait)
+            taken.append(subject)
+            turn = max(turn, -(-count // TURN_OF_WIDE_NETWORK) if allowance is PASSWORDS_OF_WIDE_NETWORK else count)
+        return LoginAttempt(tuple(taken), turn)
+
+    async def succeeded(self, attempt: LoginAttempt) -> None:
+        """The attempt was right. The count of its device starts again; its address only gets this one back.
+
+        Otherwise somebody with an account here could guess at others without end, signing in to their own in between.
+        """
+        for subject in attempt.subjects:
+            if subject.startswith("address "):
+                await self._counts.give_back(subject)
+            else:
+                await self._counts.forget(subject)
+
+    async def undecided(self, attempt: LoginAttempt) -> None:
+        """The attempt came to nothing for a reason that lies with us: it doesn't count."""
+        for subject in attempt.subjects:
+            await self._counts.give_back(subject)
+
+
+def _of_address(address: str) -> list[tuple[str, GrowingPauses]]:
+    found = [(f"address {network_of(address)}", PASSWORDS_OF_NETWORK)]
+    site = wide_network_of(address)
+    return found if site is None else [*found, (f"address {site}", PASSWORDS_OF_WIDE_NETWORK)]
+
+
+def _too_many(wait: float) -> TooManyRequests:
+    seconds = math.ceil(wait)
+    return TooManyRequests(f"too many attempts to sign in; the next one may be made in {_duration(seconds)}", seconds)
+
+
+def _duration(seconds: int) -> str:
+    if seconds < 120:
+        return f"{seconds} second{'' if seconds == 1 else 's'}"
+    return f"{-(-seconds // 60)} minutes"

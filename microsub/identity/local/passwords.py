@@ -16,15 +16,13 @@ from argon2 import PasswordHasher, Type
 from argon2.exceptions import InvalidHashError, VerificationError
 
 from microsub.errors import InvalidRequest, TooManyRequests
+from microsub.identity.limits import PASSWORDS_WAITING
 from microsub.identity.store.credentials import Credentials
 
 _Hashed = TypeVar("_Hashed")
 
 BUSY_SECONDS = 2
 """After how long somebody may try again who found no place."""
-
-WAITING = 500
-"""Passwords that wait, half a minute at a twentieth of a second each."""
 
 _QueuePlace = tuple[int, int, "asyncio.Future[None]"]
 """The turn, the order of asking, and what says that a thread is free."""
@@ -45,7 +43,7 @@ class Hasher:
     methods raise TooManyRequests where more of these wait than there are places.
     """
 
-    def __init__(self, cost: Cost = Cost(), *, at_once: int = 1, waiting: int = WAITING) -> None:
+    def __init__(self, cost: Cost = Cost(), *, at_once: int = 1, waiting: int = PASSWORDS_WAITING.most) -> None:
         self._argon2 = PasswordHasher(
             time_cost=cost.passes, memory_cost=cost.memory_kib, parallelism=1, hash_len=32, salt_len=16, type=Type.ID
         )

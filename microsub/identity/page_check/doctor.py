@@ -16,6 +16,7 @@ from microsub.errors import ParseError, TooManyRequests
 from microsub.fetch import FEED_ACCEPT, PAGE_ACCEPT, Answered, FetchFailed, Sending, SendLimits
 from microsub.formats.entry_id import mask_credentials
 from microsub.formats.html.trees import MAX_PAGE
+from microsub.identity.limits import PAGE_CHECKS_IN_ALL, PAGE_CHECKS_OF_NETWORK, PAGE_CHECKS_OF_SITE
 from microsub.identity.page_check.page_findings import (
     RELS,
     address_findings,
@@ -45,19 +46,11 @@ from microsub.identity.protocol.identifiers import canonical_me, endpoint, site_
 from microsub.identity.protocol.links import ExaminedPage, WrittenLink
 from microsub.identity.protocol.metadata import ServerMetadata, is_own, read_metadata
 from microsub.identity.sign_in.profiles import Sender, trail_of
-from microsub.kit.rate_limits import FixedWindow
+from microsub.kit.rate_limits import MINUTE, RateLimiter
 from microsub.parsing.pool import ParsePool
 
 SECONDS = 20.0
 """For everything together; each exchange has five."""
-
-AT_ONCE = 8
-"""Pages that are examined at the same time in one process. Whoever comes then is told to come again."""
-
-PER_ADDRESS = 6
-PER_SITE = 12
-EVERY = 60.0
-"""How many examinations one client's address may ask for, and one site may be the subject of, in so many seconds."""
 
 _PAGE = SendLimits(total=5.0, body=MAX_PAGE)
 _FEED = SendLimits(total=5.0, body=1024 * 1024)
@@ -126,10 +119,7 @@ class PageDoctor:
         self._parser = parser
         self._private = private
         self._asks_itself = asks_itself
-        self._clock = clock
-        self._busy = 0
-        self._addresses = FixedWindow(PER_ADDRESS, EVERY)
-        self._sites = FixedWindow(PER_SITE, EVERY)
+        self._limiter = RateLimiter(clock)
 
     async def examine_for(self, client: str, address: str, here: CheckedAgainst, *, known: bool = False) -> PageReport:
         """`examine` for somebody at the network `client`: not too often. Raises TooManyRequests, InvalidRequest.
@@ -137,22 +127,23 @@ class PageDoctor:
         Only what is really examined counts. Unless they are `known`, ports 80 and 443 alone are asked, because what is
         found tells whether a port is open.
         """
-        now, wait = self._clock(), int(EVERY)
+        limiter, wait = self._limiter, int(MINUTE)
         site = site_of_me(canonical_me(address, private=self._private))
-        if not self._addresses.has_room(client, now):
-            raise TooManyRequests(f"{PER_ADDRESS} pages a minute are checked for each of you; wait a minute", wait)
-        if not self._sites.has_room(site, now):
+        if not limiter.has_room(PAGE_CHECKS_OF_NETWORK, client):
+            most = PAGE_CHECKS_OF_NETWORK.most
+            raise TooManyRequests(f"{most} pages a minute are checked for each of you; wait a minute", wait)
+        if not limiter.has_room(PAGE_CHECKS_OF_SITE, site):
             raise TooManyRequests(f"{site} has been checked too often; wait a minute", wait)
-        if self._busy >= AT_ONCE:
+        if not limiter.has_room(PAGE_CHECKS_IN_ALL):
             raise TooManyRequests("too many pages are being checked just now; try again in some seconds", 5)
-        self._addresses.allows(client, now)
-        self._sites.allows(site, now)
-        self._busy += 1
+        limiter.count(PAGE_CHECKS_OF_NETWORK, client)
+        limiter.count(PAGE_CHECKS_OF_SITE, site)
+        give_back = limiter.take([(PAGE_CHECKS_IN_ALL, "")])
         try:
             doctor = self if known else PageDoctor(_WebPorts(self._sender), self._parser, private=self._private)
             return await doctor.examine(address, here)
         finally:
-            self._busy -= 1
+            give_back()
 
     async def examine(self, address: str, here: CheckedAgainst) -> PageReport:
         """What is found at `address`. Raises InvalidRequest for what can be no profile URL; what pages, servers and

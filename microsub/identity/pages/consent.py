@@ -170,7 +170,7 @@ async def _ask(visit: PageVisit) -> Response:
     session = visit.require_session(**({"me": hint} if hint else {}))
     clients = visit.site.identity.granting.clients
     if clients.would_ask(target.client):
-        await visit.site.identity.asking.app(session.user, visit.now)
+        await visit.site.identity.consents.count(session.user, visit.now)
     found = await clients.find(target.client, visit.asker)
     app = shown_app(found, target.redirect)
     if app is None:
@@ -203,7 +203,7 @@ async def _answer(visit: PageVisit) -> Response:
     except OAuthRefused as problem:
         raise InvalidRequest(problem.description) from None
     if granting.clients.would_ask(asked.client):
-        await visit.site.identity.asking.app(session.user, visit.now)
+        await visit.site.identity.consents.count(session.user, visit.now)
     found = await granting.clients.find(asked.client, visit.asker)
     app = shown_app(found, asked.redirect)
     if app is None:

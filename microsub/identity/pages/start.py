@@ -6,13 +6,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub.errors import InvalidRequest
-from microsub.identity.local.attempts import network_of
 from microsub.identity.page_check.report import PageReport, microsub_line, profile_page, provider_lines
 from microsub.identity.page_check.server_findings import ENDPOINT, CheckedAgainst
 from microsub.identity.protocol.identifiers import shown
 from microsub.identity.web.routing import form, page
 from microsub.identity.web.site import PageSite
 from microsub.identity.web.visit import PageVisit
+from microsub.kit.rate_limits import network_of
 
 CHECK_PATH = "/check"
 _NAME = "YOUR-NAME"

@@ -2,8 +2,7 @@
 
 An app's identifier is the URL of a page or document about it. It is fetched through the guarded door, and so is the
 logo, which the page shows from our own copy: the reader's browser asks nobody but us. Whatever fails, the identifier is
-left to be shown. How many are asked for whom is bounded (`crowd`); logos are fetched only for people who are signed
-in.
+left to be shown. How many are asked for whom is limited; logos are fetched only for people who are signed in.
 
 Specs: https://indieauth.spec.indieweb.org/#client-information-discovery,
 draft-ietf-oauth-client-id-metadata-document.
@@ -22,10 +21,12 @@ import structlog
 
 from microsub.errors import FetchError, ParseError, ParserUnavailable, TooManyRequests
 from microsub.fetch import Answered, FetchFailed, Sending, SendLimits
+from microsub.identity.limits import CONSENTS, METADATA_FOR_STRANGERS, METADATA_FOR_USERS, ClientMetadataBounds
 from microsub.identity.protocol.clients import ClientInfo, may_be_asked
 from microsub.identity.protocol.identifiers import same_origin
-from microsub.identity.provider.client_limits import OF_PEOPLE, OF_STRANGERS, Asker, Crowd
+from microsub.identity.store.rate_limits import AttemptCounts
 from microsub.kit.identifiers import identifier
+from microsub.kit.rate_limits import Place, RateLimiter, is_public, network_of, wide_network_of
 from microsub.kit.ttl_cache import TtlCache
 from microsub.parsing.pool import ParsePool
 
@@ -38,7 +39,7 @@ PATIENCE = 3.0
 """Seconds for which a page waits for an app, its logo included. What comes later is there for the next page."""
 
 MAX_LOGO = 48 * 1024
-_AT_ONCE = OF_PEOPLE.at_once + OF_STRANGERS.at_once  # so that nobody waits for a turn
+_AT_ONCE = METADATA_FOR_USERS.at_once.most + METADATA_FOR_STRANGERS.at_once.most  # so that none waits for a turn
 _DOCUMENT = SendLimits(total=4.0, body=256 * 1024)
 _PICTURE = SendLimits(total=3.0, body=MAX_LOGO)
 _ACCEPT = "application/json, text/html;q=0.9, application/xhtml+xml;q=0.8, */*;q=0.1"
@@ -88,6 +89,72 @@ class Sender(Protocol):
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who opens the page: a client's address as the server sees it, and who is signed in, empty for strangers."""
+
+    address: str
+    user: str = ""
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """What is counted for them: all addresses of one customer are one, and one person's are too.
+
+        An address that isn't of the internet may be that of a proxy that doesn't tell whom it speaks for: people who
+        are signed in don't share a budget for that.
+        """
+        network = f"network {network_of(self.address)}"
+        if not self.user:
+            return (network,)
+        return (network, f"user {self.user}") if is_public(self.address) else (f"user {self.user}",)
+
+    @property
+    def share(self) -> str:
+        """Whose share of look-ups of names is used: the person's, a stranger's network's, or nobody's where all
+        strangers may come by one address.
+        """
+        if self.user:
+            return f"user {self.user}"
+        return f"network {wide_network_of(self.address) or network_of(self.address)}" if is_public(self.address) else ""
+
+
+class ClientMetadataLimits:
+    """Rate limits for fetching apps' metadata: any page chooses which app is asked,
+    so others could be made targets. Users have a budget that strangers can't use up.
+    """
+
+    def __init__(self, bounds: ClientMetadataBounds, limiter: RateLimiter) -> None:
+        self._bounds = bounds
+        self._limiter = limiter
+
+    def enter(self, asker: Asker, host: str) -> Callable[[], None]:
+        """Take a place for a request to `host`, and return what gives it back. Raises TooManyRequests."""
+        bounds, limiter = self._bounds, self._limiter
+        places: list[Place] = [(bounds.at_once_of_asker, subject) for subject in asker.subjects]
+        places += [(bounds.at_once_to_host, host), (bounds.at_once, "")]
+        if not all(limiter.has_room(*place) for place in places):
+            raise TooManyRequests("Too many apps are being asked about themselves just now. Wait a few seconds.", 5)
+        within = all(limiter.count(bounds.of_asker, subject) for subject in asker.subjects)
+        # What is refused for its asker doesn't count for the host, which isn't asked.
+        if not within or not limiter.count(bounds.to_host, host):
+            raise TooManyRequests("Too many apps were asked about themselves within a minute. Wait a minute.", 60)
+        return limiter.take(places)
+
+
+class ConsentLimit:
+    """Rate limit on apps that send a signed-in user to the consent page, counted in Redis."""
+
+    def __init__(self, counts: AttemptCounts) -> None:
+        self._counts = counts
+
+    async def count(self, user: str, now: float) -> None:
+        """Count an app that has to be asked about itself. Raises TooManyRequests."""
+        wait, _ = await self._counts.take(f"apps {user}", CONSENTS.pauses(), now)
+        if wait:
+            seconds = f"{wait} second{'' if wait == 1 else 's'}"
+            raise TooManyRequests(f"Too many apps have sent you here in a short time. Wait {seconds}.", wait)
+
+
 class Clients:
     """Apps by identifier, remembered for a quarter of an hour. `clock` gives seconds. Belongs to one event loop."""
 
@@ -102,7 +169,9 @@ class Clients:
         self._sender = sender
         self._parser = parser
         self._patience = patience
-        self._people, self._strangers = Crowd(OF_PEOPLE, clock), Crowd(OF_STRANGERS, clock)
+        limiter = RateLimiter(clock)
+        self._users = ClientMetadataLimits(METADATA_FOR_USERS, limiter)
+        self._strangers = ClientMetadataLimits(METADATA_FOR_STRANGERS, limiter)
         self._known: TtlCache[App] = TtlCache(
             lifetime=LIFETIME, failures=FAILURES, most=MOST, at_once=_AT_ONCE, clock=clock
         )
@@ -135,10 +204,10 @@ class Clients:
         return app
 
     async def _asked(self, kept: TtlCache[T], url: str, asker: Asker, find: Callable[[], Awaitable[T]]) -> T:
-        """What is known of `url`, or what `find` finds, with a place in the crowd for as long as it takes."""
+        """What is known of `url`, or what `find` finds, with a place within the limits for as long as it takes."""
         if kept.has(url) or kept.is_sought(url):
             return await kept.get(url, find)
-        leave = (self._people if asker.user else self._strangers).enter(asker, identifier(url).host)
+        leave = (self._users if asker.user else self._strangers).enter(asker, identifier(url).host)
 
         async def placed() -> T:
             try:

@@ -28,7 +28,7 @@ from microsub.identity.protocol.identifiers import canonical_me, shown, site_of_
 from microsub.identity.protocol.metadata import is_own
 from microsub.identity.protocol.replies import CodeAnswer, read_code_answer, read_error
 from microsub.identity.sign_in.admission import Admission, Admitted, Refusal, proven
-from microsub.identity.sign_in.limits import Turnstile
+from microsub.identity.sign_in.limits import SignInLimits
 from microsub.identity.sign_in.profiles import RECENT, Profile, Profiles
 from microsub.identity.store.sessions import PendingStore, SignInUnderWay, size_of
 from microsub.kit.identifiers import identifier
@@ -254,7 +254,7 @@ class SignInClient:
         profiles: Profiles,
         sender: ProviderDoor,
         admission: Admission,
-        turnstile: Turnstile,
+        limits: SignInLimits,
         *,
         private: bool = False,
     ) -> None:
@@ -262,7 +262,7 @@ class SignInClient:
         self._profiles = profiles
         self._sender = sender
         self._admission = admission
-        self._turnstile = turnstile
+        self._limits = limits
         self._private = private
 
     async def begin(
@@ -284,8 +284,8 @@ class SignInClient:
         if is_own(me, base):
             metrics.SIGN_INS.labels("local").inc()
             return SignInHere(me)
-        await self._turnstile.enter(me, address)
-        async with self._turnstile.place(me, address, site_of_me(me)):
+        await self._limits.enter(me, address)
+        async with self._limits.place(me, address, site_of_me(me)):
             profile = await self._profile(me)
         authorization = self._authorization_of(profile)
         if is_own(authorization, base):
@@ -304,7 +304,7 @@ class SignInClient:
             browser=_digest(browser),
             next=next_,
         )
-        await self._turnstile.leave(me, size_of(sign_in))
+        await self._limits.leave(me, size_of(sign_in))
         await self._pending.put(_digest(state), sign_in)
         metrics.SIGN_INS.labels("begun").inc()
         return ProviderRedirect(_request(sign_in, state, _verifier(browser, state)))
@@ -346,7 +346,7 @@ class SignInClient:
         redemption = CodeRedemption(
             code, sign_in.base + CLIENT_PATH, sign_in.base + CALLBACK_PATH, _verifier(browser, state)
         )
-        async with self._turnstile.place(sign_in.me, address, who):
+        async with self._limits.place(sign_in.me, address, who):
             found = await redeem(self._sender, sign_in, redemption, now, private=self._private)
             profile = await self._confirmed(sign_in, found.me, who)
             verdict = await self._admission.admit(proven(sign_in.me, found.me, profile, found.profile))

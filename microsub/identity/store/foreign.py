@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
+from microsub.identity.limits import UnknownTokens
 from microsub.model.reader import Credential
 from microsub.redis import identitykeys, keys
 from microsub.redis.lease import leased
@@ -31,21 +32,6 @@ KNOWN_FOR = 30 * 86_400
 
 MOST_NETWORKS = 50
 """Networks of one user that are known; of more, those that were seen last."""
-
-
-@dataclass(frozen=True, slots=True)
-class Shares:
-    """Questions a minute about unknown tokens of one user, all together 60: `known` from networks from which a good
-    token came lately, `first` ones from wherever, `rest` further ones; and how many of each may be one network's
-    (`of_first`: one /48's, of IPv6).
-    """
-
-    known: int = 20
-    of_known: int = 10
-    first: int = 24
-    of_first: int = 2
-    rest: int = 16
-    of_rest: int = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +149,7 @@ class ForeignTokens:
         key = identitykeys.foreign_refused(credential.user, credential.digest)
         await self._redis.command("SET", key, reason, "EX", seconds)
 
-    async def count(self, user: str, place: Place, shares: Shares, now: float) -> int:
+    async def count(self, user: str, place: Place, shares: UnknownTokens, now: float) -> int:
         """Count a question about an unknown token that came from there; 0, or the seconds until one may be asked
         again, and then it isn't counted.
         """

@@ -26,9 +26,10 @@ from microsub import metrics
 from microsub.configuration.model import IdentitySettings
 from microsub.errors import Forbidden, MicrosubError, ProviderUnavailable, TooManyRequests, Unauthorized
 from microsub.formats.entry_id import mask_credentials
-from microsub.identity.local.attempts import network_of, site_of
-from microsub.identity.store.foreign import ForeignTokens, Place, Principal, Shares, Standing, Vouched
+from microsub.identity.limits import UnknownTokens
+from microsub.identity.store.foreign import ForeignTokens, Place, Principal, Standing, Vouched
 from microsub.identity.tokens.introspection import SECONDS, Another, Denied, Good, Said, Silent
+from microsub.kit.rate_limits import network_of, wide_network_of
 from microsub.model.reader import Credential, Grant
 from microsub.model.scopes import understood
 
@@ -46,7 +47,7 @@ class Pace:
     again: int = 10
     while_known: float = 30.0
     patience: float = SECONDS + 2
-    shares: Shares = field(default_factory=Shares)
+    shares: UnknownTokens = field(default_factory=UnknownTokens)
     look: float = 0.05
 
 
@@ -181,7 +182,7 @@ _ENDED = "ended"
 def place_of(address: str) -> Place:
     """Where a token came from, by a client's address."""
     network = network_of(address)
-    return Place(network, site_of(address) or network)
+    return Place(network, wide_network_of(address) or network)
 
 
 def decided(user: str, standing: Standing, now: float) -> Grant | MicrosubError | None:

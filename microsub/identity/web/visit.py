@@ -14,7 +14,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from microsub.errors import Unauthorized
 from microsub.identity.local.login import SignInOrigin
-from microsub.identity.provider.client_limits import Asker
+from microsub.identity.provider.clients import Asker
 from microsub.identity.sign_in.sessions import SignedIn
 from microsub.identity.store.credentials import DEVICE_SECONDS
 from microsub.identity.store.sessions import SESSION_SECONDS

@@ -8,8 +8,9 @@ import pytest
 
 from microsub.errors import TooManyRequests
 from microsub.fetch import Answered, FetchFailed, Hop, Sending
-from microsub.identity.provider.client_limits import MINUTE, OF_PEOPLE, OF_STRANGERS, Asker
-from microsub.identity.provider.clients import FAILURES, MAX_LOGO, Clients
+from microsub.identity.limits import METADATA_FOR_STRANGERS, METADATA_FOR_USERS
+from microsub.identity.provider.clients import FAILURES, MAX_LOGO, Asker, Clients
+from microsub.kit.rate_limits import MINUTE
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER
 
@@ -161,7 +162,8 @@ async def test_a_stranger_gets_no_logo_fetched() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asker", "at_once"), [(STRANGER, OF_STRANGERS.at_once_of_asker), (ANN, OF_PEOPLE.at_once_of_asker)]
+    ("asker", "at_once"),
+    [(STRANGER, METADATA_FOR_STRANGERS.at_once_of_asker.most), (ANN, METADATA_FOR_USERS.at_once_of_asker.most)],
 )
 async def test_nobody_has_many_apps_asked_at_once(asker: Asker, at_once: int) -> None:
     """The next one is refused until an answer is there, while others have theirs asked; waiters for one app are one."""
@@ -188,9 +190,9 @@ async def test_no_host_is_asked_many_things_at_once() -> None:
     clients = Clients(apps, PARSER)
     waiting = [
         asyncio.create_task(clients.find(f"{APP}{number}", Asker(f"8.8.{number}.8", f"u{number}")))
-        for number in range(OF_PEOPLE.at_once_to_host)
+        for number in range(METADATA_FOR_USERS.at_once_to_host.most)
     ]
-    while len(apps.asked) < OF_PEOPLE.at_once_to_host:
+    while len(apps.asked) < METADATA_FOR_USERS.at_once_to_host.most:
         await asyncio.sleep(0)
     with pytest.raises(TooManyRequests):
         await clients.find(APP, ANN)
@@ -203,11 +205,11 @@ async def test_no_host_is_asked_all_the_time_and_strangers_use_up_nobodys_budget
     """From however many addresses they come; a minute later there is room again."""
     now, apps = [1000.0], Apps()
     clients = Clients(apps, PARSER, clock=lambda: now[0])
-    for number in range(OF_STRANGERS.to_host):
+    for number in range(METADATA_FOR_STRANGERS.to_host.most):
         await clients.find(f"{APP}{number}", Asker(f"8.8.{number}.8"))
     with pytest.raises(TooManyRequests):
         await clients.find(APP, STRANGER)
-    assert len(apps.asked) == OF_STRANGERS.to_host
+    assert len(apps.asked) == METADATA_FOR_STRANGERS.to_host.most
     await clients.find(APP, ANN)
     now[0] += max(MINUTE, FAILURES)
     await clients.find(APP, STRANGER)
@@ -217,11 +219,11 @@ async def test_one_network_has_so_many_apps_asked_in_a_minute() -> None:
     """All addresses of a customer's IPv6 network are one; a person counts wherever they are."""
     now = [1000.0]
     clients = Clients(Apps(), PARSER, clock=lambda: now[0])
-    for number in range(OF_STRANGERS.of_asker):
+    for number in range(METADATA_FOR_STRANGERS.of_asker.most):
         await clients.find(f"https://app{number}.example/", Asker(f"2600::{number:x}"))
     with pytest.raises(TooManyRequests):
         await clients.find(APP, Asker("2600::ffff"))
-    for number in range(OF_PEOPLE.of_asker):
+    for number in range(METADATA_FOR_USERS.of_asker.most):
         await clients.find(f"https://another{number}.example/", Asker(f"8.8.{number}.8", "ann"))
     with pytest.raises(TooManyRequests):
         await clients.find(APP, Asker("9.9.9.9", "ann"))
@@ -231,7 +233,7 @@ async def test_one_network_has_so_many_apps_asked_in_a_minute() -> None:
 async def test_behind_a_proxy_that_tells_nothing_people_have_budgets_of_their_own() -> None:
     """All of them come from its address, which is a private one; strangers there are one."""
     clients = Clients(Apps(), PARSER, clock=lambda: 1000.0)
-    for number in range(OF_PEOPLE.of_asker):
+    for number in range(METADATA_FOR_USERS.of_asker.most):
         await clients.find(f"https://app{number}.example/", Asker("10.0.0.1", "ann"))
     with pytest.raises(TooManyRequests):
         await clients.find(APP, Asker("10.0.0.1", "ann"))

@@ -18,9 +18,11 @@ import pytest
 
 from microsub.errors import InvalidRequest, TooManyRequests
 from microsub.fetch import Answered, FetchFailed, Hop, Sending
-from microsub.identity.page_check.doctor import AT_ONCE, EVERY, PER_ADDRESS, PER_SITE, PageDoctor
+from microsub.identity.limits import PAGE_CHECKS_IN_ALL, PAGE_CHECKS_OF_NETWORK, PAGE_CHECKS_OF_SITE
+from microsub.identity.page_check.doctor import PageDoctor
 from microsub.identity.page_check.report import PageReport
 from microsub.identity.page_check.server_findings import CheckedAgainst, user_in
+from microsub.kit.rate_limits import MINUTE
 from tests.support.parsing import PARSER
 
 CASES = sorted((Path(__file__).parents[2] / "data" / "doctor").glob("*.html"))
@@ -209,18 +211,18 @@ async def test_nobody_checks_pages_all_the_time() -> None:
     """One client has so many a minute, and so has one site; others go on, and so does everybody a minute later."""
     now = 0.0
     doctor = PageDoctor(Web({}), PARSER, clock=lambda: now)
-    for number in range(PER_ADDRESS):
+    for number in range(PAGE_CHECKS_OF_NETWORK.most):
         await doctor.examine_for("192.0.2.1", f"a{number}.example", CheckedAgainst())
     with pytest.raises(TooManyRequests) as stopped:
         await doctor.examine_for("192.0.2.1", "b.example", CheckedAgainst())
-    assert stopped.value.retry_after == EVERY
-    for number in range(PER_SITE):
+    assert stopped.value.retry_after == MINUTE
+    for number in range(PAGE_CHECKS_OF_SITE.most):
         await doctor.examine_for(f"198.51.100.{number}", "https://busy.example/", CheckedAgainst())
-    for _ in range(PER_ADDRESS):  # which counts for nothing, as nothing was checked
+    for _ in range(PAGE_CHECKS_OF_NETWORK.most):  # which counts for nothing, as nothing was checked
         with pytest.raises(TooManyRequests, match=r"busy\.example"):
             await doctor.examine_for("192.0.2.2", "http://www.busy.example/other", CheckedAgainst())
     await doctor.examine_for("192.0.2.2", "c.example", CheckedAgainst())
-    now = EVERY
+    now = MINUTE
     await doctor.examine_for("192.0.2.1", "busy.example", CheckedAgainst())
 
 
@@ -230,9 +232,9 @@ async def test_a_few_pages_are_checked_at_once() -> None:
     doctor = PageDoctor(silence, PARSER)
     under_way = [
         asyncio.create_task(doctor.examine_for(f"192.0.2.{number}", f"a{number}.example", CheckedAgainst()))
-        for number in range(AT_ONCE)
+        for number in range(PAGE_CHECKS_IN_ALL.most)
     ]
-    while silence.asked < 3 * AT_ONCE:
+    while silence.asked < 3 * PAGE_CHECKS_IN_ALL.most:
         await asyncio.sleep(0)
     with pytest.raises(TooManyRequests, match="just now"):
         await doctor.examine_for("198.51.100.1", "late.example", CheckedAgainst())
@@ -240,7 +242,7 @@ async def test_a_few_pages_are_checked_at_once() -> None:
         task.cancel()
     await asyncio.gather(*under_way, return_exceptions=True)
     task = asyncio.create_task(doctor.examine_for("198.51.100.1", "late.example", CheckedAgainst()))
-    while silence.asked < 3 * AT_ONCE + 3:
+    while silence.asked < 3 * PAGE_CHECKS_IN_ALL.most + 3:
         await asyncio.sleep(0)
     task.cancel()
 

@@ -12,8 +12,9 @@ import structlog
 
 from microsub.configuration.model import IdentitySettings
 from microsub.errors import Forbidden, MicrosubError, ProviderUnavailable, TooManyRequests, Unauthorized
+from microsub.identity.limits import UnknownTokens
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.foreign import ForeignTokens, Principal, Shares, Standing, Vouched
+from microsub.identity.store.foreign import ForeignTokens, Principal, Standing, Vouched
 from microsub.identity.tokens.foreign import Pace, Verification, decided, grace_until
 from microsub.identity.tokens.introspection import Another, Denied, Good, Said, Silent
 from microsub.model.reader import Credential, Grant
@@ -365,8 +366,8 @@ async def test_others_dont_wait_for_ever(world: World) -> None:
     assert await hanging == GRANT
 
 
-FROM_ONE = Shares().of_first + Shares().of_rest
-IN_ALL = Shares().known + Shares().first + Shares().rest
+FROM_ONE = UnknownTokens().of_first + UnknownTokens().of_rest
+IN_ALL = UnknownTokens().known + UnknownTokens().first + UnknownTokens().rest
 
 
 async def test_hammering_with_unknown_tokens_is_bounded(world: World) -> None:
@@ -381,7 +382,7 @@ async def test_hammering_with_unknown_tokens_is_bounded(world: World) -> None:
     assert len(limited) == 60 - FROM_ONE
     assert all(0 < outcome.retry_after <= 60 for outcome in limited)
     await all_of(*(world.check(credential=another(number), address=f"192.0.2.{number}") for number in range(100, 250)))
-    assert world.provider.asked == IN_ALL - Shares().known <= 60
+    assert world.provider.asked == IN_ALL - UnknownTokens().known <= 60
 
 
 async def test_a_customers_network_is_one_address(world: World) -> None:

@@ -1,0 +1,90 @@
+"""All limits of identity: what is limited, for whom, how many, in which time. Changed here and nowhere else.
+
+`RateLimit`s are counted in each process, `GrowingPauses` in Redis, which all processes share. What users may have and
+ask is in backend.json (`tokens.quotas`). "Network" is a client's IPv4 address or /64 of IPv6; private addresses, which
+may be those of a proxy, are exempt from limits on starting a sign-in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from microsub.kit.rate_limits import AT_ONCE, GrowingPauses, RateLimit
+
+# Starting a sign-in needs no account, and makes this server fetch a page.
+
+SIGN_INS_OF_NETWORK = RateLimit("sign-ins begun", "network", 20)
+SIGN_INS_OF_WIDE_NETWORK = RateLimit("sign-ins begun", "/48 of IPv6", 200)
+SIGN_INS_AT_SITE = RateLimit("sign-ins begun with addresses that are no user's", "site", 30)
+SIGN_INS_IN_ALL = RateLimit("sign-ins begun", "users' addresses, and others'", 3000)
+SIGN_IN_BYTES = RateLimit("bytes that strangers' sign-ins leave in Redis", "all together", 2 * 1024 * 1024)
+"""They stay for a quarter of an hour: 30 MB. One takes some 700; a page can name addresses of 2,000 letters."""
+
+WAITING_OF_PERSON = RateLimit("sign-ins that wait for another server", "person", 5, AT_ONCE)
+WAITING_OF_NETWORK = RateLimit("sign-ins that wait for another server", "network", 5, AT_ONCE)
+WAITING_OF_WIDE_NETWORK = RateLimit("sign-ins that wait for another server", "/48 of IPv6", 10, AT_ONCE)
+WAITING_AT_SITE = RateLimit("sign-ins that wait for another server", "site of the page or provider", 20, AT_ONCE)
+WAITING_IN_ALL = RateLimit("sign-ins that wait for another server", "users' addresses, and others'", 50, AT_ONCE)
+
+# Passwords and passkeys of this server. No account is locked: networks wait, accounts don't.
+
+PASSWORDS_OF_NETWORK = GrowingPauses("attempts to sign in here", "network", free=10, first=2, longest=900)
+PASSWORDS_OF_WIDE_NETWORK = GrowingPauses("attempts to sign in here", "/48 of IPv6", free=100, first=1, longest=30)
+PASSWORDS_OF_BROWSER = GrowingPauses("attempts to sign in here", "known browser", free=10, first=1, longest=300)
+CHALLENGES = GrowingPauses("challenges for a passkey", "network", free=60, first=1, longest=1)
+"""Each challenge is kept for five minutes."""
+HASHES = RateLimit("right and new passwords", "account", 60)
+"""Counted in Redis. Hashing takes time even for a right password."""
+PASSWORDS_WAITING = RateLimit("passwords that wait to be checked", "all together", 500, AT_ONCE)
+"""Half a minute at a twentieth of a second each."""
+TURN_OF_WIDE_NETWORK = 10
+"""Attempts from one /48 that count as one when networks take turns in the queue of passwords."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientMetadataBounds:
+    """Requests for apps' metadata: in a minute for each asker and host; at once for each, and in all."""
+
+    of_asker: RateLimit
+    to_host: RateLimit
+    at_once_of_asker: RateLimit
+    at_once_to_host: RateLimit
+    at_once: RateLimit
+
+
+_STRANGERS, _USERS = "apps asked about themselves for strangers", "apps asked about themselves for users"
+METADATA_FOR_STRANGERS = ClientMetadataBounds(
+    of_asker=RateLimit(_STRANGERS, "network", 20),
+    to_host=RateLimit(_STRANGERS, "host", 12),
+    at_once_of_asker=RateLimit(_STRANGERS, "network", 2, AT_ONCE),
+    at_once_to_host=RateLimit(_STRANGERS, "host", 2, AT_ONCE),
+    at_once=RateLimit(_STRANGERS, "all together", 4, AT_ONCE),
+)
+METADATA_FOR_USERS = ClientMetadataBounds(
+    of_asker=RateLimit(_USERS, "user, and network", 90),
+    to_host=RateLimit(_USERS, "host", 60),
+    at_once_of_asker=RateLimit(_USERS, "user, and network", 4, AT_ONCE),
+    at_once_to_host=RateLimit(_USERS, "host", 4, AT_ONCE),
+    at_once=RateLimit(_USERS, "all together", 12, AT_ONCE),
+)
+CONSENTS = GrowingPauses("apps that send a user to the consent page", "user", free=60, first=2, longest=2)
+
+PAGE_CHECKS_OF_NETWORK = RateLimit("page checks", "network", 6)
+PAGE_CHECKS_OF_SITE = RateLimit("page checks", "site", 12)
+PAGE_CHECKS_IN_ALL = RateLimit("page checks", "all together", 8, AT_ONCE)
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownTokens:
+    """Questions a minute to a user's provider about unknown tokens, counted in Redis; all together 60.
+
+    `known` from networks from which a good token came lately, `first` ones from any network, `rest` further ones; and
+    how many of each may be one network's (`of_first`: one /48's, of IPv6).
+    """
+
+    known: int = 20
+    of_known: int = 10
+    first: int = 24
+    of_first: int = 2
+    rest: int = 16
+    of_rest: int = 16
