@@ -7,6 +7,7 @@
 -- KEYS  1 posts  2 unread  3 read  4 hidden  5 hidden-read  6 gone
 -- ARGV  1 now in whole seconds  2.. ids
 -- reply nothing
+-- include: enter
 -- include: leave
 local sets = { posts = KEYS[1], unread = KEYS[2], read = KEYS[3], hidden = KEYS[4], hidden_read = KEYS[5], gone = KEYS[6] }
 
@@ -19,12 +20,9 @@ end
 local function shown(id, score)
   local read = at('read', id) or at('hidden_read', id)
   drop(id, 'hidden', 'hidden_read')
-  if read or not at('unread', id) then
-    drop(id, 'unread')
-    redis.call('ZADD', sets.read, read or ARGV[1], id)
-  else
-    redis.call('ZADD', sets.unread, score, id)
-  end
+  local read_at = read or (not at('unread', id) and ARGV[1])
+  if read_at then drop(id, 'unread') end
+  show_state(sets, id, score, read_at)
 end
 
 for i = 2, #ARGV do

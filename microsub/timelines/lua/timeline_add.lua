@@ -38,6 +38,7 @@
 --       {'', added, read, hidden, suppressed, evicted, 'time of following n m' or ''}, lists of ids as 'id id …'; n is
 --       how many items of the fill were given so far, m how many of them took a place
 -- include: reasons
+-- include: enter
 -- include: leave
 -- include: rules
 local FIRST_ITEM, FIELDS, AT_ONCE = 7, 5, 100
@@ -227,16 +228,13 @@ local function take(id, score, lines, twins, is_first, given)
   if not is_muted then places = places + 1 end
   if left then call('ZREM', gone, id) end
   if is_muted then
-    call('ZADD', sets.hidden, score, id)
+    enter(sets, id, score, read_at, true)
     is_hiding = true
-    if read_at then call('ZADD', sets.hidden_read, read_at, id) end
     hidden[#hidden + 1] = id
-  elseif read_at then
-    call('ZADD', sets.read, read_at, id)
-    read[#read + 1] = id
   else
-    call('ZADD', unread, score, id)
-    added[#added + 1] = id
+    show_state(sets, id, score, read_at)
+    local came = read_at and read or added
+    came[#came + 1] = id
   end
 end
 

@@ -2,7 +2,7 @@
 -- also out of those that hide them, as when the whole feed moves: an item that is shown nowhere has the state that it
 -- has where it is hidden.
 --
--- Atomic per item: it is always in exactly one place, with one state. It is unread in the target when it was unread in any
+-- Atomic per item: it is always in exactly one channel, with one state. It is unread in the target when it was unread in any
 -- of the channels that it leaves, as `global` has shown it; where the target has it already, its state there stays. A
 -- removal from the target is taken back, since the reader asks for the item there; not for an item that the reader
 -- can't see, which just leaves then.
@@ -14,6 +14,7 @@
 -- reply number of items that moved, or -1: no such channel
 -- include: channels
 -- include: reasons
+-- include: enter
 -- include: leave
 -- include: rules
 
@@ -31,10 +32,10 @@ local mutes, blocks = some({ KEYS[2], KEYS[3] }), some({ KEYS[4], KEYS[5] })
 local function found(id, part, read_part)
   local at, score, unread, read_at = {}, nil, false, nil
   for _, sets in ipairs(others) do
-    local place = redis.call('ZSCORE', sets[part], id)
-    if place then
+    local there = redis.call('ZSCORE', sets[part], id)
+    if there then
       at[#at + 1] = sets
-      score = place
+      score = there
       local read = redis.call('ZSCORE', sets[read_part], id)
       if not read then
         unread = true
@@ -53,20 +54,10 @@ local function lost_for_good(id)
   return reason ~= MOVED and reason ~= UNFOLLOWED and reason ~= TWIN
 end
 
-local function enter(id, score, read_at, urls)
+local function arrive(id, score, read_at, urls)
   if redis.call('ZSCORE', target.posts, id) or redis.call('ZSCORE', target.hidden, id) then return end
   redis.call('ZREM', target.gone, id)
-  if ruled(mutes, urls) then
-    redis.call('ZADD', target.hidden, score, id)
-    if read_at then redis.call('ZADD', target.hidden_read, read_at, id) end
-    return
-  end
-  redis.call('ZADD', target.posts, score, id)
-  if read_at then
-    redis.call('ZADD', target.read, read_at, id)
-  else
-    redis.call('ZADD', target.unread, score, id)
-  end
+  enter(target, id, score, read_at, ruled(mutes, urls))
 end
 
 -- Whether the item was anywhere to be moved from.
@@ -76,9 +67,9 @@ local function move(id, urls)
   if hidden_too then hidden, hidden_score, hidden_read_at = found(id, 'hidden', 'hidden_read') end
   if #shown + #hidden == 0 or ruled(blocks, urls) then return false end
   if #shown > 0 then
-    enter(id, score, read_at, urls)
+    arrive(id, score, read_at, urls)
   elseif not lost_for_good(id) then
-    enter(id, hidden_score, hidden_read_at, urls)
+    arrive(id, hidden_score, hidden_read_at, urls)
   end
   for _, sets in ipairs(shown) do leave(sets, id, seconds, MOVED) end
   for _, sets in ipairs(hidden) do leave(sets, id, seconds, MOVED) end

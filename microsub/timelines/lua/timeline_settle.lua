@@ -1,4 +1,4 @@
--- Brings items to where the rules of this moment want them: blocked ones to `gone`, muted ones to hidden, others to posts.
+-- Applies the rules of this moment to items: blocked ones leave, muted ones are hidden, others are shown.
 --
 -- Atomic per item: its URLs are held against the rules in the step that moves it, so mute and unmute at the same time end as
 -- the rules do, whichever batch runs last: a rule is written before its first batch, and every batch obeys all rules that
@@ -8,6 +8,7 @@
 -- ARGV  1 now in whole seconds  2.. per item: id, n, n URLs of author and sources
 -- reply 'id id …' that moved
 -- include: reasons
+-- include: enter
 -- include: leave
 -- include: rules
 
@@ -15,27 +16,6 @@ local sets = { posts = KEYS[1], unread = KEYS[2], read = KEYS[3], hidden = KEYS[
 local mutes, blocks = some({ KEYS[7], KEYS[8] }), some({ KEYS[9], KEYS[10] })
 local seconds = tonumber(ARGV[1])
 local moved = {}
-
-local function hide(id, score)
-  local read_at = redis.call('ZSCORE', sets.read, id)
-  redis.call('ZREM', sets.posts, id)
-  redis.call('ZREM', sets.unread, id)
-  redis.call('ZREM', sets.read, id)
-  redis.call('ZADD', sets.hidden, score, id)
-  if read_at then redis.call('ZADD', sets.hidden_read, read_at, id) end
-end
-
-local function show(id, score)
-  local read_at = redis.call('ZSCORE', sets.hidden_read, id)
-  redis.call('ZREM', sets.hidden, id)
-  redis.call('ZREM', sets.hidden_read, id)
-  redis.call('ZADD', sets.posts, score, id)
-  if read_at then
-    redis.call('ZADD', sets.read, read_at, id)
-  else
-    redis.call('ZADD', sets.unread, score, id)
-  end
-end
 
 local at = 2
 while at <= #ARGV do
@@ -45,17 +25,17 @@ while at <= #ARGV do
   local shown = redis.call('ZSCORE', sets.posts, id)
   local hidden = not shown and redis.call('ZSCORE', sets.hidden, id)
   if shown or hidden then
-    local moves = true
-    if ruled(blocks, urls) then
+    local is_blocked = ruled(blocks, urls)
+    local is_muted = not is_blocked and ruled(mutes, urls)
+    local changes = is_muted == not hidden
+    if is_blocked then
       leave(sets, id, seconds, BLOCKED)
-    elseif shown and ruled(mutes, urls) then
-      hide(id, shown)
-    elseif hidden and not ruled(mutes, urls) then
-      show(id, hidden)
-    else
-      moves = false
+    elseif changes then
+      local read_at = redis.call('ZSCORE', shown and sets.read or sets.hidden_read, id)
+      take_out(sets, id)
+      enter(sets, id, shown or hidden, read_at, is_muted)
     end
-    if moves then moved[#moved + 1] = id end
+    if is_blocked or changes then moved[#moved + 1] = id end
   end
 end
 return table.concat(moved, ' ')

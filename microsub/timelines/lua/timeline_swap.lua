@@ -1,4 +1,4 @@
--- Lets a post leave with its feed, unread, or hands its place to its copy from another feed of the same channel.
+-- Takes an unread post out with its feed, or replaces it by its copy from another feed of the same channel.
 --
 -- Atomic per item: the copy comes in the step in which the other leaves, so that the post is never gone and never there
 -- twice. The copy must be in `gone` for having yielded, and its feed must be followed here now; else the post just
@@ -9,6 +9,7 @@
 --       score, feed, n, n URLs of its author and sources
 -- reply 'id id …' that left
 -- include: reasons
+-- include: enter
 -- include: leave
 -- include: rules
 
@@ -18,17 +19,12 @@ local seconds = tonumber(ARGV[1])
 if redis.call('HEXISTS', KEYS[1], ARGV[2]) == 1 then return '' end
 local out = {}
 
-local function enter(copy)
+local function arrive(copy)
   local left = redis.call('ZSCORE', sets.gone, copy.id)
   if not left or reason_of(left) ~= TWIN then return false end
   if redis.call('HEXISTS', KEYS[1], copy.feed) == 0 or ruled(blocks, copy.urls) then return false end
   redis.call('ZREM', sets.gone, copy.id)
-  if ruled(mutes, copy.urls) then
-    redis.call('ZADD', sets.hidden, copy.score, copy.id)
-  else
-    redis.call('ZADD', sets.posts, copy.score, copy.id)
-    redis.call('ZADD', sets.unread, copy.score, copy.id)
-  end
+  enter(sets, copy.id, copy.score, nil, ruled(mutes, copy.urls))
   return true
 end
 
@@ -49,7 +45,7 @@ while at <= #ARGV do
     leave(sets, id, seconds, UNFOLLOWED)
     out[#out + 1] = id
     for _, copy in ipairs(copies) do
-      if enter(copy) then break end
+      if arrive(copy) then break end
     end
   end
 end

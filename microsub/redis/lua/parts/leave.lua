@@ -1,15 +1,21 @@
--- leave(sets, id, seconds, reason): the item is in none of the channel's sets any more but `gone`, which keeps the time
--- in whole seconds and the reason in sixteenths, both exact in a double and in four decimals.
+-- gone_at(seconds, reason): the score of `gone`: the time in whole seconds and the reason in sixteenths, both exact in a
+-- double and in four decimals.
 local function gone_at(seconds, reason)
   return string.format('%.4f', seconds + reason / 16)
 end
 
-local function leave(sets, id, seconds, reason)
+-- take_out(sets, id): the item is neither shown nor hidden in the channel, and has no read state there.
+local function take_out(sets, id)
   redis.call('ZREM', sets.posts, id)
   redis.call('ZREM', sets.unread, id)
   redis.call('ZREM', sets.read, id)
   redis.call('ZREM', sets.hidden, id)
   redis.call('ZREM', sets.hidden_read, id)
+end
+
+-- leave(sets, id, seconds, reason): the item is taken out, and `gone` keeps when and why.
+local function leave(sets, id, seconds, reason)
+  take_out(sets, id)
   redis.call('ZADD', sets.gone, gone_at(seconds, reason), id)
 end
 
