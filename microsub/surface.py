@@ -17,7 +17,7 @@ from microsub.model.reader import Credential
 from microsub.posts.store.items import Items
 from microsub.redis.protocol import Redis
 from microsub.timelines.following import Following
-from microsub.timelines.reading import Reading
+from microsub.timelines.reading import ReaderViews
 from microsub.timelines.store.channels import Channels
 from microsub.timelines.store.rules import Rules
 from microsub.upkeep.figures import Figures
@@ -32,7 +32,7 @@ class Services:
     """
 
     accounts: Accounts
-    reading: Reading
+    reading: ReaderViews
     redis: Redis
     channels: Channels
     items: Items

@@ -21,7 +21,7 @@ from microsub.metrics import ITEMS_DELIVERED
 from microsub.model.reader import Reason
 from microsub.model.settings import USUAL, ChannelSettings
 from microsub.posts.messages import ItemsStored
-from microsub.timelines.store.add import AGAIN, DOUBT, Incoming, Target, filtering_channels
+from microsub.timelines.store.add import AGAIN, DOUBT, Incoming, TimelineTarget, filtering_channels
 from microsub.timelines.store.remove import Leaving, take_out
 from microsub.timelines.store.rules import settle_in
 
@@ -148,7 +148,7 @@ class FanOut:
             targets = []
             for user, uid in batch:
                 own = settings(user)
-                targets.append(Target(user, uid, own.max_items or 0, own.first_fetch_unread or 0))
+                targets.append(TimelineTarget(user, uid, own.max_items or 0, own.first_fetch_unread or 0))
             return sum(added.taken for added in await self._adder.add_to(targets, incoming))
 
         taken = await _in_batches(places, add)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from microsub.configuration.model import InstanceSettings
 from microsub.errors import NotFound
 from microsub.posts.messages import ItemsStored
-from microsub.timelines.filling import MOST_ITEMS, oldest
+from microsub.timelines.catching_up import MOST_ITEMS, oldest
 from microsub.timelines.store.remove import Left, left_of, restore_lost
 
 if TYPE_CHECKING:

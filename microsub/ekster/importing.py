@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from microsub.feeds.store.queue import Schedule
     from microsub.feeds.store.record import FeedRecord, Feeds
     from microsub.identity.store.accounts import Accounts
+    from microsub.model.settings import SettingsOf
     from microsub.parsing.pool import ParsePool
     from microsub.posts.store.imported import Imported
     from microsub.posts.store.items import Items
     from microsub.posts.values import ItemToStore
     from microsub.redis.protocol import Redis
-    from microsub.timelines.filling import SettingsOf
     from microsub.timelines.store.add import Adder
     from microsub.timelines.store.channels import Channels
 

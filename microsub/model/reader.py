@@ -169,3 +169,23 @@ class Reason(IntEnum):
     UNFOLLOWED = 7
     TWIN = 8
     SWEPT = 9
+
+
+MOVE = "move"
+"""How the fields of a user's record begin that note moves of feeds: `move <feed> <uid it leaves>` → `<uid> <time>`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedMove:
+    """A feed's items are on their way from one channel to another; `begun` is the Unix time of the move's beginning."""
+
+    feed: str
+    source: str
+    target: str
+    begun: float
+
+
+def read_moves(record: Mapping[str, str]) -> list[FeedMove]:
+    """The moves that a user's record notes."""
+    found = [(name.split(" "), value.split(" ")) for name, value in record.items() if name.startswith(f"{MOVE} ")]
+    return [FeedMove(feed, source, target, float(begun)) for (_, feed, source), (target, begun) in found]

@@ -1,13 +1,13 @@
 """Settings of a channel as they are declared once: value, default, bounds and description in one field.
 
 Everything else is made of the fields: what backend.json may say and its reference page (`configuration.model`), the
-hash fields in Redis (`store.channeltext`), and which level's value holds (`ChannelSettings.over`). The markers are what
-pydantic reads of them; it is loaded by those alone who check a file.
+hash fields in Redis (`timelines.store.channels`), and which level's value holds (`ChannelSettings.over`). The markers
+are what pydantic reads of them; it is loaded by those alone who check a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -199,3 +199,7 @@ class OwnChannelSettings(ChannelSettings):
     """What one channel has of its own."""
 
     filters: Filters = field(default_factory=Filters, metadata={"description": "Which posts the channel takes."})
+
+
+SettingsOf = Callable[[str, str], Awaitable[ChannelSettings]]
+"""User and channel uid to what holds there; nothing in it is None."""

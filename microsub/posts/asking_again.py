@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 import structlog
 
+from microsub.kit.periodic import PACE, RoundTiming, for_ever
 from microsub.posts.messages import Fields, ItemIncomplete
 from microsub.posts.store import garbage
 from microsub.posts.store.items import Items
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
 from microsub.redis.streams import Bounds, Stream
-from microsub.timelines.rounds import PACE, Pace, for_ever
 
 LOOK_UPS = Bounds(messages=50_000)
 """What may wait to be completed. Beyond that items stay as they are for the time being."""
@@ -122,7 +122,7 @@ class AskingAgain:
             await self._incomplete.made_up(mark)
         return len(wanted)
 
-    async def run_for_ever(self, pace: Pace = PACE) -> None:
+    async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
         """Ask again and again, until cancelled."""
 
         async def one_round(_now: float) -> None:

@@ -14,17 +14,22 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.configuration.model import InstanceSettings
+from microsub.configuration.model import Delivery, InstanceSettings
 from microsub.errors import StoreError
 from microsub.metrics import ITEMS_DELIVERED
 from microsub.model.reader import GLOBAL
-from microsub.timelines.filling import MOST_ITEMS, SettingsOf, oldest
+from microsub.model.settings import SettingsOf
 
 if TYPE_CHECKING:
     from microsub.posts.store.items import Items
     from microsub.timelines.store.add import Adder, Behind, Waiting
 
 log = structlog.get_logger(__name__)
+
+DAY = 86_400.0
+
+MOST_ITEMS = 300
+"""Newest posts of a feed that are added; the store keeps no more of those that nobody reads."""
 
 PATIENCE = 2.0
 """Seconds that a request waits for its timelines; what takes longer goes on behind it."""
@@ -104,3 +109,8 @@ class CatchingUp:
             log.warning("timelines couldn't be filled; the next request tries again", user=user, error=str(error))
         else:
             log.error("timelines couldn't be filled", user=user, exc_info=error)
+
+
+def oldest(delivery: Delivery, now: float) -> float:
+    """The Unix time before which posts are too old to be brought in; minus infinity where none are."""
+    return now - delivery.warm_up_days * DAY if delivery.warm_up_days else float("-inf")

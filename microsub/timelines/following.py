@@ -6,7 +6,7 @@ nothing that asking again (or the sweep) doesn't mend, and every method may run 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -14,14 +14,14 @@ from microsub.errors import NotFound, QuotaReached
 from microsub.feeds.store.queue import Schedule
 from microsub.feeds.store.record import FeedRecord, Feeds
 from microsub.formats.entry_id import canonical_feed_url, host_of, mask_credentials
-from microsub.model.reader import GLOBAL, Cursor, Subscription
+from microsub.identity.store.accounts import Accounts, User
+from microsub.model.reader import GLOBAL, Cursor, FeedMove, Subscription
+from microsub.model.settings import SettingsOf
 from microsub.posts.store.items import Items
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.timelines.filling import SettingsOf
 from microsub.timelines.store.add import Adder
 from microsub.timelines.store.channels import Channels
-from microsub.timelines.store.follows import FeedMove
 from microsub.timelines.store.pages import walk_rows
 from microsub.timelines.store.references import members
 from microsub.timelines.store.remove import inherit_left, move_items, take_out_feed
@@ -40,7 +40,7 @@ _IN_FLIGHT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class FollowedFeed:
+class Followed:
     """A subscription, and what is known of the feed itself, its health included."""
 
     subscription: Subscription
@@ -71,7 +71,7 @@ class Following:
         self._schedule = schedule
         self._channel_settings = channel_settings
 
-    async def feeds(self, user: str, uid: str) -> list[FollowedFeed]:
+    async def feeds(self, user: str, uid: str) -> list[Followed]:
         """The feeds of a channel, or (`global`) of all, each once; the oldest subscription first."""
         if uid == GLOBAL:
             everywhere = await self._channels.all_subscriptions(user)
@@ -83,7 +83,7 @@ class Following:
 
     async def follow(
         self, user: str, uid: str, url: str, now: float, name: str | None = None, *, most: int = 0
-    ) -> FollowedFeed:
+    ) -> Followed:
         """Follow a feed in a channel, and fill the timeline with what the store has of it.
 
         Doesn't wait for the network: a feed that the store has nothing of is due at once. To follow what is followed
@@ -132,7 +132,7 @@ class Following:
         if feed_id is not None:
             await self._leave(user, uid, feed_id, now)
 
-    async def move(self, user: str, target: str, url: str, now: float) -> FollowedFeed:
+    async def move(self, user: str, target: str, url: str, now: float) -> Followed:
         """Let the channel `target` follow a feed instead of the channels that follow it now; its items move along.
 
         Raises NotFound where no channel follows it.
@@ -235,9 +235,16 @@ class Following:
         feeds = {sub.feed for sub in found.values()}
         return found if len(feeds) < 2 else {uid: sub for uid, sub in found.items() if sub.feed == known}
 
-    async def _one(self, user: str, uid: str, record: FeedRecord) -> FollowedFeed:
+    async def _one(self, user: str, uid: str, record: FeedRecord) -> Followed:
         found = await self._channels.subscription(user, uid, record.id)
         return _followed(found or Subscription(record.id, record.url, 0.0), record)
+
+
+async def followings(accounts: Accounts, channels: Channels) -> AsyncIterator[tuple[User, str, Sequence[Subscription]]]:
+    """All users, disabled ones included, with each of their channels and what it follows; removed channels left out."""
+    for user in await accounts.users():
+        for uid, subscriptions in (await channels.all_subscriptions(user.name)).items():
+            yield user, uid, subscriptions
 
 
 async def unsubscribe(channels: Channels, feeds: Feeds, user: str, uid: str, feed_id: str) -> None:
@@ -259,5 +266,5 @@ def _named(subscriptions: Sequence[Subscription], url: str, known: str | None = 
     return None
 
 
-def _followed(subscription: Subscription, record: FeedRecord | None) -> FollowedFeed:
-    return FollowedFeed(subscription, record or FeedRecord(subscription.feed, subscription.url))
+def _followed(subscription: Subscription, record: FeedRecord | None) -> Followed:
+    return Followed(subscription, record or FeedRecord(subscription.feed, subscription.url))

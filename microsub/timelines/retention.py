@@ -15,15 +15,16 @@ import structlog
 
 from microsub.errors import NotFound
 from microsub.identity.store.accounts import Accounts, User
+from microsub.kit.periodic import PACE, RoundTiming, for_ever
 from microsub.model.reader import Reason
+from microsub.model.settings import SettingsOf
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import text
-from microsub.timelines.filling import SettingsOf
-from microsub.timelines.rounds import PACE, Pace, followings, for_ever
+from microsub.timelines.following import followings
 from microsub.timelines.store.channels import Channels
 from microsub.timelines.store.remove import (
     Leaving,
-    OldItem,
+    OldUnread,
     Stock,
     expire_read,
     forget_left,
@@ -142,7 +143,7 @@ class Retention:
         users = await self._departed(now, dry_run)
         return RetentionReport(dry_run, tuple(one for one in report if one.total or one.deleted), users)
 
-    async def run_for_ever(self, pace: Pace = PACE) -> None:
+    async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
         """Clean up again and again, until cancelled."""
 
         async def one_round(now: float) -> None:
@@ -239,7 +240,7 @@ def is_overdue(user: User, now: float) -> bool:
 
 
 def old_in_every_respect(
-    items: Iterable[OldItem],
+    items: Iterable[OldUnread],
     rows: Iterable[Sequence[bytes | None]],
     followed: Mapping[str, float],
     until: float,

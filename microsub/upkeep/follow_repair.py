@@ -20,9 +20,9 @@ from microsub.feeds.store.queue import Schedule
 from microsub.feeds.store.record import Feeds
 from microsub.formats.entry_id import host_of
 from microsub.identity.store.accounts import Accounts
+from microsub.kit.periodic import PACE, RoundTiming, for_ever
 from microsub.model.reader import Subscription
-from microsub.timelines.following import Following, unsubscribe
-from microsub.timelines.rounds import PACE, Pace, followings, for_ever
+from microsub.timelines.following import Following, followings, unsubscribe
 from microsub.timelines.store.channels import Channels
 
 _AT_ONCE = 50
@@ -83,7 +83,7 @@ class FollowRepair:
             if moves and user.disabled is None:
                 await self._following.finish_moves(user.name, moves, now)
 
-    async def finish_moves_for_ever(self, pace: Pace = PACE) -> None:
+    async def finish_moves_for_ever(self, pace: RoundTiming = PACE) -> None:
         """Finish moves again and again, until cancelled: a reader sees half of a move, so it doesn't wait for a round
         of all upkeep. Those of the last half minute are left to who began them.
         """
@@ -93,7 +93,7 @@ class FollowRepair:
 
         await for_ever(one_round, "moves", replace(pace, between=BETWEEN_MOVES))
 
-    async def run_for_ever(self, pace: Pace = PACE) -> None:
+    async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
         """Repair in rounds, until cancelled."""
 
         async def one_round(now: float) -> None:

@@ -15,10 +15,10 @@ import structlog
 from microsub.feeds.announcing import Announcing
 from microsub.feeds.metadata import tell
 from microsub.feeds.store.record import Feeds
+from microsub.kit.periodic import PACE, RoundTiming, for_ever
 from microsub.posts.messages import ItemsStored
 from microsub.posts.store.items import Items
 from microsub.redis.streams import Stream
-from microsub.timelines.rounds import PACE, Pace, for_ever
 
 _AT_ONCE = 500
 
@@ -76,7 +76,7 @@ class Reminding:
             log.warning("a change of a feed was announced late", feed=feed_id)
         return notes
 
-    async def run_for_ever(self, pace: Pace = PACE) -> None:
+    async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
         """Remind again and again, until cancelled."""
 
         async def one_round(_now: float) -> None:

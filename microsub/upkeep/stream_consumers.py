@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import structlog
 
+from microsub.kit.periodic import PACE, RoundTiming, for_ever
 from microsub.redis.streams import Stream
-from microsub.timelines.rounds import PACE, Pace, for_ever
 
 LONG_GONE = 3600.0
 """Seconds without a sign of life after which a name that owns nothing is forgotten."""
@@ -30,7 +30,7 @@ class RollCall:
         """Forget once; how many names. Raises StoreError."""
         return sum([await stream.forget_consumers(self._idle) for stream in self._streams])
 
-    async def run_for_ever(self, pace: Pace = PACE) -> None:
+    async def run_for_ever(self, pace: RoundTiming = PACE) -> None:
         """Forget again and again, until cancelled."""
 
         async def one_round(_now: float) -> None:

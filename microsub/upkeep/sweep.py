@@ -21,11 +21,11 @@ from microsub.configuration.model import InstanceSettings
 from microsub.feeds.store import url_index as addresses
 from microsub.feeds.store.record import Feeds
 from microsub.identity.store.accounts import Accounts
+from microsub.kit.periodic import RoundTiming, for_ever
 from microsub.posts.store import garbage
 from microsub.posts.store.garbage import Candidate
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Stream
-from microsub.timelines.rounds import Pace, for_ever
 from microsub.timelines.store.references import references, subscriptions
 from microsub.upkeep.erasing import erase, withdraw
 
@@ -133,7 +133,7 @@ class Sweeping:
             report = replace(report, tombstones=await self._forget(now), addresses=await self._forget_addresses(now))
         return report
 
-    async def run_for_ever(self, lease: Callable[[], AbstractAsyncContextManager[bool]], pace: Pace) -> None:
+    async def run_for_ever(self, lease: Callable[[], AbstractAsyncContextManager[bool]], pace: RoundTiming) -> None:
         """Sweep again and again, while no other process does (`lease` says so), until cancelled."""
 
         async def one_round(now: float) -> None:

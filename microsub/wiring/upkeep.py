@@ -31,15 +31,15 @@ def upkeep(settings: Settings, stores: Stores) -> dict[str, Coroutine[None, None
     """
     from microsub.feeds.announcing import Announcing
     from microsub.feeds.store.events import Events
+    from microsub.kit.periodic import RoundTiming
     from microsub.posts.asking_again import AskingAgain
     from microsub.redis.lease import leased, take_turn
     from microsub.redis.streams import STAGES, Stream
-    from microsub.timelines.rounds import Pace
     from microsub.upkeep.outbox import Reminding
     from microsub.upkeep.stream_consumers import RollCall
     from microsub.upkeep.sweep import BETWEEN_SWEEPS
 
-    pace = Pace(turn=functools.partial(take_turn, stores.redis))
+    pace = RoundTiming(turn=functools.partial(take_turn, stores.redis))
     sweeps = replace(pace, between=BETWEEN_SWEEPS)
     alone = functools.partial(leased, stores.redis, "sweep")
     return {

@@ -27,7 +27,7 @@ from microsub.redis.tracking import Tracker
 from microsub.settings import Settings
 from microsub.surface import Services
 from microsub.timelines.catching_up import CatchingUp
-from microsub.timelines.reading import Reading
+from microsub.timelines.reading import ReaderViews
 from microsub.timelines.store.add import Behind
 from microsub.timelines.store.pages import ItemCache
 from microsub.wiring.fetching import open_caching_fetcher, open_fetcher
@@ -63,12 +63,12 @@ async def open_app(
             await cache.aclose()
 
 
-def _reading(stores: Stores, cache: ItemCache) -> Reading:
+def _reading(stores: Stores, cache: ItemCache) -> ReaderViews:
     """What readers do, with timelines that are filled for who was away."""
     behind, delivery = Behind(stores.redis), stores.in_force.instance_now
     filling = CatchingUp(behind, stores.items, stores.adder, stores.in_force.of, delivery)
     style, seen = stores.in_force.unread_style, BeingSeen(Activity(stores.redis))
-    return Reading(
+    return ReaderViews(
         stores.redis,
         stores.channels,
         stores.feeds,
@@ -82,7 +82,7 @@ def _reading(stores: Stores, cache: ItemCache) -> Reading:
 
 def _services(
     stores: Stores,
-    reading: Reading,
+    reading: ReaderViews,
     fetcher: CachingFetcher,
     parser: ParsePool,
     config: Configuration,

@@ -16,9 +16,8 @@ from microsub.identity.store.activity import Activity
 from microsub.posts.messages import ItemsStored
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Message
-from microsub.timelines.catching_up import CatchingUp
-from microsub.timelines.filling import MOST_ITEMS
-from microsub.timelines.reading import Reading
+from microsub.timelines.catching_up import MOST_ITEMS, CatchingUp
+from microsub.timelines.reading import ReaderViews
 from microsub.timelines.store.add import Behind
 from microsub.timelines.store.pages import ItemCache
 from tests.support.posts import NOON
@@ -45,7 +44,7 @@ class World:
         self.catching_up = self.filling()
         self.seen = BeingSeen(self.activity)
         cache = ItemCache(it.items, None, 0)
-        reading = Reading(
+        reading = ReaderViews(
             it.redis, it.channels, it.feeds, it.items, cache, catching_up=self.catching_up, seen=self.seen
         )
         object.__setattr__(it.services, "reading", reading)

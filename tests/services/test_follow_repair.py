@@ -8,9 +8,9 @@ import pytest
 
 from microsub.errors import StoreUnavailable
 from microsub.formats.entry_id import host_of
+from microsub.kit.periodic import RoundTiming
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.timelines.rounds import Pace
 from microsub.upkeep.follow_repair import FollowRepair, RepairedFollows
 from tests.support.posts import NOON
 from tests.support.readers import Instance, Reader, instance, posts
@@ -118,7 +118,7 @@ async def test_it_repairs_until_cancelled(server: Instance, alice: Reader, monke
         return await users()
 
     monkeypatch.setattr(server.accounts, "users", troubled)
-    task = asyncio.create_task(follow_repair(server).run_for_ever(Pace(lambda: server.now, between=0.01)))
+    task = asyncio.create_task(follow_repair(server).run_for_ever(RoundTiming(lambda: server.now, between=0.01)))
 
     async def repaired() -> bool:
         return bool(await server.feeds.subscribers(feed.id))

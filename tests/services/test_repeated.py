@@ -11,11 +11,11 @@ import pytest
 from microsub.delivery.rebuilding import Rebuilding
 from microsub.errors import NotFound
 from microsub.feeds.store.record import FeedRecord
+from microsub.kit.periodic import RoundTiming
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.redis.streams import Stream
 from microsub.timelines.following import Following
-from microsub.timelines.rounds import Pace
 from microsub.timelines.store.rules import Rules
 from microsub.upkeep.follow_repair import FollowRepair
 from tests.support.killing import Killing, killed_anywhere
@@ -144,7 +144,9 @@ async def test_moving_a_feed_is_finished_within_minutes(ann: Reader) -> None:
             return now
 
         with pytest.raises(asyncio.CancelledError):
-            await ann.follow_repair.finish_moves_for_ever(Pace(clock=clock, chance=lambda: -0.5, steady=lambda: 0.0))
+            await ann.follow_repair.finish_moves_for_ever(
+                RoundTiming(clock=clock, chance=lambda: -0.5, steady=lambda: 0.0)
+            )
         if not await ann.it.channels.follows("ann", "later", "1"):
             await move()  # it had not begun
 

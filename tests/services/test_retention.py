@@ -13,11 +13,11 @@ import structlog
 from microsub.configuration.model import UserSettings
 from microsub.configuration.store import Applied
 from microsub.identity.store.accounts import User
+from microsub.kit.periodic import RoundTiming
 from microsub.model.reader import TimelineItem
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
 from microsub.timelines.retention import DAY, RESTORABLE, Retention, is_overdue
-from microsub.timelines.rounds import Pace
 from microsub.timelines.store.rules import Rules
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.waiting import wait_until
@@ -285,7 +285,7 @@ async def test_a_bug_does_not_end_cleanup(world: Cleaned, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(world.accounts, "users", broken)
     with structlog.testing.capture_logs() as lines:
-        task = asyncio.create_task(world.retention.run_for_ever(Pace(lambda: NOW + 8 * DAY, between=0.01)))
+        task = asyncio.create_task(world.retention.run_for_ever(RoundTiming(lambda: NOW + 8 * DAY, between=0.01)))
 
         async def cleaned() -> bool:
             return await world.ids("home") == []
@@ -300,7 +300,7 @@ async def test_it_runs_until_cancelled(world: Cleaned) -> None:
     """The background task cleans up by itself."""
     await world.add("home", item(1, NOW))
     await world.timelines.mark_read(ANN, "home", ["1"], NOW)
-    task = asyncio.create_task(world.retention.run_for_ever(Pace(lambda: NOW + 8 * DAY, between=0.01)))
+    task = asyncio.create_task(world.retention.run_for_ever(RoundTiming(lambda: NOW + 8 * DAY, between=0.01)))
 
     async def cleaned() -> bool:
         return await world.ids("home") == []

@@ -8,9 +8,9 @@ import pytest
 import structlog.testing
 
 from microsub.errors import StoreUnavailable
+from microsub.kit.periodic import RoundTiming, for_ever
 from microsub.redis import keys
 from microsub.redis.lease import take_turn
-from microsub.timelines.rounds import Pace, for_ever
 from tests.support.waiting import wait_until
 
 
@@ -38,7 +38,7 @@ async def test_a_worker_that_has_no_turn_does_nothing(redis):
     async def one_round(now: float) -> None:
         rounds.append(now)
 
-    pace = Pace(clock=lambda: 5.0, between=0.002, chance=lambda: 0.5, turn=turn)
+    pace = RoundTiming(clock=lambda: 5.0, between=0.002, chance=lambda: 0.5, turn=turn)
     task = asyncio.create_task(for_ever(one_round, "sweep", pace))
     await wait_until(lambda: rounds)
     task.cancel()
@@ -60,7 +60,7 @@ async def test_a_round_that_fails_is_followed_by_another():
         done.append(True)
 
     with structlog.testing.capture_logs() as logs:
-        task = asyncio.create_task(for_ever(one_round, "follow_repair", Pace(between=0.001)))
+        task = asyncio.create_task(for_ever(one_round, "follow_repair", RoundTiming(between=0.001)))
         await wait_until(lambda: done)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -79,7 +79,7 @@ async def test_a_round_is_left_out_when_the_clock_has_jumped_ahead():
         if len(rounds) > 1:
             await asyncio.Event().wait()
 
-    pace = Pace(clock=lambda: times.pop(0), between=0.001, steady=lambda: steady.pop(0))
+    pace = RoundTiming(clock=lambda: times.pop(0), between=0.001, steady=lambda: steady.pop(0))
     with structlog.testing.capture_logs() as logs:
         task = asyncio.create_task(for_ever(one_round, "sweep", pace))
         await wait_until(lambda: len(rounds) > 1 or task.done())

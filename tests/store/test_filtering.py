@@ -9,7 +9,7 @@ from microsub.model.reader import TimelineItem
 from microsub.model.settings import Filters, OwnChannelSettings
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.timelines.store.add import Added, Target
+from microsub.timelines.store.add import Added, TimelineTarget
 from tests.support.one_reader import ANN, NOW, OneReader, item
 from tests.support.timelines import Timelines
 
@@ -101,7 +101,7 @@ async def test_each_channel_chooses_for_itself(world: OneReader) -> None:
     await settings(world, NO_SPAM)
     await settings(world, OwnChannelSettings(filters=Filters.of({"include_types": ["photo"]})), "work")
     items = [says(world, 1, "spam"), says(world, 2, "ham"), says(world, 3, "spam", "photo")]
-    targets = [Target(ANN, uid, 0) for uid in ("home", "work", "notifications")]
+    targets = [TimelineTarget(ANN, uid, 0) for uid in ("home", "work", "notifications")]
     found = await world.timelines.add_to(targets, world.timelines.delivery("1", items, NOW))
     assert [one.added for one in found] == [("2",), ("3",), ("3", "2", "1")]
 

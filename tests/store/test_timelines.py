@@ -10,7 +10,7 @@ from microsub.errors import NotFound
 from microsub.model.reader import Cursor, PageQuery, Reason, TimelineItem, Twin
 from microsub.redis import keys
 from microsub.redis.protocol import Redis
-from microsub.timelines.store.add import Added, Target
+from microsub.timelines.store.add import Added, TimelineTarget
 from microsub.timelines.store.rules import Rules
 from tests.support.one_reader import ANN, NOW, OneReader, item
 
@@ -124,7 +124,7 @@ async def test_as_many_of_a_large_first_fill_are_unread_as_are_to_be(world: OneR
 async def test_items_go_to_several_timelines_at_once(world: OneReader) -> None:
     """One call serves several targets and reports on each."""
     await world.follow("work", "1")
-    targets = [Target(ANN, "home", 0), Target(ANN, "nowhere", 0), Target(ANN, "work", 1)]
+    targets = [TimelineTarget(ANN, "home", 0), TimelineTarget(ANN, "nowhere", 0), TimelineTarget(ANN, "work", 1)]
     results = await world.timelines.add_to(targets, world.timelines.delivery("1", [item(1), item(2)], NOW))
     assert [(len(one.added), one.subscribed) for one in results] == [(2, True), (0, False), (1, True)]
 

@@ -35,7 +35,7 @@ from microsub.redis.streams import Message
 from microsub.settings import Settings
 from microsub.surface import Services
 from microsub.timelines.following import Following
-from microsub.timelines.reading import Reading
+from microsub.timelines.reading import ReaderViews
 from microsub.timelines.store.channels import Channels
 from microsub.timelines.store.pages import ItemCache
 from microsub.timelines.store.rules import Rules
@@ -159,7 +159,7 @@ class Instance:
         directory = Directory(self.feeds, lambda: self.settings)
         return Services(
             accounts=self.accounts,
-            reading=Reading(self.redis, self.channels, self.feeds, self.items, ItemCache(self.items, None, 0)),
+            reading=ReaderViews(self.redis, self.channels, self.feeds, self.items, ItemCache(self.items, None, 0)),
             redis=self.redis,
             channels=self.channels,
             items=self.items,

@@ -17,13 +17,12 @@ from microsub.identity.store.grants import end_grant
 from microsub.identity.store.grants import secret_digest as _digest
 from microsub.model.moments import is_moment
 from microsub.model.plaintext import CONTROLS, escaped
-from microsub.model.reader import GLOBAL, NAME, NOTIFICATIONS, Credential, Grant
+from microsub.model.reader import GLOBAL, MOVE, NAME, NOTIFICATIONS, Credential, FeedMove, Grant, read_moves
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as fields_of
 from microsub.redis.replies import reading, text, texts
 from microsub.redis.scripts import batches, load
-from microsub.timelines.store.follows import MOVE, FeedMove, read_moves
 
 LONGEST_TOKEN = 512
 NOTIFICATIONS_NAME = "Notifications"

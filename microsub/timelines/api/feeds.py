@@ -16,7 +16,7 @@ from microsub.formats.entry_id import canonical_feed_url, mask_credentials
 from microsub.kit.http.params import missing
 from microsub.timelines.api import arguments
 from microsub.timelines.api.call import Action, Call, Reply, Table
-from microsub.timelines.following import FollowedFeed
+from microsub.timelines.following import Followed
 
 
 async def followed(call: Call) -> Reply:
@@ -69,7 +69,7 @@ async def preview(call: Call) -> Reply:
     return {"items": items, "paging": {}}
 
 
-def feed_to_wire(followed: FollowedFeed) -> dict[str, Any]:
+def feed_to_wire(followed: Followed) -> dict[str, Any]:
     """A followed feed as clients read it: `url` as it was given, and `_feed_url` where the feed itself lives elsewhere,
     because a page was given or the feed has moved. Credentials are masked.
     """
@@ -98,7 +98,7 @@ def link_to_wire(link: FeedLink) -> dict[str, Any]:
     return wire
 
 
-def _health(followed: FollowedFeed) -> dict[str, str]:
+def _health(followed: Followed) -> dict[str, str]:
     record = followed.record
     health = {}
     if record.last_success:

@@ -75,7 +75,7 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class TimelineTarget:
     """A timeline that items go to. Where its channel's settings say nothing else, it holds `limit` items (0: all) and
     takes the `fresh` newest of a first fill as unread.
     """
@@ -109,11 +109,11 @@ class Adder:
         channel that is gone. Items that were deleted meanwhile are taken out again.
         """
         incoming = Incoming(self._items, feed_id, items, now, unfiltered=unfiltered)
-        added = (await self.add_to([Target(user, uid, limit, fresh)], incoming))[0]
+        added = (await self.add_to([TimelineTarget(user, uid, limit, fresh)], incoming))[0]
         dead = await take_back(self._redis, self._items, user, uid, added.all_taken, now)
         return added.without(dead) if dead else added
 
-    async def add_to(self, targets: Sequence[Target], incoming: Incoming) -> list[Added]:
+    async def add_to(self, targets: Sequence[TimelineTarget], incoming: Incoming) -> list[Added]:
         """`add` to several timelines, of several users; results in the order of `targets`.
 
         One round trip, and another one for channels whose filters this process doesn't know yet. Items that were
@@ -136,7 +136,7 @@ class Adder:
                 self._remember(one.target, one.chosen_by)
         return [one.result() for one in addings]
 
-    def _remember(self, target: Target, filters: bytes) -> None:
+    def _remember(self, target: TimelineTarget, filters: bytes) -> None:
         """What a channel filters by, so that the next items are chosen by it at once."""
         if filters:
             if len(self._filtering) >= _MOST_FILTERING:
@@ -231,7 +231,7 @@ class Adding:
 
     __slots__ = ("chosen_by", "parts", "since", "step", "target")
 
-    def __init__(self, target: Target, chosen_by: bytes) -> None:
+    def __init__(self, target: TimelineTarget, chosen_by: bytes) -> None:
         self.target = target
         self.chosen_by = chosen_by
         self.since = b""

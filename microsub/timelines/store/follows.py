@@ -6,44 +6,24 @@ follows a feed writes here first, and takes the channel out of the derived set l
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from microsub.errors import QuotaReached
 from microsub.identity.store.absent import absent
-from microsub.model.reader import Subscription
+from microsub.model.reader import MOVE, FeedMove, Subscription, read_moves
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.replies import fields as text_fields
 from microsub.redis.replies import raw_fields, reading, text, texts
 from microsub.redis.scripts import load
 
-MOVE = "move"
-"""How the fields of a user's record begin that note moves of feeds: `move <feed> <uid it leaves>` → `<uid> <time>`."""
-
 _DAY = 86_400
 _FORMER_DAYS = 400
 _MOST_FORMER = 1000
 """How many ids of former feeds a user may have; with one more, all are forgotten."""
-
-
-@dataclass(frozen=True, slots=True)
-class FeedMove:
-    """A feed's items are on their way from one channel to another; `begun` is the Unix time of the move's beginning."""
-
-    feed: str
-    source: str
-    target: str
-    begun: float
-
-
-def read_moves(record: Mapping[str, str]) -> list[FeedMove]:
-    """The moves that a user's record notes."""
-    found = [(name.split(" "), value.split(" ")) for name, value in record.items() if name.startswith(f"{MOVE} ")]
-    return [FeedMove(feed, source, target, float(begun)) for (_, feed, source), (target, begun) in found]
 
 
 class Follows:

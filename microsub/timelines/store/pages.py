@@ -180,7 +180,7 @@ class ItemSource(Protocol):
         ...
 
 
-class _Read:
+class _CacheRead:
     """A look-up under way: what was reported as changed since its beginning isn't kept."""
 
     __slots__ = ("all_stale", "stale")
@@ -212,7 +212,7 @@ class ItemCache:
         self._clock = clock
         self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._bytes = 0
-        self._reads: set[_Read] = set()
+        self._reads: set[_CacheRead] = set()
         self._flush_at: float | None = 0.0
         self._listening = False
 
@@ -263,7 +263,7 @@ class ItemCache:
     # --- inside ----------------------------------------------------------------------------------------------------
 
     async def _read(self, missing: Sequence[str]) -> list[bytes | None]:
-        read = _Read()
+        read = _CacheRead()
         self._reads.add(read)
         try:
             values = await self._items.data(missing)

@@ -186,7 +186,7 @@ class Stock:
 
 
 @dataclass(frozen=True, slots=True)
-class OldItem:
+class OldUnread:
     """An unread item of a timeline, old by its publication; `published` in Unix seconds."""
 
     id: str
@@ -197,7 +197,7 @@ class OldItem:
 class OldBatch:
     """Old unread items, and how many items were looked at to find them."""
 
-    items: tuple[OldItem, ...]
+    items: tuple[OldUnread, ...]
     size: int
 
 
@@ -241,7 +241,7 @@ async def old_unread(redis: Redis, user: str, uid: str, published_until: float, 
     """
     key = keys.hidden(user, uid) if hidden else keys.unread(user, uid)
     reply = await redis.command("ZRANGEBYSCORE", key, "-inf", published_until, "WITHSCORES", "LIMIT", skip, BATCH)
-    found = [OldItem(text(item), float(at)) for item, at in zip(reply[0::2], reply[1::2], strict=True)]
+    found = [OldUnread(text(item), float(at)) for item, at in zip(reply[0::2], reply[1::2], strict=True)]
     size = len(found)
     if hidden and found:
         read = await redis.command("ZMSCORE", keys.hidden_read(user, uid), *(item.id for item in found))

@@ -1,19 +1,16 @@
-"""Work that is done in rounds, for ever: upkeep of all users' channels."""
+"""Periodic jobs: rounds of work, repeated until cancelled, of all workers by one at a time."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import structlog
 
 from microsub.errors import StoreError
-from microsub.identity.store.accounts import Accounts, User
-from microsub.model.reader import Subscription
-from microsub.timelines.store.channels import Channels
 
 BETWEEN_ROUNDS = 600.0
 """Seconds between two rounds of one process."""
@@ -29,7 +26,7 @@ async def _always(_part: str, _seconds: float) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RoundTiming:
     """`clock` gives Unix time, `between` is seconds between two rounds, `chance` a number from 0 to 1.
 
     `steady` counts seconds whatever the clock does.
@@ -45,10 +42,10 @@ class Pace:
     steady: Callable[[], float] = time.monotonic
 
 
-PACE = Pace()
+PACE = RoundTiming()
 
 
-async def for_ever(one_round: Callable[[float], Awaitable[object]], part: str, pace: Pace) -> None:
+async def for_ever(one_round: Callable[[float], Awaitable[object]], part: str, pace: RoundTiming) -> None:
     """Run `one_round`, which is given the time, again and again, until cancelled. `part` names it in the log.
 
     Redis being away is logged and waited out, and so is a bug: what fills up or goes astray because upkeep ended
@@ -75,10 +72,3 @@ async def for_ever(one_round: Callable[[float], Awaitable[object]], part: str, p
         except Exception:
             log.exception("a round of upkeep broke off", part=part)
     raise asyncio.CancelledError
-
-
-async def followings(accounts: Accounts, channels: Channels) -> AsyncIterator[tuple[User, str, Sequence[Subscription]]]:
-    """All users, disabled ones included, with each of their channels and what it follows; removed channels left out."""
-    for user in await accounts.users():
-        for uid, subscriptions in (await channels.all_subscriptions(user.name)).items():
-            yield user, uid, subscriptions
