@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from microsub.configuration.model import Delivery, InstanceSettings
+from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.errors import StoreError
 from microsub.metrics import ITEMS_DELIVERED
 from microsub.model.reader import GLOBAL
@@ -111,6 +111,6 @@ class CatchingUp:
             log.error("timelines couldn't be filled", user=user, exc_info=error)
 
 
-def oldest(delivery: Delivery, now: float) -> float:
+def oldest(delivery: DeliverySettings, now: float) -> float:
     """The Unix time before which posts are too old to be brought in; minus infinity where none are."""
     return now - delivery.warm_up_days * DAY if delivery.warm_up_days else float("-inf")
