@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from pathlib import Path
+from unittest.mock import patch
 from typing import Any
 
 import click
 from prometheus_client.metrics import MetricWrapperBase
 
 from microsub import metrics
-from microsub.cli import main
+from microsub.cli import groups, main
 from microsub.configuration.model import schema
 from microsub.model.scopes import ALL_SCOPES, OTHER_NAMES
 from microsub.redis.keynames import key_functions
@@ -83,17 +85,30 @@ def settings_page() -> str:
 
 
 def commands_page() -> str:
-    """The help text of every command."""
+    """The help text of every command; flags that are settings are named, since the page of settings explains them."""
     lines = [
         MADE,
         "# Commands\n",
         "Exit codes: 0 done, 1 failed, 2 wrong usage. Is `microsub` not found? See\n"
         "[where the command is](../README.md#where-the-command-is).\n",
+        "Every command has `--help`, which explains all of its flags. Here those that are settings of the process are only\n"
+        "named: [settings](settings.md) explains them once, with their environment variables and defaults.\n",
     ]
-    for path, command in _walk(main, ("microsub",)):
-        context = click.Context(command, info_name=" ".join(path), terminal_width=100, max_content_width=100)
-        lines += [f"## {' '.join(path)}\n", "```text", command.get_help(context).rstrip(), "```\n"]
+    with patch.object(groups, "COMMON", frozenset(setting.name for setting in SETTINGS)):
+        for path, command in _walk(main, ("microsub",)):
+            context = click.Context(command, info_name=" ".join(path), terminal_width=100, max_content_width=100)
+            lines += [f"## {' '.join(path)}\n", "```text", _shortened(command.get_help(context)), "```\n"]
     return "\n".join(lines)
+
+
+def _shortened(text: str) -> str:
+    """A help page without what the reference page says once: `--help`, and what the common options are."""
+    text = text.partition("\nCommon options:\n")[0]
+    text = re.sub(r"^  --help +Show this message and exit\.\n?", "", text, flags=re.MULTILINE)
+    text, _, named = text.partition("  Common options, explained by `microsub --help`:")
+    text = text.rstrip().removesuffix("\nOptions:").rstrip()
+    text = re.sub(r"^Options:\n\n", "", text, flags=re.MULTILINE)
+    return text + (f"\n\n  Settings: {' '.join(named.split())}" if named else "")
 
 
 def _walk(command: click.Command, path: tuple[str, ...]) -> list[tuple[tuple[str, ...], click.Command]]:
