@@ -9,8 +9,8 @@ import inspect
 import json
 import re
 from pathlib import Path
-from unittest.mock import patch
 from typing import Any
+from unittest.mock import patch
 
 import click
 from prometheus_client.metrics import MetricWrapperBase
@@ -91,8 +91,8 @@ def commands_page() -> str:
         "# Commands\n",
         "Exit codes: 0 done, 1 failed, 2 wrong usage. Is `microsub` not found? See\n"
         "[where the command is](../README.md#where-the-command-is).\n",
-        "Every command has `--help`, which explains all of its flags. Here those that are settings of the process are only\n"
-        "named: [settings](settings.md) explains them once, with their environment variables and defaults.\n",
+        "Every command has `--help`, which explains all of its flags. Those that are settings of the process are only\n"
+        "named here: [settings](settings.md) explains them once, with their environment variables and defaults.\n",
     ]
     with patch.object(groups, "COMMON", frozenset(setting.name for setting in SETTINGS)):
         for path, command in _walk(main, ("microsub",)):
