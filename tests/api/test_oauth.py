@@ -9,9 +9,9 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from microsub.identity.lifetimes import ACCESS_TOKEN, CODE
 from microsub.identity.protocol.pkce import challenge
-from microsub.identity.store.codes import CODE_SECONDS, Codes, Consent
-from microsub.identity.store.grants import TOKEN_SECONDS
+from microsub.identity.store.codes import Codes, Consent
 from microsub.redis.protocol import Redis
 from tests.support.readers import Instance, instance
 from tests.support.verifier import new_verifier
@@ -104,7 +104,7 @@ class TestCodes:
         given = await redeem(server, await code(server))
         assert given["token_type"] == "Bearer"
         assert (given["me"], given["scope"]) == ("https://ann.example/", "follow profile read")
-        assert given["expires_in"] == TOKEN_SECONDS
+        assert given["expires_in"] == ACCESS_TOKEN
         assert given["profile"] == {"name": "ann", "url": "https://ann.example/"}
         assert given["refresh_token"]
         assert await reads(server, given["access_token"]) == 200
@@ -161,7 +161,7 @@ class TestCodes:
     async def test_a_code_expires(self, server: Instance) -> None:
         """After two minutes."""
         made = await code(server)
-        server.now += CODE_SECONDS
+        server.now += CODE
         assert (await redeem(server, made, 400))["error"] == "invalid_grant"
 
     async def test_without_scopes_there_is_no_token(self, server: Instance) -> None:
@@ -274,7 +274,7 @@ class TestChecking:
             "client_id": APP,
             "scope": "follow profile read",
             "iat": int(server.now),
-            "exp": int(server.now + TOKEN_SECONDS),
+            "exp": int(server.now + ACCESS_TOKEN),
         }
 
     async def test_introspection_needs_a_token(self, server: Instance) -> None:
@@ -292,7 +292,7 @@ class TestChecking:
         given = await redeem(server, await code(server))
         for text in ("x", "ann.x", "ann.", given["refresh_token"], await code(server), "\u00e4"):
             assert await introspect(server, text, await self.program(server)) == {"active": False}
-        server.now += TOKEN_SECONDS
+        server.now += ACCESS_TOKEN
         assert await introspect(server, given["access_token"]) == {"active": False}
         assert await reads(server, given["access_token"]) == 401
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from microsub.errors import Unauthorized
+from microsub.identity.lifetimes import KNOWN_NETWORK
 from microsub.identity.limits import UnknownTokens
 from microsub.identity.store import foreign
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.foreign import KNOWN_FOR, MOST_NETWORKS, ForeignTokens, Place, Principal, Standing, Vouched
+from microsub.identity.store.foreign import MOST_NETWORKS, ForeignTokens, Place, Principal, Standing, Vouched
 from microsub.model.reader import Credential
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Redis
@@ -204,11 +205,11 @@ async def test_known_networks_have_a_share_of_their_own(
     for number in range(MOST_NETWORKS + 1):
         await tokens.know(ANN, Place(f"n{number}", "s"), NOW + number)
     assert not await counted("n0")
-    assert not await counted("n1", NOW + 1 + KNOWN_FOR)
+    assert not await counted("n1", NOW + 1 + KNOWN_NETWORK)
     assert [await counted("n1"), await counted("n1"), await counted("n2"), await counted("n3")] == [
         *(True, False, True, False)
     ]
-    assert 0 < await redis.command("TTL", identitykeys.foreign_networks(ANN)) <= KNOWN_FOR
+    assert 0 < await redis.command("TTL", identitykeys.foreign_networks(ANN)) <= KNOWN_NETWORK
     await accounts.set_me(ANN, "https://another.example/")
     assert not await redis.command("EXISTS", identitykeys.foreign_networks(ANN))
 

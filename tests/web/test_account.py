@@ -10,7 +10,7 @@ import pytest
 
 from microsub.app import create_app
 from microsub.identity.activity import BeingSeen
-from microsub.identity.local.login import CONFIRMED_SECONDS
+from microsub.identity.lifetimes import CONFIRMATION
 from microsub.identity.store.activity import TokenUse
 from microsub.identity.web.site import moment
 from tests.support.local_sign_in import PASSWORD
@@ -164,7 +164,7 @@ class TestTokens:
         """Or the password or a passkey once more, as changing these does; one that ends is made at any time."""
         await server.identity.local.enrolling.set_password("ann", PASSWORD, server.now)
         await signed_in(ann)
-        server.now += CONFIRMED_SECONDS + 1
+        server.now += CONFIRMATION + 1
         refused = await self.made(ann, days="")
         assert (refused.status, await server.accounts.tokens("ann")) == (403, [])
         assert "Show first that it is you" in refused.text

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from microsub.identity.local.login import CONFIRMED_SECONDS
+from microsub.identity.lifetimes import CONFIRMATION
 from tests.support.authenticator import Authenticator, b64
 from tests.support.local_sign_in import ORIGIN, PASSWORD, options_from, passkey_of, tried, with_passkey
 from tests.support.readers import Instance
@@ -28,7 +28,7 @@ async def added(visitor: Visitor, device: Authenticator, name: str = "Stick") ->
 
 
 def later(server: Instance) -> None:
-    server.now += CONFIRMED_SECONDS + 1
+    server.now += CONFIRMATION + 1
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from microsub.errors import RequestError, TooManyRequests, Unauthorized
+from microsub.identity.lifetimes import CONFIRMATION, USER_ADDRESSES
 from microsub.identity.limits import (
     CHALLENGES,
     HASHES,
@@ -40,11 +41,6 @@ from microsub.kit.rate_limits import GrowingPauses, network_of, wide_network_of
 from microsub.metrics import LOCAL_SIGN_INS
 from microsub.model.reader import NAME
 
-FRESH = 10.0
-"""Seconds for which the addresses of all users are remembered: whoever asks for one after the other can't make every
-question a walk over all users.
-"""
-
 
 class TypedNames:
     """Finds users by what people type. It says nothing of whether they may come in."""
@@ -62,7 +58,7 @@ class TypedNames:
         me = None if NAME.match(text) else canonical(text)
         if me is None:
             return text
-        if not self._read_at <= now < self._read_at + FRESH:
+        if not self._read_at <= now < self._read_at + USER_ADDRESSES:
             self._read_at = now
             self._by_me = await self._addresses()
         return self._by_me.get(_schemeless(me), text)
@@ -88,8 +84,6 @@ def _schemeless(me: str) -> str:
 
 log = structlog.get_logger(__name__)
 
-CONFIRMED_SECONDS = 600
-"""How long a sign-in, or a confirmation, lets people change by what they sign in."""
 
 MOST_IN_COOKIE = 4
 """Users of one browser that it is known for."""
@@ -158,7 +152,7 @@ class LocalSignIn:
         """Let the session of that id change by what its user signs in. Raises NotRecognised, TooManyRequests."""
         if not await self._is_right(user, password, where, now):
             raise NotRecognised("The password is not right.")
-        await self._store.confirm(user, session, CONFIRMED_SECONDS)
+        await self._store.confirm(user, session, CONFIRMATION)
 
     async def confirm_by_passkey(
         self, base: str, user: str, session: str, answered: PasskeyAnswer, where: SignInOrigin, now: float
@@ -166,11 +160,11 @@ class LocalSignIn:
         """The same by a passkey of that user. Raises NotRecognised, TooManyRequests."""
         if await self._passkey_of(base, answered, where, now) != user:
             raise NotRecognised("This is not a passkey of yours.")
-        await self._store.confirm(user, session, CONFIRMED_SECONDS)
+        await self._store.confirm(user, session, CONFIRMATION)
 
     async def is_confirmed(self, user: str, session: str, since: float, now: float) -> bool:
         """Whether the session, signed in at the Unix time `since`, was so, or was confirmed, within ten minutes."""
-        return since <= now < since + CONFIRMED_SECONDS or await self._store.is_confirmed(user, session)
+        return since <= now < since + CONFIRMATION or await self._store.is_confirmed(user, session)
 
     async def overview(self, user: str) -> Overview:
         """By what the user can sign in."""

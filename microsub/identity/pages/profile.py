@@ -10,14 +10,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from microsub.errors import NotFound
+from microsub.identity.lifetimes import PROFILE_PAGE
 from microsub.identity.page_check.report import PROFILES, microsub_line, profile_page, provider_lines
 from microsub.identity.web.routing import public
 from microsub.identity.web.site import PageSite
 from microsub.identity.web.visit import PageVisit
 from microsub.model.reader import NAME
-
-KEPT = 300
-"""Seconds for which apps may keep a page."""
 
 
 def routes(site: PageSite) -> list[Route]:
@@ -31,7 +29,7 @@ async def _profile(visit: PageVisit) -> Response:
     lines = [*provider_lines(visit.base), microsub_line(visit.base, name)]
     response = visit.page("profile.html", name=name, url=profile_page(visit.base, name), lines=lines)
     response.headers["link"] = ", ".join(f'<{line.href}>; rel="{line.rel}"' for line in lines)
-    response.headers["cache-control"] = f"public, max-age={KEPT}"
+    response.headers["cache-control"] = f"public, max-age={PROFILE_PAGE}"
     # Apps that run in browsers look for the lines themselves.
     response.headers["access-control-allow-origin"] = "*"
     response.headers["access-control-expose-headers"] = "Link"

@@ -21,6 +21,7 @@ import structlog
 
 from microsub.errors import FetchError, ParseError, ParserUnavailable, TooManyRequests
 from microsub.fetch import Answered, FetchFailed, Sending, SendLimits
+from microsub.identity.lifetimes import CLIENT, CLIENT_FAILURE
 from microsub.identity.limits import CONSENTS, METADATA_FOR_STRANGERS, METADATA_FOR_USERS, ClientMetadataBounds
 from microsub.identity.protocol.clients import ClientInfo, may_be_asked
 from microsub.identity.protocol.identifiers import same_origin
@@ -30,8 +31,6 @@ from microsub.kit.rate_limits import Place, RateLimiter, is_public, network_of, 
 from microsub.kit.ttl_cache import TtlCache
 from microsub.parsing.pool import ParsePool
 
-LIFETIME = 900.0
-FAILURES = 30.0
 MOST = 200
 """Apps that one process remembers, with a logo of at most 48 KiB each."""
 
@@ -173,10 +172,10 @@ class Clients:
         self._users = ClientMetadataLimits(METADATA_FOR_USERS, limiter)
         self._strangers = ClientMetadataLimits(METADATA_FOR_STRANGERS, limiter)
         self._known: TtlCache[App] = TtlCache(
-            lifetime=LIFETIME, failures=FAILURES, most=MOST, at_once=_AT_ONCE, clock=clock
+            lifetime=CLIENT, failures=CLIENT_FAILURE, most=MOST, at_once=_AT_ONCE, clock=clock
         )
         self._logos: TtlCache[str] = TtlCache(
-            lifetime=LIFETIME, failures=FAILURES, most=MOST, at_once=_AT_ONCE, clock=clock
+            lifetime=CLIENT, failures=CLIENT_FAILURE, most=MOST, at_once=_AT_ONCE, clock=clock
         )
 
     def would_ask(self, client: str) -> bool:

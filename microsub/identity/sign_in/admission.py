@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from microsub.errors import InvalidRequest, ProfileError
+from microsub.identity.lifetimes import USER_ADDRESSES
 from microsub.identity.protocol.identifiers import canonical_me, site_of_me
 from microsub.identity.protocol.replies import ProfileClaims
 from microsub.identity.sign_in.profiles import Claims, Profile
 from microsub.identity.store.accounts import Accounts, User
 
-_REMEMBERED = 10.0
 _MOST_ASKED = 3
 """Pages of users that one sign-in may ask, to find out whether they lead to the same person."""
 
@@ -140,7 +140,7 @@ class KnownAddresses:
     async def has(self, me: str) -> bool:
         """Whether `me` (canonical) is written like that in some account."""
         if self._clock() >= self._until:
-            self._until = self._clock() + _REMEMBERED
+            self._until = self._clock() + USER_ADDRESSES
             self._known = frozenset(found for user in await self._accounts.users() if (found := canonical(user.me)))
         return me in self._known
 

@@ -23,13 +23,14 @@ import structlog
 from microsub import metrics
 from microsub.errors import InvalidRequest, ParseError, ProfileError, ProfileMismatch, ProfileUnreachable, SignInFailed
 from microsub.fetch import Answered, FetchFailed, Sending
+from microsub.identity.lifetimes import PROFILE_RECENT
 from microsub.identity.protocol import pkce
 from microsub.identity.protocol.identifiers import canonical_me, shown, site_of_me
 from microsub.identity.protocol.metadata import is_own
 from microsub.identity.protocol.replies import CodeAnswer, read_code_answer, read_error
 from microsub.identity.sign_in.admission import Admission, Admitted, Refusal, proven
 from microsub.identity.sign_in.limits import SignInLimits
-from microsub.identity.sign_in.profiles import RECENT, Profile, Profiles
+from microsub.identity.sign_in.profiles import Profile, Profiles
 from microsub.identity.store.sessions import PendingStore, SignInUnderWay, size_of
 from microsub.kit.identifiers import identifier
 
@@ -356,7 +357,7 @@ class SignInClient:
 
     async def _profile(self, me: str) -> Profile:
         try:
-            return await self._profiles.discover(me, max_age=RECENT)
+            return await self._profiles.discover(me, max_age=PROFILE_RECENT)
         except (InvalidRequest, ProfileError) as problem:
             raise profile_failed(problem, me) from None
 

@@ -19,22 +19,17 @@ from microsub.errors import InvalidRequest, ParseError, ProfileError, ProfileMis
 from microsub.fetch import PAGE_ACCEPT, Answered, FetchFailed, Hop, Sending, SendLimits
 from microsub.formats.entry_id import mask_credentials
 from microsub.formats.html.trees import MAX_PAGE
+from microsub.identity.lifetimes import PROFILE, PROFILE_FAILURE, PROFILE_RECENT
 from microsub.identity.protocol.identifiers import canonical_me, endpoint, path_of_me, site_of_me
 from microsub.identity.protocol.links import Endpoints
 from microsub.identity.protocol.metadata import ServerMetadata, is_own, own_metadata, read_metadata
 from microsub.kit.ttl_cache import TtlCache
 from microsub.parsing.pool import ParsePool
 
-LIFETIME = 3600.0
-FAILURES = 60.0
-"""Seconds for which a profile, or that it could not be had, is remembered."""
-
 MOST = 2000
 AT_ONCE = 200
 """Pages asked together. Many, because anybody may have slow ones asked, and tokens wait behind them to be checked."""
 
-RECENT = 60.0
-"""Seconds for which a page is taken to say the same, where somebody is about to be let in by what it says."""
 
 _PAGE = SendLimits(total=5.0, body=MAX_PAGE)
 _DOCUMENT = SendLimits(total=5.0)
@@ -164,10 +159,10 @@ class Profiles:
         self._private = private
         self._own = own
         self._people: TtlCache[Profile] = TtlCache(
-            lifetime=LIFETIME, failures=FAILURES, most=most, at_once=AT_ONCE, clock=clock
+            lifetime=PROFILE, failures=PROFILE_FAILURE, most=most, at_once=AT_ONCE, clock=clock
         )
         self._servers: TtlCache[ServerMetadata] = TtlCache(
-            lifetime=LIFETIME, failures=FAILURES, most=most, at_once=AT_ONCE, clock=clock
+            lifetime=PROFILE, failures=PROFILE_FAILURE, most=most, at_once=AT_ONCE, clock=clock
         )
 
     async def discover(self, me: str, *, max_age: float | None = None) -> Profile:
@@ -200,7 +195,7 @@ class Profiles:
 
         Raises ProfileMismatch, and what `discover` raises.
         """
-        profile = await self.discover(returned, max_age=RECENT)
+        profile = await self.discover(returned, max_age=PROFILE_RECENT)
         if not profile.is_served_by(authorization, issuer):
             raise ProfileMismatch(
                 profile.me,

@@ -16,19 +16,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from microsub.errors import Unauthorized
+from microsub.identity.lifetimes import SESSION_SECRET, VISIT_NOTED
 from microsub.identity.protocol.identifiers import same_me
 from microsub.identity.store.sessions import SessionRecord, SessionStore
 from microsub.model.reader import NAME
 
 LONGEST_COOKIE = 256
-RENEWED_AFTER = 86_400.0
-"""Seconds after which a session gets a new secret."""
 
 MOST = 100
 """Sessions of one user; the ones that weren't used for longest end."""
-
-NOTED_AFTER = 300.0
-"""Seconds after which another visit is noted: not every request shall write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +114,14 @@ class Sessions:
 
     async def _kept(self, user: str, cookie: str, digest: str, record: SessionRecord, now: float) -> str | None:
         """Note the visit and renew the secret where it is time; the new cookie, if any."""
-        if record.next or now - record.renewed >= RENEWED_AFTER:
+        if record.next or now - record.renewed >= SESSION_SECRET:
             new = _successor(user, cookie, record.salt)
             if record.next:
                 return new if hmac.compare_digest(record.next, _digest(new)) else None
             return new if await self._store.renew(user, digest, _digest(new), secrets.token_hex(32), now) else None
         if record.previous:
             await self._store.settle(user, digest, record.previous)
-        if now - record.seen >= NOTED_AFTER:
+        if now - record.seen >= VISIT_NOTED:
             await self._store.touch(user, digest, now)
         return None
 

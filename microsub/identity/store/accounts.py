@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from microsub.errors import InvalidRequest, Unauthorized, UserDisabled
+from microsub.identity.lifetimes import ENDED_TOKEN
 from microsub.identity.store.absent import absent
 from microsub.identity.store.credentials import forget_credentials
 from microsub.identity.store.grants import end_grant
@@ -29,8 +30,6 @@ NOTIFICATIONS_NAME = "Notifications"
 _LONGEST_CLIENT = 200
 _FEW = 10
 """Users of an instance that may be all but one disabled ones; of more nobody is taken for the only one."""
-_ENDED_FOR = 86_400
-"""Seconds for which a token is known to have ended that another one took the place of."""
 _OWN_FIELDS = frozenset({"me", "token_endpoint", "created", "disabled", "registered", "shape", MOVE})
 
 
@@ -177,7 +176,7 @@ class Accounts:
             [keys.user(user), keys.token(user, digest), keys.tokens(user)],
             [
                 *(digest, " ".join(sorted(scopes)), client, now, "" if expires is None else expires),
-                *(mark, keys.token(user, "*"), identitykeys.foreign_refused(user, "*"), _ENDED_FOR),
+                *(mark, keys.token(user, "*"), identitykeys.foreign_refused(user, "*"), ENDED_TOKEN),
             ],
         )
         if not made:

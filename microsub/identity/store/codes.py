@@ -13,11 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
+from microsub.identity.lifetimes import ACCESS_TOKEN, CODE, CODE_KEPT, CODE_REPEAT, GRANT
 from microsub.identity.store.absent import absent
 from microsub.identity.store.grants import (
-    GRANT_SECONDS,
     LONGEST_SECRET,
-    TOKEN_SECONDS,
     Issued,
     derive,
     grant_pattern,
@@ -29,12 +28,6 @@ from microsub.model.reader import NAME
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
 from microsub.redis.scripts import load
-
-CODE_SECONDS = 120
-"""How long a code is good. It is on its way from the browser to the app for seconds."""
-REPEAT_SECONDS = 10
-"""How long the same request gets the same answer: some apps ask twice."""
-_KEPT_SECONDS = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +77,10 @@ class Codes:
         fields: tuple[Arg, ...] = (
             *("client", consent.client, "title", consent.title, "redirect", consent.redirect),
             *("scope", " ".join(sorted(consent.scopes)), "challenge", consent.challenge),
-            *("seed", new_seed(), "expires", now + CODE_SECONDS),
+            *("seed", new_seed(), "expires", now + CODE),
         )
         where = [keys.user(consent.user), identitykeys.code(consent.user, secret_digest(code))]
-        if not await self._redis.script(load("code_create"), where, [_KEPT_SECONDS, *fields]):
+        if not await self._redis.script(load("code_create"), where, [CODE_KEPT, *fields]):
             raise await absent(self._redis, consent.user)
         return code
 
@@ -130,12 +123,12 @@ class Codes:
             secret_digest(access),
             [now, *_verdict(fits, consent), "token"],
             [
-                *(grant, secret_digest(access), now + TOKEN_SECONDS),
-                *(secret_digest(refresh), new_seed(), now + GRANT_SECONDS),
+                *(grant, secret_digest(access), now + ACCESS_TOKEN),
+                *(secret_digest(refresh), new_seed(), now + GRANT),
                 *(most, grant_pattern(user)),
             ],
         )
-        issued = Issued(user, consent.client, access, refresh, consent.scopes, TOKEN_SECONDS)
+        issued = Issued(user, consent.client, access, refresh, consent.scopes, ACCESS_TOKEN)
         return spent, issued if spent.good else None
 
     async def _spend(
@@ -150,9 +143,7 @@ class Codes:
             ),
             *(keys.token(user, access), keys.tokens(user)),
         ]
-        reply = await self._redis.script(
-            load("code_redeem"), where, [*head, REPEAT_SECONDS, pattern(user), *(more or [])]
-        )
+        reply = await self._redis.script(load("code_redeem"), where, [*head, CODE_REPEAT, pattern(user), *(more or [])])
         return Spent(reply.decode())
 
     async def _read(self, code: str) -> tuple[Consent, str] | None:

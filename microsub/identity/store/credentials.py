@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 
 from microsub.errors import InvalidRequest
+from microsub.identity.lifetimes import INVITATION, KNOWN_BROWSER, PASSKEY_CHALLENGE
 from microsub.identity.store.absent import absent
 from microsub.identity.store.grants import secret_digest as _digest
 from microsub.model.reader import NAME
@@ -24,9 +25,6 @@ from microsub.redis.replies import reading, text
 from microsub.redis.replies import text as text_of
 from microsub.redis.scripts import load
 
-INVITATION_SECONDS = 86_400
-CEREMONY_SECONDS = 300
-DEVICE_SECONDS = 400 * 86_400
 MOST_DEVICES = 20
 MOST_PASSKEYS = 20
 LONGEST_SECRET = 512
@@ -191,7 +189,7 @@ class Credentials:
         """Keep what a passkey's answer is held against for five minutes; the secret by which it is found again."""
         secret = secrets.token_urlsafe(32)
         key = identitykeys.ceremony(_digest(secret))
-        await self._redis.command("SET", key, orjson.dumps(about), "EX", CEREMONY_SECONDS)
+        await self._redis.command("SET", key, orjson.dumps(about), "EX", PASSKEY_CHALLENGE)
         return secret
 
     async def end_ceremony(self, secret: str) -> dict[str, Any] | None:
@@ -216,7 +214,7 @@ class Credentials:
     async def invite(self, user: str) -> str:
         """Make the code of a one-time link, good for a day; it takes the place of an earlier one."""
         code = f"{user}.{secrets.token_urlsafe(32)}"
-        await self._redis.command("SET", identitykeys.invitation(user), _digest(code), "EX", INVITATION_SECONDS)
+        await self._redis.command("SET", identitykeys.invitation(user), _digest(code), "EX", INVITATION)
         return code
 
     async def invited(self, code: str) -> str | None:
@@ -243,8 +241,8 @@ class Credentials:
         commands: list[Command] = [
             ("ZADD", key, now, _digest(cookie)),
             ("ZREMRANGEBYRANK", key, 0, -1 - MOST_DEVICES),
-            ("ZREMRANGEBYSCORE", key, "-inf", now - DEVICE_SECONDS),
-            ("EXPIRE", key, DEVICE_SECONDS),
+            ("ZREMRANGEBYSCORE", key, "-inf", now - KNOWN_BROWSER),
+            ("EXPIRE", key, KNOWN_BROWSER),
         ]
         if former:
             commands.insert(0, ("ZREM", key, _digest(former)))
@@ -254,7 +252,7 @@ class Credentials:
     async def knows_device(self, user: str, cookie: str, now: float) -> bool:
         """Whether the user has signed in there within 400 days. Asks the store in any case, as `password` does."""
         at = await self._redis.command("ZSCORE", identitykeys.devices(_name(user)), _digest(cookie))
-        return user_in(cookie) == user and at is not None and float(at) > now - DEVICE_SECONDS
+        return user_in(cookie) == user and at is not None and float(at) > now - KNOWN_BROWSER
 
     async def forget_devices(self, user: str) -> None:
         """No browser is known for that user any more."""

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
+from microsub.identity.lifetimes import KNOWN_NETWORK
 from microsub.identity.limits import UnknownTokens
 from microsub.model.reader import Credential
 from microsub.redis import identitykeys, keys
@@ -26,9 +27,6 @@ MOST_REMEMBERED = 100
 PERIOD = 60
 """Seconds over which questions about unknown tokens are counted."""
 
-
-KNOWN_FOR = 30 * 86_400
-"""Seconds for which a network is known, after a good token came from it."""
 
 MOST_NETWORKS = 50
 """Networks of one user that are known; of more, those that were seen last."""
@@ -154,7 +152,7 @@ class ForeignTokens:
         again, and then it isn't counted.
         """
         args = (
-            *(_hidden(place.network), _hidden(place.site), now - KNOWN_FOR),
+            *(_hidden(place.network), _hidden(place.site), now - KNOWN_NETWORK),
             *(shares.known, shares.of_known, shares.first, shares.of_first, shares.rest, shares.of_rest, PERIOD),
         )
         script_keys = [identitykeys.foreign_checks(user), identitykeys.foreign_networks(user)]
@@ -167,7 +165,7 @@ class ForeignTokens:
             [
                 ("ZADD", key, now, _hidden(place.network)),
                 ("ZREMRANGEBYRANK", key, 0, -MOST_NETWORKS - 1),
-                ("EXPIRE", key, KNOWN_FOR),
+                ("EXPIRE", key, KNOWN_NETWORK),
             ]
         )
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from microsub.identity.lifetimes import ACCESS_TOKEN, CODE_REPEAT, GRANT, TOKEN_OVERLAP
 from microsub.model.reader import NAME
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Arg, Redis
@@ -45,13 +46,6 @@ def derive(seed: str, purpose: str, *held: str) -> str:
     return base64.urlsafe_b64encode(made).rstrip(b"=").decode()
 
 
-TOKEN_SECONDS = 180 * 86_400
-"""How long an access token is good."""
-GRANT_SECONDS = 365 * 86_400
-"""How long a refresh token is good, from the last renewal on."""
-OVERLAP_SECONDS = 600
-"""How long older access tokens stay good after a renewal, for requests that are under way."""
-_REPEAT_SECONDS = 10
 _OLDER_TOKENS = 8
 _ID = re.compile(r"[A-Za-z0-9_-]{22}\Z")
 
@@ -131,9 +125,9 @@ class Grants:
         access = f"{user}.{derive(seed, 'access', refresh, scope)}"
         successor = f"{user}.{grant}.{derive(seed, 'refresh', refresh)}"
         args: list[Arg] = [
-            *(now, grant, secret_digest(refresh), _REPEAT_SECONDS, pattern(user)),
-            *(secret_digest(successor), new_seed(), now + GRANT_SECONDS),
-            *(secret_digest(access), scope, now + TOKEN_SECONDS, now + OVERLAP_SECONDS, _OLDER_TOKENS),
+            *(now, grant, secret_digest(refresh), CODE_REPEAT, pattern(user)),
+            *(secret_digest(successor), new_seed(), now + GRANT),
+            *(secret_digest(access), scope, now + ACCESS_TOKEN, now + TOKEN_OVERLAP, _OLDER_TOKENS),
         ]
         where = [
             keys.user(user),
@@ -144,7 +138,7 @@ class Grants:
         renewed = Renewed((await self._redis.script(load("grant_renew"), [*where, keys.tokens(user)], args)).decode())
         if not renewed.good:
             return renewed, None
-        return renewed, Issued(user, fields["client"], access, successor, frozenset(scope.split()), TOKEN_SECONDS)
+        return renewed, Issued(user, fields["client"], access, successor, frozenset(scope.split()), ACCESS_TOKEN)
 
     async def all(self, user: str) -> list[AppGrant]:
         """The user's grants, newest first. Forgets the ids of those that have expired."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from microsub.identity.lifetimes import ATTEMPTS
 from microsub.redis import identitykeys
 from microsub.redis.protocol import Redis
 from microsub.redis.scripts import load
-
-ATTEMPTS_KEPT = 86_400
-"""Seconds without an attempt after which the count begins anew."""
 
 
 class AttemptCounts:
@@ -26,7 +24,7 @@ class AttemptCounts:
         first attempt, the second and so on; the last one holds for all later ones. `now` is Unix time.
         """
         script = load("attempt_take")
-        wait, count = await self._redis.script(script, [_key(subject)], [now, ATTEMPTS_KEPT, *pauses])
+        wait, count = await self._redis.script(script, [_key(subject)], [now, ATTEMPTS, *pauses])
         return int(wait), int(count)
 
     async def give_back(self, subject: str) -> None:

@@ -10,21 +10,13 @@ from dataclasses import asdict, dataclass
 
 import orjson
 
+from microsub.identity.lifetimes import SESSION, SESSION_OVERLAP, SESSION_SETTLED, SIGN_IN
 from microsub.redis import identitykeys as keys
 from microsub.redis.keys import user as user_key
 from microsub.redis.protocol import Redis
 from microsub.redis.replies import fields, reading
 from microsub.redis.replies import texts as texts_of
 from microsub.redis.scripts import load
-
-SESSION_SECONDS = 30 * 86_400
-"""Seconds without a visit after which a session ends."""
-
-OVERLAP = 86_400
-"""Seconds for which an old secret is good at most after a new one was given out: the reply with it may get lost."""
-
-_SETTLED = 60
-"""Seconds for which the old secret is still good once the new one was seen: requests may be under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +60,7 @@ class SessionStore:
         made = await self._redis.script(
             load("session_open"),
             [user_key(user), keys.session(user, digest), keys.sessions(user)],
-            [digest, SESSION_SECONDS, *parts],
+            [digest, SESSION, *parts],
         )
         return bool(made)
 
@@ -85,7 +77,7 @@ class SessionStore:
     async def touch(self, user: str, digest: str, now: float) -> None:
         """Note a visit, which extends the session."""
         await self._redis.script(
-            load("session_touch"), [keys.session(user, digest), keys.sessions(user)], [f"{now:.3f}", SESSION_SECONDS]
+            load("session_touch"), [keys.session(user, digest), keys.sessions(user)], [f"{now:.3f}", SESSION]
         )
 
     async def renew(self, user: str, old: str, new: str, salt: str, now: float) -> bool:
@@ -93,7 +85,7 @@ class SessionStore:
         done = await self._redis.script(
             load("session_renew"),
             [keys.session(user, old), keys.session(user, new), keys.sessions(user)],
-            [old, new, f"{now:.3f}", salt, SESSION_SECONDS, OVERLAP],
+            [old, new, f"{now:.3f}", salt, SESSION, SESSION_OVERLAP],
         )
         return bool(done)
 
@@ -101,7 +93,7 @@ class SessionStore:
         """The secret of `digest` has reached its browser: the one before it ends within a minute."""
         await self._redis.pipeline(
             [
-                ("EXPIRE", keys.session(user, previous), _SETTLED),
+                ("EXPIRE", keys.session(user, previous), SESSION_SETTLED),
                 ("HDEL", keys.session(user, digest), "previous"),
             ]
         )
@@ -163,9 +155,6 @@ def _record(user: str, digest: str, flat: Sequence[bytes]) -> SessionRecord | No
         )
 
 
-SIGN_IN_SECONDS = 900
-"""Seconds: people may have to find their password for the provider."""
-
 _BESIDE = 250
 """Bytes of a key, its digest and its time to live."""
 
@@ -197,7 +186,7 @@ class PendingStore:
 
     async def put(self, digest: str, sign_in: SignInUnderWay) -> None:
         """Remember a sign-in for a quarter of an hour."""
-        await self._redis.command("SET", keys.sign_in(digest), _pending_json(sign_in), "EX", SIGN_IN_SECONDS)
+        await self._redis.command("SET", keys.sign_in(digest), _pending_json(sign_in), "EX", SIGN_IN)
 
     async def look(self, digest: str) -> SignInUnderWay | None:
         """The sign-in, left where it is."""

@@ -26,6 +26,7 @@ from microsub import metrics
 from microsub.configuration.model import IdentitySettings
 from microsub.errors import Forbidden, MicrosubError, ProviderUnavailable, TooManyRequests, Unauthorized
 from microsub.formats.entry_id import mask_credentials
+from microsub.identity.lifetimes import REFUSED_TOKEN
 from microsub.identity.limits import UnknownTokens
 from microsub.identity.store.foreign import ForeignTokens, Place, Principal, Standing, Vouched
 from microsub.identity.tokens.introspection import SECONDS, Another, Denied, Good, Said, Silent
@@ -43,7 +44,7 @@ class Pace:
     asks; and questions a minute about unknown tokens of a user (`shares`).
     """
 
-    refused: int = 60
+    refused: int = REFUSED_TOKEN
     again: int = 10
     while_known: float = 30.0
     patience: float = SECONDS + 2

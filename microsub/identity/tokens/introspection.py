@@ -13,9 +13,10 @@ from typing import Protocol
 
 from microsub.errors import InvalidRequest, ParseError, ParserUnavailable, ProfileError, ProfileUnreachable
 from microsub.fetch import Answered, FetchFailed, Sending
+from microsub.identity.lifetimes import PROFILE_RECENT
 from microsub.identity.protocol.identifiers import same_me
 from microsub.identity.protocol.replies import TokenAnswer, read_check, read_introspection
-from microsub.identity.sign_in.profiles import RECENT, Profile
+from microsub.identity.sign_in.profiles import Profile
 from microsub.identity.store.foreign import Principal
 
 SECONDS = 10.0
@@ -136,7 +137,7 @@ class Vouching:
             return self._about(who, profile, said)
         # Somebody may have moved to another provider, whose token this is.
         try:
-            newer = await self._profiles.discover(who.me, max_age=RECENT)
+            newer = await self._profiles.discover(who.me, max_age=PROFILE_RECENT)
         except ProfileError:
             return self._about(who, profile, said)
         if _places(newer) != _places(profile):

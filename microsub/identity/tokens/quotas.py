@@ -16,6 +16,7 @@ from typing import Protocol
 from microsub.configuration.model import OF_DECLARED, OF_REGISTERED, Quotas
 from microsub.configuration.store import InForce
 from microsub.errors import StoreError, TooManyRequests
+from microsub.identity.lifetimes import REGISTERED
 
 STEPS = 10
 """Times that a process tells of a user's requests on the way to the limit, if nothing else makes it tell."""
@@ -103,8 +104,6 @@ def too_many_requests(limit: int, now: float) -> TooManyRequests:
     )
 
 
-REMEMBERED = 60.0
-"""Seconds for which a process remembers that somebody registered themselves, or didn't: it never changes."""
 _MOST_REMEMBERED = 10_000
 
 
@@ -195,7 +194,7 @@ class UserQuotas:
         until, known = self._registered.get(user, (float("-inf"), False))
         if until <= self._clock():
             known = await self._accounts.is_registered(user)
-            self._registered[user] = (self._clock() + REMEMBERED, known)
+            self._registered[user] = (self._clock() + REGISTERED, known)
             while len(self._registered) > _MOST_REMEMBERED:
                 self._registered.popitem(last=False)
         return known

@@ -13,11 +13,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from microsub.errors import Unauthorized
+from microsub.identity.lifetimes import KNOWN_BROWSER, SESSION
 from microsub.identity.local.login import SignInOrigin
 from microsub.identity.provider.clients import Asker
 from microsub.identity.sign_in.sessions import SignedIn
-from microsub.identity.store.credentials import DEVICE_SECONDS
-from microsub.identity.store.sessions import SESSION_SECONDS
 from microsub.identity.web.forms import FIELD, SentForm, check_form, form_token, read_form
 from microsub.identity.web.site import PageSite
 from microsub.kit.http.address import PublicAddress, client_address
@@ -49,7 +48,7 @@ class PageCookies:
 
     def write(self, response: Response, name: CookieName, value: str) -> None:
         """Set the cookie: `browser` until the browser is closed, the others for as long as they may be good."""
-        age = {"session": SESSION_SECONDS, "devices": DEVICE_SECONDS}.get(name)
+        age = {"session": SESSION, "devices": KNOWN_BROWSER}.get(name)
         response.set_cookie(
             self._name(name), value, max_age=age, path="/", secure=self.is_secure, httponly=True, samesite="lax"
         )

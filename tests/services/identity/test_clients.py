@@ -8,8 +8,9 @@ import pytest
 
 from microsub.errors import TooManyRequests
 from microsub.fetch import Answered, FetchFailed, Hop, Sending
+from microsub.identity.lifetimes import CLIENT_FAILURE
 from microsub.identity.limits import METADATA_FOR_STRANGERS, METADATA_FOR_USERS
-from microsub.identity.provider.clients import FAILURES, MAX_LOGO, Asker, Clients
+from microsub.identity.provider.clients import MAX_LOGO, Asker, Clients
 from microsub.kit.rate_limits import MINUTE
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER
@@ -211,7 +212,7 @@ async def test_no_host_is_asked_all_the_time_and_strangers_use_up_nobodys_budget
         await clients.find(APP, STRANGER)
     assert len(apps.asked) == METADATA_FOR_STRANGERS.to_host.most
     await clients.find(APP, ANN)
-    now[0] += max(MINUTE, FAILURES)
+    now[0] += max(MINUTE, CLIENT_FAILURE)
     await clients.find(APP, STRANGER)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from microsub.identity.local.login import FRESH, TypedNames
+from microsub.identity.lifetimes import USER_ADDRESSES
+from microsub.identity.local.login import TypedNames
 from microsub.identity.store.accounts import Accounts
 from microsub.redis.protocol import Redis
 from tests.support.one_reader import NOW
@@ -68,6 +69,6 @@ async def test_addresses_are_read_once_in_a_while(accounts: Accounts, monkeypatc
     assert len(reads) == 1
     await accounts.add_user("new", "https://new.example/", NOW)
     await accounts.disable_user("ann", NOW)
-    assert await naming.meant("https://new.example/", NOW + FRESH) == "new"
-    assert await naming.meant("https://ann.example/", NOW + FRESH) == "https://ann.example/"
+    assert await naming.meant("https://new.example/", NOW + USER_ADDRESSES) == "new"
+    assert await naming.meant("https://ann.example/", NOW + USER_ADDRESSES) == "https://ann.example/"
     assert len(reads) == 2

@@ -12,7 +12,8 @@ import pytest
 
 from microsub.errors import InvalidRequest, ProfileError, ProfileMismatch, ProfileUnreachable
 from microsub.fetch import Answered, Fetcher, FetchFailed, FetchSettings, Hop, Sending
-from microsub.identity.sign_in.profiles import FAILURES, LIFETIME, RECENT, Profile, Profiles, trail_of
+from microsub.identity.lifetimes import PROFILE, PROFILE_FAILURE, PROFILE_RECENT
+from microsub.identity.sign_in.profiles import Profile, Profiles, trail_of
 from tests.support.parsing import PARSER
 from tests.support.provider import METADATA, Fault, Variant, provider
 from tests.support.tls import certificate
@@ -329,17 +330,17 @@ async def test_what_was_found_is_remembered_for_an_hour() -> None:
     web, clock = Web({ME: page(ME, "token_endpoint=/token")}), Clock()
     discovery = Profiles(web, PARSER, clock=clock)
     await discovery.discover(ME)
-    clock.now += LIFETIME - 1
+    clock.now += PROFILE - 1
     await discovery.discover("https://ALICE.example")
     assert len(web.asked) == 1
-    await discovery.discover(ME, max_age=RECENT)
+    await discovery.discover(ME, max_age=PROFILE_RECENT)
     assert len(web.asked) == 2
-    await discovery.discover(ME, max_age=RECENT)
+    await discovery.discover(ME, max_age=PROFILE_RECENT)
     assert len(web.asked) == 2
     discovery.forget(ME)
     await discovery.discover(ME)
     assert len(web.asked) == 3
-    clock.now += LIFETIME
+    clock.now += PROFILE
     await discovery.discover(ME)
     assert len(web.asked) == 4
 
@@ -352,7 +353,7 @@ async def test_failures_are_remembered_for_a_minute() -> None:
         with pytest.raises(ProfileUnreachable, match="there is nobody"):
             await discovery.discover(ME)
     assert len(web.asked) == 1
-    clock.now += FAILURES
+    clock.now += PROFILE_FAILURE
     web.pages[ME] = page(ME, "token_endpoint=/token")
     assert (await discovery.discover(ME)).me == ME
 

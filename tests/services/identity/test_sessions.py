@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from microsub.errors import Unauthorized
-from microsub.identity.sign_in.sessions import RENEWED_AFTER, Sessions, device
+from microsub.identity.lifetimes import SESSION_SECRET
+from microsub.identity.sign_in.sessions import Sessions, device
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.sessions import SessionStore
 from microsub.redis import identitykeys as keys
@@ -16,7 +17,7 @@ from tests.support.stray_keys import all_keys
 
 ME = "https://ann.example/"
 NOW = 1_700_000_000.0
-DAY = RENEWED_AFTER
+DAY = SESSION_SECRET
 
 
 @pytest.fixture

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from microsub.identity.store.rate_limits import ATTEMPTS_KEPT, AttemptCounts
+from microsub.identity.lifetimes import ATTEMPTS
+from microsub.identity.store.rate_limits import AttemptCounts
 from microsub.redis.protocol import Redis
 from tests.support.one_reader import NOW
 from tests.support.stray_keys import all_keys
@@ -75,4 +76,4 @@ async def test_counts_end_and_name_nobody(redis: Redis) -> None:
     await AttemptCounts(redis).take("address 192.0.2.7", PAUSES, NOW)
     (key,) = await all_keys(redis)
     assert b"192" not in key
-    assert ATTEMPTS_KEPT - 60 < await redis.command("TTL", key) <= ATTEMPTS_KEPT
+    assert ATTEMPTS - 60 < await redis.command("TTL", key) <= ATTEMPTS

@@ -10,9 +10,10 @@ from dataclasses import replace
 import pytest
 
 from microsub.errors import NotFound, Unauthorized
+from microsub.identity.lifetimes import ACCESS_TOKEN, CODE, CODE_REPEAT
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.codes import CODE_SECONDS, REPEAT_SECONDS, Codes, Consent, Spent
-from microsub.identity.store.grants import TOKEN_SECONDS, Grants
+from microsub.identity.store.codes import Codes, Consent, Spent
+from microsub.identity.store.grants import Grants
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Redis
 from tests.support.stray_keys import all_keys
@@ -69,7 +70,7 @@ async def test_a_code_becomes_tokens_once(redis: Redis, accounts: Accounts) -> N
     assert issued is not None
     assert (issued.user, issued.client, issued.scopes, issued.lifetime) == (
         *("ann", APP, CONSENT.scopes),
-        TOKEN_SECONDS,
+        ACCESS_TOKEN,
     )
     credential = accounts.credential(issued.access)
     assert credential is not None
@@ -96,12 +97,12 @@ async def test_the_same_request_gets_the_same_answer_for_seconds(redis: Redis, a
     codes = Codes(redis)
     code = await codes.create(CONSENT, NOW)
     _, first = await codes.redeem(code, "v", yes, NOW)
-    spent, second = await codes.redeem(code, "v", yes, NOW + REPEAT_SECONDS)
+    spent, second = await codes.redeem(code, "v", yes, NOW + CODE_REPEAT)
     assert (spent, second) == (Spent.AGAIN, first)
     assert len(await accounts.tokens("ann")) == 1
     assert first is not None
     assert await is_good(accounts, first.access)
-    spent, third = await codes.redeem(code, "v", yes, NOW + REPEAT_SECONDS + 0.01)
+    spent, third = await codes.redeem(code, "v", yes, NOW + CODE_REPEAT + 0.01)
     assert (spent, third) == (Spent.REUSED, None)
     assert not await is_good(accounts, first.access)
     assert await Grants(redis).all("ann") == []
@@ -150,7 +151,7 @@ async def test_a_code_expires(redis: Redis, accounts: Accounts) -> None:
     """After two minutes it is worth nothing."""
     codes = Codes(redis)
     code = await codes.create(CONSENT, NOW)
-    assert await codes.redeem(code, "v", yes, NOW + CODE_SECONDS) == (Spent.EXPIRED, None)
+    assert await codes.redeem(code, "v", yes, NOW + CODE) == (Spent.EXPIRED, None)
     assert await accounts.tokens("ann") == []
 
 

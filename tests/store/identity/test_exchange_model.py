@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from microsub.errors import Unauthorized
+from microsub.identity.lifetimes import CODE, CODE_REPEAT, TOKEN_OVERLAP
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.codes import CODE_SECONDS, REPEAT_SECONDS, Codes, Consent, Spent
-from microsub.identity.store.grants import OVERLAP_SECONDS, Grants, Issued, Renewed
+from microsub.identity.store.codes import Codes, Consent, Spent
+from microsub.identity.store.grants import Grants, Issued, Renewed
 from tests.conftest import fake_redis
 from tests.support.stray_keys import assert_no_stray_keys
 
@@ -82,7 +83,7 @@ class Machine(RuleBasedStateMachine):
         for name in ("ann", "bob"):
             self.run(self.accounts.add_user(name, f"https://{name}.example/", START))
 
-    @rule(seconds=st.sampled_from((0.5, 5, REPEAT_SECONDS, 60, CODE_SECONDS, OVERLAP_SECONDS)))
+    @rule(seconds=st.sampled_from((0.5, 5, CODE_REPEAT, 60, CODE, TOKEN_OVERLAP)))
     def wait(self, seconds: float) -> None:
         self.now += seconds
 
@@ -142,11 +143,11 @@ class Machine(RuleBasedStateMachine):
         if code.family.user in self.disabled:
             return Spent.DISABLED
         if code.used is not None:
-            same = fits and request == code.use and self.now - code.used <= REPEAT_SECONDS
+            same = fits and request == code.use and self.now - code.used <= CODE_REPEAT
             # What was given is told again only while it is good for something.
             alive = code.answer is None or code.answer.access in self.alive(code.family)
             return Spent.AGAIN if same and alive else Spent.REUSED
-        if self.now >= code.made + CODE_SECONDS:
+        if self.now >= code.made + CODE:
             return Spent.EXPIRED
         return Spent.GIVEN if fits else Spent.REFUSED
 
@@ -166,10 +167,10 @@ class Machine(RuleBasedStateMachine):
             assert renewed is Renewed.GIVEN
             assert issued is not None
             for token, until in family.tokens.items():
-                family.tokens[token] = min(until, self.now + OVERLAP_SECONDS)
+                family.tokens[token] = min(until, self.now + TOKEN_OVERLAP)
             family.tokens[issued.access] = self.now + issued.lifetime
             family.newest, family.used[refresh] = issued.refresh, (self.now, issued)
-        elif before and before[1].refresh == family.newest and self.now - before[0] <= REPEAT_SECONDS:
+        elif before and before[1].refresh == family.newest and self.now - before[0] <= CODE_REPEAT:
             assert (renewed, issued) == (Renewed.AGAIN, before[1])
         else:
             assert renewed is Renewed.REUSED

@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from microsub.check.look import look
+from microsub.identity.lifetimes import GRANT, TOKEN_OVERLAP
 from microsub.identity.store.accounts import Accounts, delete_disabled
 from microsub.identity.store.codes import Codes
-from microsub.identity.store.grants import GRANT_SECONDS, OVERLAP_SECONDS, Grants, Issued, Renewed
+from microsub.identity.store.grants import Grants, Issued, Renewed
 from microsub.redis import identitykeys
 from microsub.redis.protocol import Redis
 from tests.store.identity.test_codes import APP, CONSENT, NOW, everything, is_good, yes
@@ -39,10 +40,10 @@ async def test_a_refresh_token_is_exchanged(redis: Redis, accounts: Accounts, is
     assert new is not None
     assert (new.user, new.client, new.scopes) == ("ann", APP, CONSENT.scopes)
     assert await is_good(accounts, new.access, later)
-    assert await is_good(accounts, issued.access, later + OVERLAP_SECONDS - 1)
-    assert not await is_good(accounts, issued.access, later + OVERLAP_SECONDS)
+    assert await is_good(accounts, issued.access, later + TOKEN_OVERLAP - 1)
+    assert not await is_good(accounts, issued.access, later + TOKEN_OVERLAP)
     (grant,) = await grants.all("ann")
-    assert (grant.created, grant.renewed, grant.expires) == (NOW, later, later + GRANT_SECONDS)
+    assert (grant.created, grant.renewed, grant.expires) == (NOW, later, later + GRANT)
     assert new.refresh.rpartition(".")[2] not in await everything(redis)
 
 
@@ -125,7 +126,7 @@ async def test_access_tokens_of_a_grant_do_not_pile_up(redis: Redis, accounts: A
 
 async def test_a_refresh_token_expires(redis: Redis, accounts: Accounts, issued: Issued) -> None:
     """A year after it was given."""
-    assert await Grants(redis).renew(issued.refresh, None, NOW + GRANT_SECONDS) == (Renewed.EXPIRED, None)
+    assert await Grants(redis).renew(issued.refresh, None, NOW + GRANT) == (Renewed.EXPIRED, None)
 
 
 async def test_a_disabled_user_renews_nothing(redis: Redis, accounts: Accounts, issued: Issued) -> None:
