@@ -36,6 +36,9 @@ PREVIEW_SECONDS = 40.0
 PARSE_SECONDS = 10.0
 """Processor time for one document. Polls, which nobody waits for, have more."""
 
+PARSE_PATIENCE = 15.0
+"""Seconds that one document may wait for its turn: then the server is busy, which is no fault of the publisher."""
+
 _BUSY_SECONDS = 10
 
 MAX_PATHS = 9

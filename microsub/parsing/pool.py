@@ -49,6 +49,8 @@ RETIRE = 88 * 1024 * 1024
 
 _EXPECTED = 0.05
 _CLOSING = "the program is stopping"
+_BUSY = "the server is busy"
+_AGAIN = 1.0
 _REST = 10.0
 """Seconds for which the log says once that no parser can be started."""
 _MOST_SLOW_KNOWN = 1000
@@ -91,7 +93,8 @@ class ParsePool:
     What is read counts as work for who asks (`fetch.asking_for`), unless `keys` name others.
 
     All methods that read a document raise ParsingStopped when it takes too much time or memory, and ParserUnavailable
-    when no process can be started or the pool is closed.
+    when no process can be started, the pool is closed, or a document still waits for its turn after `patience` seconds
+    of the clock.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class ParsePool:
         seconds: float = SECONDS,
         memory: int = MEMORY,
         idle: float = IDLE_SECONDS,
+        patience: float | None = None,
     ) -> None:
         self._most = processes
         self._most_slow = max(1, processes - 1)
@@ -109,6 +113,7 @@ class ParsePool:
         self._seconds = seconds
         self._memory = memory
         self._idle_seconds = idle
+        self._patience = patience
         self._stopped = False
         self._complained = -math.inf
         self._begin()
@@ -233,9 +238,15 @@ class ParsePool:
     ) -> Done:
         start = time.perf_counter()
         job = self._submit(_Job(task, where, body, arguments, keys or (who_asks(),), thorough))
+        done, left = asyncio.wrap_future(job.result), self._patience
         try:
-            return await asyncio.wrap_future(job.result)
+            while left is not None and not (await asyncio.wait((done,), timeout=left))[0]:
+                if self._withdraw(job):
+                    raise ParserUnavailable(_BUSY)
+                left = _AGAIN  # it is being read, and may have to wait for the slow lane
+            return await done
         except asyncio.CancelledError:
+            done.cancel()
             self._abandon(job)
             raise
         finally:
@@ -298,10 +309,15 @@ class ParsePool:
         self._crew.threads += 1
         threading.Thread(target=self._work, args=(self._crew,), name="parser", daemon=True).start()
 
+    def _withdraw(self, job: _Job) -> bool:
+        """Take a document out that waits; False where it doesn't."""
+        with self._change:
+            return self._quick.remove(job) or self._slow.remove(job)
+
     def _abandon(self, job: _Job) -> None:
         """Nobody waits for it any more."""
         with self._change:
-            if not self._quick.remove(job) and not self._slow.remove(job):
+            if not self._withdraw(job):
                 job.abandoned = True
                 if job.process is not None:
                     job.process.kill()

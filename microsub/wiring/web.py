@@ -12,7 +12,7 @@ from microsub.app import create_app
 from microsub.cache import CachingFetcher
 from microsub.configuration.sync import Configuration
 from microsub.discovery.directory import Directory
-from microsub.discovery.search import PARSE_SECONDS, Search
+from microsub.discovery.search import PARSE_PATIENCE, PARSE_SECONDS, Search
 from microsub.feeds.store.events import Events
 from microsub.health import Health
 from microsub.identity.activity import BeingSeen
@@ -45,7 +45,7 @@ async def open_app(
     """
     tracker = Tracker(stores.url, keys.ITEM_PREFIX)
     cache = ItemCache(stores.items, tracker, max_bytes=settings.item_cache_mb * 1024 * 1024)
-    parser = ParsePool(seconds=PARSE_SECONDS)
+    parser = ParsePool(seconds=PARSE_SECONDS, patience=PARSE_PATIENCE)
     async with (
         open_caching_fetcher(settings, stores, shared=True) as fetcher,
         open_fetcher(settings) as plain,

@@ -1,14 +1,16 @@
 """Documents that keep a parser busy, at every door by which foreign documents come in, while somebody reads.
 
-A server as people run it: a web process and a worker, a real Redis, a publisher on loopback; all over HTTP. What the
-reader waits for is judged by the processor time that the web process takes meanwhile, which a busy machine doesn't
-lengthen. The times of the clock are printed.
+A server as people run it: a web process and a worker, a real Redis, a publisher on loopback; all over HTTP. In both
+processes every parser of foreign documents says so when it is called. What the reader waits for is judged by the
+processor time that the web process takes meanwhile, which a busy machine doesn't lengthen; the times of the clock are
+printed.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -20,6 +22,7 @@ import httpx
 import pytest
 
 from tests.hostile.busy import FEEDS, PAGES, in_a_feed
+from tests.hostile.doors_program import PARSED_HERE
 from tests.support.own_server import enrolled, sign_in
 from tests.support.polling import dated, rss
 from tests.support.process import Installation, Reader, reader
@@ -27,24 +30,15 @@ from tests.support.surfer import Surfer
 from tests.support.waiting import wait_until
 from tests.support.web import Answer, Asked, Publisher, publisher
 
-# All names lead to this machine, and documents have less time than in earnest.
-PROGRAM = """
-import socket, sys
-real = socket.getaddrinfo
-socket.getaddrinfo = lambda host, *rest, **named: real("127.0.0.1" if host.endswith(".test") else host, *rest, **named)
-from microsub.parsing.pool import ParsePool
-begin = ParsePool.__init__
-ParsePool.__init__ = lambda self, *rest, **named: begin(self, *rest, **{**named, "quick": 0.6, "seconds": 1.0})
-from microsub.cli import main
-main()
-"""
 HELD_UP = 0.4
-"""Seconds of processor time of the whole web process during one page: ordinary ones take a hundredth, and these
-documents seconds, but for what the limits of their parsers leave.
+"""Seconds of processor time of the whole web process during one page: ordinary ones take a hundredth, and several of
+these documents seconds in a parser without a guard.
 """
+PATIENCE = 240.0
 DOCUMENTS = {**PAGES, **FEEDS}
-AT_ONCE = 6
-IDLE_PAGES = 200
+AT_ONCE = 3
+"""At each door."""
+IDLE_PAGES = 50
 POSTS = 20
 
 
@@ -109,7 +103,6 @@ class Pages:
 class Doors:
     """How a document gets in: each asks for one, at a host of its own, and returns the status of the answer."""
 
-    installed: Installation
     url: str
     site: Publisher
     ann: Reader
@@ -135,7 +128,7 @@ class Doors:
     async def stranger(self, number: int) -> AsyncIterator[Surfer]:
         """Each with an address of their own."""
         way = httpx.AsyncHTTPTransport(local_address=f"127.0.1.{number + 1}")
-        async with Surfer(http=httpx.AsyncClient(transport=way, timeout=60)) as surfer:
+        async with Surfer(http=httpx.AsyncClient(transport=way, timeout=PATIENCE)) as surfer:
             yield surfer
 
     async def sign_in(self, number: int) -> int:
@@ -145,7 +138,9 @@ class Doors:
             return surfer.reply.status_code
 
     async def check(self, number: int) -> int:
+        # Strangers have the ports of websites asked alone, so it is Ann who has pages checked, from many places.
         async with self.stranger(number) as surfer:
+            surfer.http.cookies = self.surfer.http.cookies
             await surfer.goto(f"{self.url}/")
             await surfer.submit("/check", address=self.address("check", number))
             return surfer.reply.status_code
@@ -154,7 +149,9 @@ class Doors:
         client = self.address("app", number)
         asked = {"client_id": client, "redirect_uri": f"{client}/back", "state": "s", "response_type": "code"}
         asked |= {"scope": "read", "code_challenge": "x" * 43, "code_challenge_method": "S256"}
-        return (await self.surfer.http.get(f"{self.url}/auth", params=asked)).status_code
+        while (reply := await self.surfer.http.get(f"{self.url}/auth", params=asked)).status_code == 429:
+            await asyncio.sleep(1)  # others that a parser hasn't come to take this account's places
+        return reply.status_code
 
     async def preview(self, number: int) -> int:
         return await self._asked("GET", action="preview", url=self.address("preview", number))
@@ -179,23 +176,24 @@ class Doors:
 
 
 @asynccontextmanager
-async def running(folder: Path) -> AsyncIterator[tuple[Doors, Pages]]:
+async def running(folder: Path) -> AsyncIterator[tuple[Doors, Pages, Installation]]:
     """A server with Ann, who uses every door, and Bob, who reads."""
-    async with publisher() as site, httpx.AsyncClient(timeout=60) as http:
+    async with publisher() as site, httpx.AsyncClient(timeout=PATIENCE) as http:
         serve_all(site)
         feed = site.serve_document("/good", rss(dated(POSTS)))
         users = {
             "ann": {"me": "https://ann.example/", "channels": [{"uid": "odd", "name": "Odd"}]},
             "bob": {"me": "https://bob.example/", "channels": [{"uid": "home", "feeds": [feed]}]},
         }
-        installed = Installation(folder, program=("-c", PROGRAM))
+        installed = Installation(folder, program=("-m", "tests.hostile.doors_program"))
         installed.write({"users": users, "settings": {"polling": {"host_interval": 0}}})
         try:
             url = await installed.serve("web")
             await installed.start("work")
-            tokens = [await installed.token(name) for name in ("ann", "bob")]
+            printed = await installed.run_each("token create ann", "token create bob")
+            tokens = [out.strip() for out in printed]
             await enrolled(installed, url, "ann")
-            async with Surfer(http=httpx.AsyncClient(timeout=60)) as surfer, reader(url, tokens[1]) as bob:
+            async with Surfer(http=httpx.AsyncClient(timeout=PATIENCE)) as surfer, reader(url, tokens[1]) as bob:
                 await surfer.goto(f"{url}/sign-in")
                 await sign_in(surfer, "https://ann.example/")
                 ann = Reader(http, f"{url}/microsub", tokens[0])
@@ -205,50 +203,60 @@ async def running(folder: Path) -> AsyncIterator[tuple[Doors, Pages]]:
 
                 await wait_until(there)
                 await ann.get(action="preview", url=feed)  # what is loaded with the first document is loaded
-                yield Doors(installed, url, site, ann, surfer), Pages(bob, installed.processes[0].pid)
+                yield Doors(url, site, ann, surfer), Pages(bob, installed.processes[0].pid), installed
         finally:
             await installed.stop()
 
 
 async def use(doors: Doors) -> dict[str, list[int]]:
     """Bring every document to every door, some at a time; the statuses of the answers."""
-    turn = asyncio.Semaphore(AT_ONCE)
 
-    async def one(door: Callable[[int], Awaitable[int]], number: int) -> int:
+    async def one(door: Callable[[int], Awaitable[int]], turn: asyncio.Semaphore, number: int) -> int:
         async with turn:
             return await door(number)
 
-    asked = {
-        name: [asyncio.create_task(one(door, number)) for number in range(len(DOCUMENTS))]
-        for name, door in doors.all.items()
-    }
-    return {name: list(await asyncio.gather(*tasks)) for name, tasks in asked.items()}
+    async def each(door: Callable[[int], Awaitable[int]]) -> list[int]:
+        turn = asyncio.Semaphore(AT_ONCE)
+        return await asyncio.gather(*(one(door, turn, number) for number in range(len(DOCUMENTS))))
+
+    found = await asyncio.gather(*(each(door) for door in doors.all.values()))
+    return dict(zip(doors.all, found, strict=True))
+
+
+def untried(doors: Doors, log: str) -> set[str]:
+    """The hosts that weren't asked for their document, and those of feeds that weren't polled."""
+    asked = {asked.host.partition(":")[0] for asked in doors.site.asked}
+    polls = [line for line in log.splitlines() if '"feed polled"' in line or '"feed could not be polled"' in line]
+    polled = {host for line in polls for host in re.findall(r"[a-z]+-[0-9]+\.test", line)}
+    at_once = ("me", "check", "app", "preview", "search", "author", "target")
+    numbers = range(len(DOCUMENTS))
+    return {f"{door}-{n}.test" for door in at_once for n in numbers} - asked | {
+        f"{door}-{n}.test" for door in ("follow", "feed", "posts") for n in numbers
+    } - polled
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="processor time of others is read from /proc")
-@pytest.mark.timeout(600)
 async def test_a_reader_pages_on_while_every_door_gets_every_document(tmp_path: Path) -> None:
-    """No page costs the web process more than a moment, nothing fails inside, and every document was asked for."""
-    async with running(tmp_path) as (doors, pages):
+    """Nothing is parsed in a process that serves or polls, no page costs the web process more than a moment, nothing
+    fails inside, and every document was asked for.
+    """
+    async with running(tmp_path) as (doors, pages, installed):
         for _ in range(IDLE_PAGES):
             await pages.read()
         idle = pages.slowest
         pages.waited.clear()
         pages.used.clear()
         attack = asyncio.create_task(use(doors))
-
-        def polled() -> bool:
-            log = doors.installed.log
-            polls = log.count('"feed polled"') + log.count('"feed could not be polled"')
-            return polls > 3 * len(DOCUMENTS) and all(doors.site.count(f"/{n}") >= 8 for n in range(len(DOCUMENTS)))
-
-        while not (attack.done() and polled()):
+        while not attack.done():
             await pages.read()
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
         statuses = await attack
-        print(f"\nidle: {idle}\nattacked: {pages.slowest}, most processor time {max(pages.used):.3f} s")
         # 503 is an honest answer where a machine has no time for parsers; 429 would be that a door was never tried.
-        assert all(status not in {429, 500} for found in statuses.values() for status in found), statuses
+        assert not {429, 500} & {status for found in statuses.values() for status in found}, statuses
+        while untried(doors, installed.log):
+            await pages.read()
+            await asyncio.sleep(0.1)
+        print(f"\nidle: {idle}\nattacked: {pages.slowest}, most processor time {max(pages.used):.3f} s")
+        assert PARSED_HERE not in installed.log
+        assert "Traceback" not in installed.log
         assert max(pages.used) < HELD_UP
-        assert len(pages.waited) > len(DOCUMENTS)
-        assert "Traceback" not in doors.installed.log

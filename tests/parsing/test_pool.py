@@ -148,6 +148,23 @@ async def test_a_reading_that_nobody_waits_for_is_ended() -> None:
     pool.close()
 
 
+async def test_a_document_without_a_turn_in_time_is_refused_for_a_moment() -> None:
+    """That is no failure of the document, and the one that is being read goes on."""
+    pool = ParsePool(processes=1, seconds=600.0, quick=600.0)
+    first = asyncio.create_task(pool.parse(document(SPINS)))
+    await wait_until(lambda: bool(pool._crew.running))
+    pool._patience = 0.1
+    with pytest.raises(ParserUnavailable, match="the server is busy"):
+        await pool.parse(document(SMALL))
+    assert len(pool._quick) == 0
+    assert not first.done()
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    pool._patience = 60.0
+    assert (await pool.parse(document(SMALL))).name == "t"
+    pool.close()
+
+
 async def test_closing_ends_processes_at_once() -> None:
     """Though they are busy; those who wait hear of it."""
     pool = ParsePool(seconds=600.0, quick=600.0)
