@@ -118,7 +118,7 @@ LOCAL_SIGN_INS = Counter(
 )
 GRANTS = Counter("microsub_grants", "What our own IndieAuth server gave apps, refused them or took back", ["what"])
 """`what`: consent, denial, profile, tokens, renewal; again (the same within seconds); refused; misused (a code or
-refresh token was used twice, and what came of it was taken back); revoked.
+refresh token was used twice, so its grant was revoked); revoked.
 """
 
 REGISTRATIONS = Counter("microsub_registrations", "Accounts that people made themselves by signing in")

@@ -269,7 +269,7 @@ SETTINGS: tuple[Setting, ...] = (
         _url("http", "https"),
         None,
         "an http or https URL of a proxy, such as http://proxy.example:3128",
-        "The proxy through which everything is fetched. Guarding against rebinding is then the proxy's part.",
+        "The proxy through which everything is fetched. It must refuse private addresses itself then.",
         secret=True,
     ),
     Setting(

@@ -157,7 +157,7 @@ def _target(sending: Sending) -> Target:
     if _CONTROL.search(sending.url):
         raise HopError("bad_url", "the URL has a control character in it")
     if sending.bearer is not None and not _TOKEN.fullmatch(sending.bearer):
-        raise HopError("protocol", "the token is none that could stand in a header")
+        raise HopError("protocol", "invalid token, expected characters that a header may hold")
     if sending.form is not None and sending.method != "POST":
         raise ValueError("a form goes with a POST")
     return target_of(sending.url)

@@ -59,4 +59,4 @@ class BeingSeen(Generic[Who]):
             await self._notes.note(who, now)
         except StoreError as error:
             self._noted.pop(who, None)
-            log.info("a visit couldn't be noted", error=str(error))
+            log.info("the time of a visit could not be stored", error=str(error))

@@ -62,7 +62,7 @@ async def for_ever(one_round: Callable[[float], Awaitable[object]], part: str, p
         jump = (now - last) - (steady - last_steady)
         last, last_steady = now, steady
         if jump > _JUMP:
-            log.warning("the clock jumped ahead; a round of upkeep is left out", part=part, seconds=round(jump))
+            log.warning("the clock jumped ahead; a round of upkeep is skipped", part=part, seconds=round(jump))
             continue
         try:
             if await pace.turn(part, pace.between / 2):

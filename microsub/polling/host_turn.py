@@ -149,7 +149,7 @@ class Turn:
     def _rest(self, detail: str) -> None:
         if not self.rests:
             log.error(
-                "out of file descriptors or processes, nobody is asked for a while", seconds=REST_SECONDS, detail=detail
+                "out of file descriptors or processes, polling pauses for a while", seconds=REST_SECONDS, detail=detail
             )
         self._rests_until = self._clock() + REST_SECONDS
 

@@ -127,7 +127,7 @@ class AskingAgain:
 
         async def one_round(_now: float) -> None:
             if asked := await self.run():
-                log.info("look-ups that were left out are asked for", posts=asked)
+                log.info("postponed look-ups are queued", posts=asked)
 
         await for_ever(one_round, "asking_again", pace)
 

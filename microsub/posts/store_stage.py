@@ -64,7 +64,7 @@ class StoreEntries:
         found = EntriesFound.of(message.fields)
         feed, stored = await self._items.store_in(found.feed, found.items, found.found, found.version)
         if feed is None:
-            log.info("posts of a feed that is gone", feed=found.feed, posts=len(found.items))
+            log.info("posts of a deleted feed are dropped", feed=found.feed, posts=len(found.items))
             return ()
         ITEMS_NEW.inc(len(stored.new))
         ITEMS_UPDATED.inc(len(stored.updated))
@@ -105,7 +105,7 @@ class StoreEntries:
         replies = await self._redis.scripts([*calls, *self._announcing.publishing(events)])
         self._told()
         if wanted and not replies[len(calls) - 1]:
-            log.info("look-ups are left for later", posts=len(wanted))
+            log.info("the queue of look-ups is full; look-ups are postponed", posts=len(wanted))
         await self._announcing.published(events)
         await self._items.told(stored.updated)
         return pending

@@ -109,7 +109,7 @@ class Acknowledged:
             return replies  # nothing was written, so there is nothing to lose
         self.look_again()
         if self._asked_for is None and not await self._replicas():
-            log.warning("a master has lost its last replica; what is written now stands on it alone")
+            log.warning("a master has lost its last replica; new writes are not replicated")
             return replies
         raise StoreUnavailable(f"written, but of {wanted} replicas only {have} had it within {WAIT_SECONDS:g} s")
 

@@ -466,7 +466,7 @@ async def test_an_authors_block_counts_after_an_edit(redis: Redis) -> None:
         assert await it.rows() == []
 
 
-RESTS = "out of file descriptors or processes, nobody is asked for a while"
+RESTS = "out of file descriptors or processes, polling pauses for a while"
 
 
 async def test_that_no_parser_can_be_started_is_no_failure_of_publishers(

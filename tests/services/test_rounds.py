@@ -87,4 +87,4 @@ async def test_a_round_is_left_out_when_the_clock_has_jumped_ahead():
         with pytest.raises(asyncio.CancelledError):
             await task
     assert rounds == [600.0, 1800.0]
-    assert [entry["event"] for entry in logs] == ["the clock jumped ahead; a round of upkeep is left out"]
+    assert [entry["event"] for entry in logs] == ["the clock jumped ahead; a round of upkeep is skipped"]

@@ -172,8 +172,8 @@ def delete(w: World) -> None:
     expect(400 <= reply.status < 500, "an error of the 4xx kind for its timeline", reply.text)
 
 
-@channels.requirement("delete-anew", source=DESIGN)
-def delete_anew(w: World) -> None:
+@channels.requirement("delete-and-create", source=DESIGN)
+def delete_and_create(w: World) -> None:
     """A channel with the name of a deleted one is empty."""
     name = w.name("phoenix")
     uid = w.channel_named(name)

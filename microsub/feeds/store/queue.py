@@ -137,7 +137,9 @@ class Schedule:
         if is_ahead(float(reply[0]), now) and time.monotonic() >= self._next_set_right:
             self._next_set_right = time.monotonic() + SET_RIGHT_SECONDS
             feeds = await self.set_right(now, lease)
-            log.warning("a clock was ahead; what it has planned is due", seconds=float(reply[0]) - now, feeds=feeds)
+            log.warning(
+                "a clock was ahead; polls that it planned are due now", seconds=float(reply[0]) - now, feeds=feeds
+            )
             reply += (await self._take(now, count - len(reply) // 2, lease, among or ()))[1:]
         texts = texts_of(reply[1:])
         return [HostLease(host, token) for host, token in zip(texts[::2], texts[1::2], strict=True) if host]

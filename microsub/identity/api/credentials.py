@@ -72,7 +72,7 @@ class Credentials:
         credential = self._accounts.credential(token)
         if owner is not None:
             if not NAME.match(owner):
-                raise Unauthorized("the token is not valid: the address names nobody who could have one")
+                raise Unauthorized("the token is not valid: the address names no user")
             credential = Credential(owner, _digest(token))
         elif credential is None:
             digest = _digest(token)

@@ -197,9 +197,9 @@ class Clients:
                 if asker.user and app.info.logo:
                     return replace(app, logo=await self._logo(app.info.logo, asker))
         except (FetchError, ParseError, ParserUnavailable) as error:
-            log.info("an app says nothing of itself", client=client, why=type(error).__name__)
+            log.info("the metadata of an app could not be read", client=client, why=type(error).__name__)
         except TimeoutError:
-            log.info("an app is slow to say anything of itself", client=client)
+            log.info("the metadata of an app timed out", client=client)
         return app
 
     async def _asked(self, kept: TtlCache[T], url: str, asker: Asker, find: Callable[[], Awaitable[T]]) -> T:

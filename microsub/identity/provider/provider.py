@@ -122,20 +122,20 @@ class Granting:
         scopes = understood(frozenset(asked.scopes).intersection(chosen))
         most = await self._most_of(user)
         if scopes and most and (held := await self._grants.held(user)) >= most:
-            raise QuotaReached("tokens and apps that were let in", held, most)
+            raise QuotaReached("tokens and authorized apps", held, most)
         consent = Consent(user, asked.client, app.title, asked.redirect, scopes, asked.challenge)
         try:
             code = await self._codes.create(consent, now)
         except NotFound:
             raise Forbidden("Your account is disabled.") from None
         metrics.GRANTS.labels("consent").inc()
-        log.info("an app was let in", user=user, client=asked.client, scope=" ".join(sorted(scopes)))
+        log.info("an app was authorized", user=user, client=asked.client, scope=" ".join(sorted(scopes)))
         return code
 
     def deny(self, user: str, asked: Asked) -> None:
         """Take note that the user has refused."""
         metrics.GRANTS.labels("denial").inc()
-        log.info("an app was not let in", user=user, client=asked.client)
+        log.info("the user refused an app", user=user, client=asked.client)
 
     async def apps(self, user: str) -> list[GrantedApp]:
         """The apps that the user has let in, the one that was let in last first."""
@@ -152,7 +152,7 @@ class Granting:
                 ended += 1
         if ended:
             metrics.GRANTS.labels("revoked").inc(ended)
-            log.info("an app was shut out", user=user, client=client, grants=ended)
+            log.info("the access of an app was revoked", user=user, client=client, grants=ended)
         return ended
 
     async def make_token(self, user: str, name: str, scopes: Iterable[str], days: int | None, now: float) -> str:
@@ -166,7 +166,7 @@ class Granting:
             raise InvalidRequest("a token needs at least one permission")
         most = await self._most_of(user)
         if most and (held := await self._grants.held(user)) >= most:
-            raise QuotaReached("tokens and apps that were let in", held, most)
+            raise QuotaReached("tokens and authorized apps", held, most)
         expires = None if days is None else now + days * 86_400
         token = await self._accounts.create_token(user, chosen, name, now, expires)
         log.info("a user made a token", user=user, client=name, scope=" ".join(sorted(chosen)))
@@ -200,7 +200,7 @@ class Granting:
         )
         self._note(spent, "tokens", consent)
         if spent is Spent.FULL:
-            raise QuotaReached("tokens and apps that were let in", await self._grants.held(consent.user), most)
+            raise QuotaReached("tokens and authorized apps", await self._grants.held(consent.user), most)
         if issued is None:
             raise _bad_code(spent)
         return Given(person, issued)
@@ -265,7 +265,7 @@ class Granting:
             ended = await self._tokens.revoke(token)
         if ended:
             metrics.GRANTS.labels("revoked").inc()
-            log.info("an app gave back what it was granted")
+            log.info("an app revoked its own grant")
 
     async def userinfo(self, token: str, now: float) -> Mapping[str, str]:
         """What the app of this token may see of its person. Raises Unauthorized, and InsufficientScope."""
@@ -298,7 +298,7 @@ class Granting:
     def _note(self, became: Spent | Renewed, what: str, of: Consent | AppGrant) -> None:
         if became in {Spent.REUSED, Renewed.REUSED}:
             metrics.GRANTS.labels("misused").inc()
-            log.warning("used twice, and what came of it was taken back", what=what, user=of.user, client=of.client)
+            log.warning("used twice, so its grant was revoked", what=what, user=of.user, client=of.client)
         elif became in {Spent.GIVEN, Renewed.GIVEN}:
             metrics.GRANTS.labels(what).inc()
         else:

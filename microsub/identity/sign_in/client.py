@@ -203,7 +203,7 @@ async def _hand_back(sender: ProviderDoor, sign_in: SignInUnderWay, token: str) 
         return
     answer = await sender.send(Sending(sign_in.revocation_endpoint, "POST", form={"token": token}))
     if isinstance(answer, FetchFailed) or answer.status != 200:
-        log.info("a provider kept a token that nobody wanted", provider=provider_name(sign_in.authorization_endpoint))
+        log.info("a provider did not revoke an unneeded token", provider=provider_name(sign_in.authorization_endpoint))
 
 
 def provider_name(url: str) -> str:
@@ -352,7 +352,7 @@ class SignInClient:
             profile = await self._confirmed(sign_in, found.me, who)
             verdict = await self._admission.admit(proven(sign_in.me, found.me, profile, found.profile))
         if isinstance(verdict, Refusal):
-            log.info("nobody we know has signed in", provider=who, me=found.me)
+            log.info("a sign-in by somebody who is not a user", provider=who, me=found.me)
         return verdict, who, sign_in.next
 
     async def _profile(self, me: str) -> Profile:

@@ -88,7 +88,7 @@ class OpenAdmission:
             if user.disabled is None and is_named(user, person.names):
                 if user.me == person.me and user.created == now:
                     metrics.REGISTRATIONS.inc()
-                    log.info("somebody made an account", user=name, me=person.me)
+                    log.info("an account was registered", user=name, me=person.me)
                 return Admitted(name, user.me, new=True)
             if bare(canonical(user.me) or "") == bare(person.me):
                 return None

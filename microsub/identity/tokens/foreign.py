@@ -166,7 +166,7 @@ class Verification:
         if said.lasting:
             await self._tokens.refuse(credential, _INVALID, self._pace.refused)
             _count("invalid", credential.user, why=said.detail or said.why)
-            raise Unauthorized(f"the token is unknown here, and nobody can be asked about it: {said.why}")
+            raise Unauthorized(f"the token is unknown here, and no provider can be asked about it: {said.why}")
         wait = max(self._pace.again, said.wait or 0)
         await self._tokens.note(credential, f"{_SILENT}{now + wait:.0f} {said.why}", wait)
         _count("unavailable", credential.user, why=said.detail or said.why)

@@ -87,7 +87,7 @@ log = structlog.get_logger(__name__)
 
 
 def client_address(request: Request) -> str:
-    """The client's address, by what the proxies say that `MICROSUB_TRUSTED_PROXIES` lists, else that of whoever
+    """The client's address, by what the proxies say that `MICROSUB_TRUSTED_PROXIES` lists, else that of who
     connects; empty where there is none.
     """
     address = request.client.host if request.client else ""

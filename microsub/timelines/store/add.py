@@ -171,7 +171,7 @@ def filter_of(filters: bytes) -> Filter | None:
     except (ValueError, AttributeError, TypeError):
         return None
     if made.broken:
-        log.warning("filters with an expression that can't be used; it is left out", settings=made.broken)
+        log.warning("an invalid expression in a filter is ignored", settings=made.broken)
     return made
 
 
