@@ -113,14 +113,6 @@ def check(path: FilePath, environ: Mapping[str, str]) -> BackendReport:
     return examine(body, str(path), environ)
 
 
-def load(path: FilePath, environ: Mapping[str, str]) -> BackendDocument:
-    """Read the file at `path`. Raises ConfigError."""
-    report = check(path, environ)
-    if report.document is None:
-        raise report.problems[0]
-    return report.document
-
-
 def unreadable(path: FilePath, error: OSError) -> ConfigError:
     """The ConfigError for a file that can't be read."""
     match error:

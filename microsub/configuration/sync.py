@@ -1,6 +1,6 @@
 """backend.json and the stores kept in step: edits are applied as they are saved, API changes are written back.
 
-`look` and `write_back` are single steps that may be repeated at any time; `in_step` calls them when there is reason to.
+`look` and `write_back` are single steps that may be repeated at any time; `run` calls them when there is reason to.
 One process at a time does either, under a lease. What is remembered as applied is the base of the next merge; it is
 written last.
 
@@ -97,7 +97,8 @@ class Configuration:
         self._instance: str | None = None
         self._token = secrets.token_hex(8)
         self._step = asyncio.Lock()
-        self._in_step = InStep(self, self._file, self._timing, write_back=write_back)
+        self._touched = asyncio.Event()
+        self._waits = Waits()
         self._done: tuple[str, float] | None = None
         self._refused: str | None = None
         self._examined: tuple[str, BackendReport] | None = None
@@ -115,11 +116,7 @@ class Configuration:
 
     def touched(self) -> None:
         """Tell that something was changed through the API, so that it is soon written back. Never blocks."""
-        self._in_step.touched()
-
-    async def run(self, stop: asyncio.Event) -> None:
-        """Keep both in step until `stop` is set, as `InStep.run` says."""
-        await self._in_step.run(stop)
+        self._touched.set()
 
     async def watch_data(self) -> None:
         """See whether Redis still holds the data that it held, and apply the file again where it doesn't.
@@ -445,24 +442,7 @@ class Configuration:
                 with contextlib.suppress(StoreError):
                     await self._applied.give_back(self._token)
 
-
-# --- the loops -------------------------------------------------------------------------------------------------------
-
-
-class InStep:
-    """Calls the steps of one process when there is reason to."""
-
-    def __init__(self, steps: Configuration, file: BackendFile, timing: Timing, *, write_back: bool) -> None:
-        self._steps = steps
-        self._file = file
-        self._timing = timing
-        self._writes_back = write_back
-        self._touched = asyncio.Event()
-        self._waits = Waits()
-
-    def touched(self) -> None:
-        """Tell that something was changed through the API. Never blocks."""
-        self._touched.set()
+    # --- the loops ---------------------------------------------------------------------------------------------------
 
     async def run(self, stop: asyncio.Event) -> None:
         """Keep both in step until `stop` is set. Redis being away is logged and waited for; after a bug, which is
@@ -485,7 +465,7 @@ class InStep:
     async def _look_until_done(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
             try:
-                outcome = await self._steps.look()
+                outcome = await self.look()
                 self._waits.went_well("look")
                 if outcome != "busy":
                     return
@@ -502,7 +482,7 @@ class InStep:
     async def _follow_data(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
             try:
-                await self._steps.watch_data()
+                await self.watch_data()
                 self._waits.went_well("watch")
             except StoreError as error:
                 self._waits.failed("watch", error)
@@ -516,7 +496,7 @@ class InStep:
             if stop.is_set():
                 break
             try:
-                await self._steps.write_back()
+                await self.write_back()
                 self._waits.went_well("write back")
             except StoreError as error:
                 self._waits.failed("write back", error)
@@ -525,7 +505,7 @@ class InStep:
                 log.exception("API changes were not written back, because of a bug", file=str(self._file.path))
                 await pause(stop, self._timing.after_bug)
         with contextlib.suppress(StoreError):
-            await self._steps.write_back()
+            await self.write_back()
 
     async def _wait_for_changes(self, stop: asyncio.Event) -> None:
         """Return a while after the last of several changes, or when it is time to look for those of others."""
