@@ -1,7 +1,7 @@
 """Timelines that were left alone while their readers were away are filled when they read.
 
 Fan-out notes for which timelines posts wait (`timelines.store.add.Behind`), and the page or list of channels that finds
-such a note waits for this. What is brought in comes from the post store, within its bounds: the newest `MOST_ITEMS`
+such a note waits for this. What is added comes from the post store, within its bounds: the newest `MOST_ITEMS`
 posts of a feed, none older than the instance's `warm_up_days`. Doing it twice, or in two processes at once, changes
 nothing more; a crash leaves the note.
 """
@@ -57,7 +57,7 @@ class CatchingUp:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def catch_up(self, user: str, uid: str, now: float) -> bool:
-        """Bring in what waits for any timeline of the user, for `uid` (which may be `global`) first.
+        """Add what waits for any timeline of the user, for `uid` (which may be `global`) first.
 
         Returns within `patience`, and whether all is in by then; else the rest is still on its way. What waits when
         this is called is in when it returns True: work that began for an earlier request is waited for, and followed by
@@ -90,7 +90,7 @@ class CatchingUp:
             await self._one(user, one, now)
 
     async def _one(self, user: str, waiting: Waiting, now: float) -> None:
-        """Bring in what waits, read after its note: what is noted from now on changes the note."""
+        """Add what waits, read after its note: what is noted from now on changes the note."""
         since = max(waiting.since, oldest(self._settings().delivery, now))
         ids = await self._items.newest(waiting.feed, MOST_ITEMS, since)
         items = await self._items.timeline_items(ids)
@@ -112,5 +112,5 @@ class CatchingUp:
 
 
 def oldest(delivery: DeliverySettings, now: float) -> float:
-    """The Unix time before which posts are too old to be brought in; minus infinity where none are."""
+    """The Unix time before which posts are too old to be added; minus infinity: none are."""
     return now - delivery.warm_up_days * DAY if delivery.warm_up_days else float("-inf")

@@ -1,7 +1,7 @@
 """Following feeds: who follows what is changed here, and the timelines with it.
 
 The channels' own lists are the truth and are written first; the feeds' lists of subscribers follow. So a crash leaves
-nothing that asking again (or the sweep) doesn't mend, and every method may run twice.
+nothing that a repeated request or upkeep doesn't repair, and every method is idempotent.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Following:
         return await self._one(user, uid, record)
 
     async def _check_room(self, user: str, uid: str, url: str, now: float, most: int) -> None:
-        """Refuse what the store would refuse too, before there is a record of a feed that nobody follows."""
+        """Raise QuotaReached as the store would, before a feed without followers is recorded."""
         count = await self._channels.count_feeds(user)
         begun = await self._channels.followed_on(user, now)
         if max(count, begun // TIMES_A_DAY) < most:
@@ -133,7 +133,7 @@ class Following:
             await self._leave(user, uid, feed_id, now)
 
     async def move(self, user: str, target: str, url: str, now: float) -> Followed:
-        """Let the channel `target` follow a feed instead of the channels that follow it now; its items move along.
+        """Let the channel `target` follow a feed instead of all others; its items move along.
 
         Raises NotFound where no channel follows it.
         """
@@ -241,16 +241,20 @@ class Following:
 
 
 async def followings(accounts: Accounts, channels: Channels) -> AsyncIterator[tuple[User, str, Sequence[Subscription]]]:
-    """All users, disabled ones included, with each of their channels and what it follows; removed channels left out."""
+    """All users, disabled ones too, with each of their channels and what it follows.
+
+    Removed channels are left out.
+    """
     for user in await accounts.users():
         for uid, subscriptions in (await channels.all_subscriptions(user.name)).items():
             yield user, uid, subscriptions
 
 
 async def unsubscribe(channels: Channels, feeds: Feeds, user: str, uid: str, feed_id: str) -> None:
-    """Take a channel that no longer follows a feed out of the feed's followers, the last step of an unfollow.
+    """Take a channel that no longer follows a feed out of the feed's followers.
 
-    It stays among them where it has followed the feed again in the meantime: else the new subscription would be dead.
+    The last step of an unfollow. It stays among them where it has followed the feed again in the meantime: else the new
+    subscription would be dead.
     """
     await feeds.unsubscribe(feed_id, user, uid)
     if await channels.follows(user, uid, feed_id):
@@ -258,7 +262,7 @@ async def unsubscribe(channels: Channels, feeds: Feeds, user: str, uid: str, fee
 
 
 def _named(subscriptions: Sequence[Subscription], url: str, known: str | None = None) -> Subscription | None:
-    """The subscription that a client means by `url`: as it was followed, or as our lists show it, masked."""
+    """The follow that a client means by `url`: as it was followed, or as our lists show it."""
     canonical = canonical_feed_url(url)
     for sub in subscriptions:
         if sub.feed == known or canonical_feed_url(sub.url) == canonical or mask_credentials(sub.url) == url:

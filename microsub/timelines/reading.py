@@ -34,7 +34,7 @@ from microsub.timelines.store.pages import ItemCache, read_page, walk_rows
 _COUNTING_PAGE = 1000
 MAX_PREFIXES = 20_000
 _MOST_MERGES = 5
-"""Feeds that have taken each other's place one after the other, through which an id leads to the one of now."""
+"""How many feeds, each of which replaced the one before, are followed from an id to the feed of now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,10 @@ async def counted(_user: str) -> UnreadStyle:
 
 
 class ReaderViews:
-    """Pages and lists of channels for their user. Times are Unix seconds; `uid` may be `global` for pages.
+    """Pages and lists of channels for their user.
 
-    Every method raises NotFound for a channel that isn't there.
+    Times are Unix seconds; `uid` may be `global` for pages. Every method raises NotFound for a channel that isn't
+    there.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class ReaderViews:
                 await part.aclose()
 
     async def unread_style(self, user: str) -> UnreadStyle:
-        """How this user's channels tell what is unread, where they don't say so themselves."""
+        """The style of unread counts of this user's channels that have none of their own."""
         return await self._style(user)
 
     async def counts_with_token(self, credential: Credential, now: float) -> tuple[Grant, ChannelNames, list[int]]:
@@ -107,7 +108,10 @@ class ReaderViews:
     async def page_with_token(
         self, credential: Credential, uid: str, query: PageQuery, now: float
     ) -> tuple[Grant, bytes]:
-        """A page as the bytes of the reply: one round trip with the token's check when all items are cached."""
+        """A page as the bytes of the reply.
+
+        One round trip with the token's check when all items are cached.
+        """
         granted, rows = await self._page(credential, uid, query, now)
         if await self._is_behind(granted, uid, now):
             granted, rows = await self._page(credential, uid, query, now)
@@ -127,7 +131,7 @@ class ReaderViews:
         return grant(user, scopes, behind=rows.behind), rows
 
     async def _is_behind(self, granted: Grant, uid: str, now: float) -> bool:
-        """Note the visit, and whether there was something to bring into the user's timelines: then it is in."""
+        """Note the visit; whether posts waited for the user's timelines, and were added now."""
         if self._seen is not None:
             self._seen.note(granted.user, now)
         if not granted.behind or self._catching_up is None:
@@ -154,7 +158,7 @@ class ReaderViews:
         return branches
 
     async def _followed(self, user: str, feed_id: str) -> tuple[Subscription | None, str]:
-        """A feed that the user follows, or the one that has taken its place, and its id now."""
+        """A feed that the user follows, or the one that replaced it, and its id now."""
         everywhere = await self._channels.all_subscriptions(user)
         followed = {sub.feed: sub for subs in everywhere.values() for sub in subs}
         current = feed_id
@@ -167,7 +171,10 @@ class ReaderViews:
     async def _source(
         self, feed_id: str, subscription: Subscription | None, query: PageQuery, rows: PageRows
     ) -> dict[str, str]:
-        """What a reply says of the feed that it is limited to; nothing about feeds that this user has no part in."""
+        """What a reply says of the feed that it is limited to.
+
+        Nothing of feeds that this user neither follows nor has items of.
+        """
         if subscription is None and not rows.rows:
             if query.before or query.after or rows.resume:
                 return {"_id": feed_id}  # an empty page on the way through what is left of an unfollowed feed
@@ -214,7 +221,7 @@ class Splicer:
     def page(
         self, rows: PageRows, data: Sequence[bytes | None], *, newer: bool = False, source: object = None
     ) -> bytes:
-        """The reply as the bytes of a JSON object: `items`, `paging`, and `source` where one is given.
+        """The reply as the bytes of a JSON object: `items`, `paging`, and `source` if given.
 
         `data` holds the wire JSON of `rows`, in the same order; rows without (their item has just been swept) are left
         out. `newer` says that the walk went upwards, from a `before` cursor.
@@ -237,7 +244,7 @@ class Splicer:
         return b"".join(parts)
 
     def prefixes(self, uid: str, name: str) -> Prefixes:
-        """What stands before an unread and before a read item of this channel: a comma, then members up to its own."""
+        """What precedes an unread and a read item of this channel: a comma and its first members."""
         found = self._prefixes.get((uid, name))
         if found is None:
             if len(self._prefixes) >= MAX_PREFIXES:

@@ -1,7 +1,7 @@
-"""Cleanup of timelines: what was read some days ago, what nobody read for half a year, and what is over the limit.
+"""Retention of timelines: items read some days ago, old unread ones, and those over the limit.
 
-What leaves is remembered in the channel's `gone`, so nothing that cleanup took comes back. The item itself belongs to
-the post store, which lets it go when no timeline refers to it. Every step asks again inside Redis, in batches: any
+What leaves is remembered in the channel's `gone`, so it never comes back. The item itself belongs to
+the post store, which deletes it when no timeline refers to it. Every step asks again inside Redis, in batches: any
 number of processes may clean up at the same time, and whatever a reader does meanwhile holds.
 """
 
@@ -68,7 +68,7 @@ class ChannelCleanup:
 
 @dataclass(frozen=True, slots=True)
 class RetentionReport:
-    """What a cleanup removed, or (`dry_run`) would remove: the channels where there is anything, and users."""
+    """What retention removed, or (`dry_run`) would remove: per channel, and users."""
 
     dry_run: bool
     channels: tuple[ChannelCleanup, ...]
@@ -101,10 +101,11 @@ class RetentionReport:
 
 
 class Retention:
-    """Cleanup of all users' timelines. `settings` tells what a channel keeps; times are Unix seconds.
+    """Retention in all users' timelines.
 
-    `declared` names the users who are to stay though they are disabled, because they stand in a backend.json that isn't
-    applied yet; None where nobody knows, and then no user is deleted.
+    `settings` gives what a channel keeps; times are Unix seconds. `declared` names the users who are to stay though
+    they are disabled, because they stand in a backend.json that isn't applied yet; None where nobody knows, and then no
+    user is deleted.
     """
 
     def __init__(
@@ -193,7 +194,7 @@ class Retention:
     async def _old_unread(
         self, user: str, uid: str, followed: Mapping[str, float], days: float, now: float, hidden: bool, dry_run: bool
     ) -> int:
-        """Let unread items go that are old in every respect; an old post that was found lately stays."""
+        """Take out unread items that are old in every respect; an old post found lately stays."""
         until = now - days * DAY
         count = skip = 0
         while (batch := await old_unread(self._redis, user, uid, until, skip, hidden)).size:
@@ -211,9 +212,9 @@ class Retention:
         return count
 
     async def forget_vanished(self, now: float, chance: float) -> int:
-        """Forget the leaving of items that don't exist any more: such an id never returns. Returns how many.
+        """Forget that items left which don't exist any more and can't return; how many.
 
-        Looks at one batch per channel, at a place that `chance` (0 to 1) chooses, so that it costs little and reaches
+        Looks at one batch per channel, at an offset that `chance` (0 to 1) chooses, so that it costs little and reaches
         all in time. What left within the last 30 days is kept in any case.
         """
         until = now - RESTORABLE
@@ -245,7 +246,7 @@ def old_in_every_respect(
     followed: Mapping[str, float],
     until: float,
 ) -> list[str]:
-    """The ids of those items that were published, discovered, and whose feed was followed, at `until` or before.
+    """The items that were published, discovered and their feed followed at `until` or before.
 
     `rows` holds feed id and time of discovery of each item, None where it doesn't exist any more; `followed` the time
     of following by feed id.

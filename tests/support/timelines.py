@@ -25,7 +25,6 @@ class Timelines(Adder):
         self.mark_read_before = partial(read_state.mark_before, redis)
         self.move = partial(remove.move_items, redis, items)
         self.unfollow = partial(remove.take_out_feed, redis, items)
-        self.left_for_good = partial(remove.left_for_good, redis)
         self.stock = partial(remove.stock_of, redis)
         self.expire_read = partial(remove.expire_read, redis)
         self.trim = partial(remove.trim, redis)
@@ -61,3 +60,9 @@ class Timelines(Adder):
 
     async def recheck_in(self, places: Sequence[tuple[str, str]], items: Sequence[TimelineItem], now: float) -> int:
         return sum(map(len, await rules.settle_in(self._redis, places, items, now)))
+
+    async def left_for_good(self, user: str, uid: str, ids: Sequence[str]) -> set[str]:
+        """Those of the ids that have left the channel and never come back to it."""
+        times = await self._redis.command("ZMSCORE", keys.gone(user, uid), *ids)
+        left = {item: round(float(at) % 1 * 16) for item, at in zip(ids, times, strict=True) if at is not None}
+        return {item for item, reason in left.items() if reason not in (Reason.UNFOLLOWED, Reason.TWIN)}

@@ -5,10 +5,10 @@
 -- KEYS  1 items
 -- ARGV  1 limit  2, 3 score and id of the cursor, or '' for the beginning
 -- reply {id, score, id, score, …}
--- include: place
+-- include: rank
 local first = 0
 if ARGV[2] ~= '' then
-  local before, stands = place(KEYS[1], ARGV[2], ARGV[3])
+  local before, stands = rank(KEYS[1], ARGV[2], ARGV[3])
   first = before + stands
 end
 return redis.call('ZREVRANGE', KEYS[1], first, first + ARGV[1] - 1, 'WITHSCORES')

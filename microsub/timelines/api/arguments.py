@@ -1,4 +1,4 @@
-"""Parameters as typed arguments: one function per kind of value that the Microsub actions take."""
+"""Parameters as typed arguments: one function per kind of value that actions take."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _UNSAFE = re.compile(r"[\x00-\x20\x7f\\<>\"^`{|}]")
 
 
 def channel(params: Params, *, allow_global: bool = True) -> str:
-    """The channel uid in `channel`. Whether it exists is the store's question; `global` only where it makes sense."""
+    """The channel uid in `channel`; `global` only where it is allowed.
+
+    Whether the channel exists is left to the store.
+    """
     uid = params.text("channel")
     if uid is None:
         raise missing("channel", "the uid of a channel")
@@ -54,9 +57,7 @@ def page_query(params: Params) -> PageQuery:
 
 
 def entries(params: Params) -> list[str]:
-    """The item ids in `entry`, a thousand at most. Ids that can't be ours are left out, as unknown ones are ignored
-    anyway.
-    """
+    """The item ids in `entry`, a thousand at most; malformed ids are left out."""
     found = params.many("entry")
     if not found:
         raise missing("entry", "the '_id' of one or more items")
@@ -75,7 +76,10 @@ def name(params: Params) -> str:
 
 
 def url(params: Params, parameter: str = "url") -> str:
-    """The absolute http(s) URL in `parameter`, white space around it removed; `feed:` URLs count as what they wrap."""
+    """The absolute http(s) URL in `parameter`, without white space around it.
+
+    `feed:` URLs count as the URL in them.
+    """
     found = params.need(parameter, "an absolute http or https URL")
     text = found.strip()
     if text[:5].lower() == "feed:":

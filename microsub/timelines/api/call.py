@@ -1,4 +1,4 @@
-"""What an action gets and gives: the seam between the endpoint and the modules that hold the actions."""
+"""What an action gets and gives."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Reply = Mapping[str, Any] | bytes
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request whose token is good for its action: `user` is who asks, `now` Unix time in seconds."""
+    """A request whose token is valid for its action.
+
+    `user` is the token's, `now` Unix time in seconds.
+    """
 
     services: Services
     params: Params
@@ -35,7 +38,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class FusedAction:
-    """A reading action that checks the token in its own round trip to the store, because it is asked for so often."""
+    """A reading action that checks the token in its own round trip, because it is frequent."""
 
     scope: str
     run: Callable[[Services, Params, Credential, float], Awaitable[tuple[Grant, Reply]]]

@@ -32,7 +32,7 @@ async def listed(services: Services, params: Params, credential: Credential, now
 
 @lru_cache(maxsize=4096)
 def _template(names: ChannelNames, inherited: UnreadStyle) -> tuple[bytes, tuple[UnreadStyle, ...]]:
-    """The list as JSON with a place for each count, and the styles of the counts; none where all are plain numbers."""
+    """The list as JSON with a `%` for each count, and the counts' styles (none: all numbers)."""
     styles = tuple(channel.settings.unread or inherited for channel in names.channels)
     parts = []
     for channel, style in zip(names.channels, styles, strict=True):
@@ -78,7 +78,7 @@ async def delete(call: Call) -> Reply:
 
 
 async def order(call: Call) -> Reply:
-    """Put the listed channels into this order, among the places that they hold."""
+    """Put the listed channels into this order, among their positions."""
     uids = call.params.many("channels")
     if not uids:
         raise missing("channels", "the uids of channels in their new order")
@@ -91,7 +91,10 @@ async def order(call: Call) -> Reply:
 
 
 def channel_to_wire(channel: Channel, inherited: UnreadStyle) -> dict[str, Any]:
-    """A channel as clients read it; `unread` as its settings want it, else in the `inherited` style."""
+    """A channel as clients read it.
+
+    `unread` is in the style of its settings, else in the `inherited` one.
+    """
     wire: dict[str, Any] = {"uid": channel.uid, "name": channel.name}
     _add_unread(wire, channel.settings.unread or inherited, channel.unread)
     return wire

@@ -61,7 +61,10 @@ class MicrosubEndpoint:
         self._process = secrets.token_hex(4)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request to this endpoint, of either form, with or without a slash at its end."""
+        """Serve one HTTP request to this endpoint.
+
+        The path may name the user, and may end with a slash.
+        """
         verb = scope["method"]
         if verb == "OPTIONS":
             await send_preflight(send)

@@ -49,7 +49,7 @@ async def unfollow(call: Call) -> Reply:
 
 
 async def search(call: Call) -> Reply:
-    """Find feeds by URL, domain or words; `_error` says why there are none where an address can't be had."""
+    """Find feeds by URL, domain or words; `_error` says why an address can't be read."""
     query = call.params.need("query", "a URL, a domain or words").strip()
     if not query:
         raise missing("query", "a URL, a domain or words")
@@ -70,8 +70,9 @@ async def preview(call: Call) -> Reply:
 
 
 def feed_to_wire(followed: Followed) -> dict[str, Any]:
-    """A followed feed as clients read it: `url` as it was given, and `_feed_url` where the feed itself lives elsewhere,
-    because a page was given or the feed has moved. Credentials are masked.
+    """A followed feed as clients read it, credentials masked.
+
+    `url` is as it was given; `_feed_url` is the feed's own, where a page was given or the feed has moved.
     """
     record = followed.record
     url = mask_credentials(followed.subscription.url)

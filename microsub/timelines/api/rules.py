@@ -1,6 +1,7 @@
-"""The actions `mute`, `unmute`, `block` and `unblock` (https://indieweb.org/Microsub-spec#Muting and #Blocking).
+"""The actions `mute`, `unmute`, `block` and `unblock`.
 
-A rule belongs to one channel or, without `channel` or with `global`, to all of the user's.
+Spec: https://indieweb.org/Microsub-spec#Muting and #Blocking. A rule belongs to one channel or, without `channel` or
+with `global`, to all of the user's.
 """
 
 from __future__ import annotations

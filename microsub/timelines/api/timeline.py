@@ -1,4 +1,7 @@
-"""The `timeline` action (https://indieweb.org/Microsub-spec#Timelines): pages, and what a reader does to items."""
+"""The `timeline` action: pages, and what a reader does to items.
+
+Spec: https://indieweb.org/Microsub-spec#Timelines.
+"""
 
 from __future__ import annotations
 

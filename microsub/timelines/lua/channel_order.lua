@@ -1,4 +1,4 @@
--- Permutes the named channels among the places that they hold; the others and notifications stay where they are.
+-- Permutes the named channels among their positions; the others and notifications stay where they are.
 --
 -- Atomic: the order that is read is the order that is written.
 --

@@ -1,4 +1,4 @@
--- Puts a channel aside, restorable with everything in it, or brings it back to its place.
+-- Puts a channel aside, restorable with everything in it, or restores it at its position.
 --
 -- Atomic: the channel is in exactly one of the two lists, and the mark in its hash (which the page asks) agrees.
 --

@@ -8,7 +8,7 @@
 -- reply {'token'} no such token, or expired; {'disabled'} the user is; {'channel'} no such channel; else
 --       {'', name, 1 when older items lie behind, 'id score id score …' newest first, '01…' one digit per id, 1 for
 --       unread, scopes or '', 1 when posts wait to be brought into timelines of this user}
--- include: place
+-- include: rank
 -- include: token
 local scope, waiting = '', 0
 if KEYS[5] then
@@ -24,13 +24,13 @@ local walked = KEYS[2]
 local limit = tonumber(ARGV[1])
 local rows, older
 if ARGV[2] == 'before' then
-  local before = place(walked, ARGV[3], ARGV[4])
+  local before = rank(walked, ARGV[3], ARGV[4])
   older = redis.call('ZCARD', walked) > before
   rows = before == 0 and {} or redis.call('ZREVRANGE', walked, math.max(0, before - limit), before - 1, 'WITHSCORES')
 else
   local first = 0
   if ARGV[2] == 'after' then
-    local before, stands = place(walked, ARGV[3], ARGV[4])
+    local before, stands = rank(walked, ARGV[3], ARGV[4])
     first = before + stands
   end
   rows = redis.call('ZREVRANGE', walked, first, first + limit, 'WITHSCORES')

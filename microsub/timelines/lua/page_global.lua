@@ -12,7 +12,7 @@
 -- reply {'token'}, {'disabled'}, {'channel'} (there is no such user), or {'', names, older, 'id score …', flags, scopes,
 --       'uid …' one per id, 1 when posts wait to be brought into timelines of this user}; names is a list {uid, name, …} of the channels that occur. An item is unread when it is
 --       unread in any channel, and such a channel is named first.
--- include: place
+-- include: rank
 -- include: token
 local scope, waiting = '', 0
 if KEYS[3] then
@@ -62,7 +62,7 @@ end
 for _, uid in ipairs(uids) do
   local stream = { uid = uid, key = (string.gsub(ARGV[7], '%*', uid)), next = 0, rows = {}, at = 1 }
   if ARGV[2] ~= '' then
-    local before, stands = place(stream.key, ARGV[3], ARGV[4])
+    local before, stands = rank(stream.key, ARGV[3], ARGV[4])
     stream.next = before + (upward and 0 or stands)
     if upward and redis.call('ZCARD', stream.key) > before then older = true end
   end

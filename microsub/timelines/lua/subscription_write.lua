@@ -2,12 +2,12 @@
 --
 -- Atomic: the channel's existence, the count of all feeds, the subscription and its mark as not filled yet; and a change
 -- is written only over the value that it was made from, so that of two changes at the same time neither is lost. What is
--- followed again isn't on its way to another channel any more. Where another feed takes a feed's place, it is remembered by
+-- followed again isn't on its way to another channel any more. Where another feed replaces a feed, it is remembered by
 -- which id the app knows it.
 --
 -- KEYS  1 channels  2 feeds  3 unfilled  4 user  5 former feeds
 -- ARGV  1 uid  2 feed  3 'follow', 'unfollow' or 'change'  4 value  5 time of following ('follow'), old value ('change')
---       6 the feed whose place this one takes, or '' ('change')  7 how many feeds all channels together may
+--       6 the feed that this one replaces, or '' ('change')  7 how many feeds all channels together may
 --       follow, where that is limited  8 pattern: feeds of a channel (with 7)
 --       7 lifetime of the former feeds in seconds  8 how many there may be ('change')
 -- reply -1: no such channel; 1 done; 0 nothing to do ('follow': is followed; 'unfollow': isn't; 'change': other value);

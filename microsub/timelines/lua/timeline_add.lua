@@ -15,9 +15,9 @@
 --
 -- A first fill may come in several parts: the first document that is read of a feed may be read twice, and be another
 -- one by then. What its readings have that is older than the follow counts as one fill, whichever part comes first. What
--- is left of the unread places stands in `unfilled` until posts of a later document come; without it there is none left.
+-- is left of the unread slots stands in `unfilled` until posts of a later document come; without it there is none left.
 --
--- The newest of a fill stay unread. What is blocked or muted takes up none of their places, since nobody sees it; what
+-- The newest of a fill stay unread. What is blocked or muted takes up none of their slots, since nobody sees it; what
 -- the reader is done with does: older posts don't become unread in its stead.
 --
 -- Filters are more than Lua can judge by. So the caller says by which filters it has chosen the items, and where the
@@ -36,7 +36,7 @@
 --       may have been in the timeline before, 'd' where besides nothing is known of what was read there
 -- reply {'channel'} no such channel; {'feed'} not followed there; {'filters', filters} choose by these first; else
 --       {'', added, read, hidden, suppressed, evicted, 'time of following n m' or ''}, lists of ids as 'id id …'; n is
---       how many items of the fill were given so far, m how many of them took a place
+--       how many items of the fill were given so far, m how many of them took a slot
 -- include: reasons
 -- include: enter
 -- include: leave
@@ -59,11 +59,11 @@ local sets = { posts = posts, unread = unread, read = KEYS[5], hidden = KEYS[8],
 local given = (#ARGV - FIRST_ITEM + 1) / FIELDS
 local filled_from, is_hiding, mutes, blocks = '', false, nil, nil
 local goes_on, left_unread, unfilled = false, 0, nil
--- Of this fill so far: how many items were given, and how many of the places that stay unread are taken.
-local given_before, places = 0, 0
+-- Of this fill so far: how many items were given, and how many of the slots that stay unread are taken.
+local given_before, slots = 0, 0
 if ARGV[5] ~= '' then
-  filled_from, given_before, places = string.match(ARGV[5], '^(%S+) (%d+) (%d+)$')
-  given_before, places = tonumber(given_before), tonumber(places)
+  filled_from, given_before, slots = string.match(ARGV[5], '^(%S+) (%d+) (%d+)$')
+  given_before, slots = tonumber(given_before), tonumber(slots)
 end
 if call('EXISTS', unpack(KEYS, 7)) > 0 then
   is_hiding = call('EXISTS', KEYS[8], KEYS[9]) > 0
@@ -163,12 +163,12 @@ local function take(id, score, lines, twins, is_first, given)
   local left = call('ZSCORE', gone, id)
   local left_as = left and reason_of(left)
   if left and left_as ~= UNFOLLOWED and left_as ~= TWIN then
-    if left_as ~= BLOCKED then places = places + 1 end
+    if left_as ~= BLOCKED then slots = slots + 1 end
     suppressed[#suppressed + 1] = id
     return
   end
   if (mutes or left or twins ~= '') and stands(id) then
-    if call('ZSCORE', posts, id) then places = places + 1 end
+    if call('ZSCORE', posts, id) then slots = slots + 1 end
     unite(id, twins)
     return
   end
@@ -177,7 +177,7 @@ local function take(id, score, lines, twins, is_first, given)
     reason, over, heard = yields(twins)
     if reason or (left_as == TWIN and not heard) then
       if reason then leave(sets, id, math.floor(tonumber(now)), reason) end
-      places = places + 1
+      slots = slots + 1
       suppressed[#suppressed + 1] = id
       return
     end
@@ -195,14 +195,14 @@ local function take(id, score, lines, twins, is_first, given)
   local hands_over = over and #over > 0
   local read_at
   if hands_over then
-    -- What a twin hands over is a place that the timeline had already.
+    -- What a twin hands over is a slot that the timeline had already.
     read_at = time_of_reading(id)
     for _, one in ipairs(over) do read_at = read_at or time_of_reading(one) end
     for _, one in ipairs(over) do leave(sets, one, math.floor(tonumber(now)), TWIN) end
   end
   if not is_muted then
     if call('ZADD', posts, 'NX', score, id) == 0 then
-      places = places + 1
+      slots = slots + 1
       return
     end
     if limit > 0 and not hands_over and not fits(id) then
@@ -216,7 +216,7 @@ local function take(id, score, lines, twins, is_first, given)
       -- Newer ones never came, or were unread; of older ones what the rule of the first fill leaves unread.
       if again == 'd' or (is_old(score) and old_given > fresh) then read_at = now end
     elseif not read_at and read_before then
-      if (is_muted and given or places) >= fresh and tonumber(score) < read_before then read_at = now end
+      if (is_muted and given or slots) >= fresh and tonumber(score) < read_before then read_at = now end
     elseif not read_at and is_first and is_old(score) then
       if left_unread <= 0 then
         read_at = now
@@ -225,7 +225,7 @@ local function take(id, score, lines, twins, is_first, given)
       end
     end
   end
-  if not is_muted then places = places + 1 end
+  if not is_muted then slots = slots + 1 end
   if left then call('ZREM', gone, id) end
   if is_muted then
     enter(sets, id, score, read_at, true)
@@ -245,9 +245,9 @@ for at = FIRST_ITEM, #ARGV, FIELDS do
   take(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], is_first, given_before + (at - FIRST_ITEM) / FIELDS)
 end
 if unfilled and (are_first or (again and goes_on)) then
-  if not goes_on or read_before then left_unread = fresh - places end
+  if not goes_on or read_before then left_unread = fresh - slots end
   if left_unread > 0 then call('HSET', KEYS[7], feed, string.format('left %d', left_unread)) end
 end
-local filled = filled_from ~= '' and string.format('%s %d %d', filled_from, given_before + given, places) or ''
+local filled = filled_from ~= '' and string.format('%s %d %d', filled_from, given_before + given, slots) or ''
 local function joined(ids) return table.concat(ids, ' ') end
 return { '', joined(added), joined(read), joined(hidden), joined(suppressed), joined(evicted), filled }

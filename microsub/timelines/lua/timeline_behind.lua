@@ -1,7 +1,7 @@
 -- Notes that a feed's posts wait to be brought into timelines of one user.
 --
--- Atomic: the earliest place of all that was left out, and a count that grows with it, so that who brings in what waits
--- can tell whether more was left out meanwhile; and that the channel is there, so that none is noted after its end.
+-- Atomic: the earliest score of all that was left out, and a count that grows with it, so that a process which adds what
+-- waits sees whether more was left out meanwhile; and that the channel is there, so that none is noted after its end.
 --
 -- KEYS  1 channels  2 behind
 -- ARGV  1 feed  2 score of the earliest post  3.. uids

@@ -1,7 +1,7 @@
--- Marks one batch of what stands at a place or is older as read in one channel; or looks the place up, in one channel or
--- in all of them.
+-- Marks one batch of items up to a score as read in one channel; or looks the score of an item up, in one channel or in
+-- all of them.
 --
--- Atomic: an item's move from unread to read; and in one channel the place of `last_read_entry` is looked up in the same
+-- Atomic: an item's move from unread to read; and in one channel the score of `last_read_entry` is looked up in the same
 -- step as the first batch. A caller repeats until nothing is left, so a long timeline never holds up Redis; all channels
 -- it goes through one by one, so that what it costs grows with what is unread there, not with that times the channels.
 --
@@ -9,11 +9,11 @@
 --
 -- KEYS  1 channels
 -- ARGV  1-6 patterns (parts/channels.lua)  7 uid, or with 9 = 0 'global' too  8 now  9 size of the batch, or 0 to look
---       the place up and no more
+--       the score up and no more
 --       10 id of the last entry, or '' for everything  11 its score, or '' to look it up
 -- reply {'channel'}; {'gone'}: it left, the caller must find its score; {'unknown'}; else {'', ids of the items whose
 --       state changed, score}; as many as the batch takes: there may be more
--- include: place
+-- include: rank
 -- include: channels
 local all = channels_named(ARGV[7])
 if not all then return { 'channel' } end
@@ -34,7 +34,7 @@ end
 if most == 0 then return { '', {}, score } end
 
 local unread = all[1].unread
-local first = id == '' and 0 or (place(unread, score, id))
+local first = id == '' and 0 or (rank(unread, score, id))
 local ids = redis.call('ZREVRANGE', unread, first, first + most - 1)
 if #ids > 0 then
   local marks = {}

@@ -1,4 +1,4 @@
-"""Items come into timelines: what comes in, what a channel's filters let in, and what is deferred.
+"""Items come into timelines: adding, the filters of channels, and deferred deliveries.
 
 An item enters a timeline once, in one script call per timeline (lua/timeline_add.lua) that asks everything that keeps
 it out. What a channel filters out leaves no trace in its timeline, so that an edit, which may read otherwise, can bring
@@ -38,17 +38,17 @@ AGAIN, DOUBT = "a", "d"
 
 
 UNFILTERED = b"*"
-"""In place of filters: these items come in whatever the channel filters, with the limits that are given."""
+"""Instead of filters: these items come in whatever the channel filters, with the limits that are given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """What became of the items given to one timeline, as ids; an item that it knew already is in none of these.
+    """What became of the items given to one timeline, as ids.
 
-    `added` came in unread, `read` as read (found older than the follow), `hidden` muted; `suppressed` stays out
-    (blocked, left before, or another feed's copy stands); `evicted` left to make room. What the channel filters out is
-    in none of these either. `subscribed` is False where the channel doesn't follow the feed (any more), or doesn't
-    exist (any more): then nothing happened.
+    An item that it knew already is in none of these. `added` came in unread, `read` as read (found older than the
+    follow), `hidden` muted; `suppressed` stays out (blocked, left before, or another feed's copy stands); `evicted`
+    left to make room. What the channel filters out is in none of these either. `subscribed` is False where the channel
+    doesn't follow the feed (any more), or doesn't exist (any more): then nothing happened.
     """
 
     added: tuple[str, ...] = ()
@@ -76,8 +76,10 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class TimelineTarget:
-    """A timeline that items go to. Where its channel's settings say nothing else, it holds `limit` items (0: all) and
-    takes the `fresh` newest of a first fill as unread.
+    """A timeline that items go to.
+
+    Where its channel's settings say nothing else, it holds `limit` items (0: all) and takes the `fresh` newest of a
+    first fill as unread.
     """
 
     user: str
@@ -87,9 +89,9 @@ class TimelineTarget:
 
 
 class Adder:
-    """Adds items to timelines. Remembers which channels filter, so that most calls take one round trip.
+    """Adds items to timelines.
 
-    `items` answers what ids stand for.
+    Remembers which channels filter, so that most calls take one round trip. `items` answers what ids stand for.
     """
 
     def __init__(self, redis: Redis, items: ItemLookup) -> None:
@@ -101,11 +103,11 @@ class Adder:
         self, user: str, uid: str, feed_id: str, items: Sequence[TimelineItem], *, now: float, limit: int,
         fresh: int = 10, unfiltered: bool = False,
     ) -> Added:  # fmt: skip
-        """Add a feed's items to one timeline; see `Added` for what becomes of them. Doing it again changes nothing.
+        """Add a feed's items to one timeline. Idempotent.
 
         The first items of a feed after a follow are its first fill: give them in one call. Those published before the
-        follow come in as read, but for the `fresh` newest. The channel's own settings take precedence over `limit`
-        (0: none) and `fresh`, and its filters choose, unless the items are to come in `unfiltered`. Doesn't raise for a
+        follow come in as read, but for the `fresh` newest. The channel's own settings take precedence over `limit` (0:
+        none) and `fresh`, and its filters choose, unless the items are to come in `unfiltered`. Doesn't raise for a
         channel that is gone. Items that were deleted meanwhile are taken out again.
         """
         incoming = Incoming(self._items, feed_id, items, now, unfiltered=unfiltered)
@@ -148,7 +150,7 @@ class Adder:
     async def put(
         self, user: str, uid: str, item: TimelineItem, now: float, limit: int = 0, *, unfiltered: bool = False
     ) -> Added:
-        """Add an item that comes from no feed; all that keeps items out holds as in `add`. Raises NotFound."""
+        """Add an item that comes from no feed; the rules of `add` hold. Raises NotFound."""
         result = await self.add(user, uid, "", [item], now=now, limit=limit, fresh=0, unfiltered=unfiltered)
         if not result.subscribed:
             raise await absent(self._redis, user, uid)
@@ -163,7 +165,7 @@ async def filtering_channels(redis: Redis, channels: Sequence[tuple[str, str]]) 
 
 @lru_cache(maxsize=1024)
 def filter_of(filters: bytes) -> Filter | None:
-    """The filter in the field of that name of a channel; None where there is none, or where it can't be read."""
+    """The filter in a channel's field `filters`; None where there is none or it is corrupt."""
     if not filters:
         return None
     try:
@@ -225,8 +227,10 @@ class Incoming:
 
 
 class Adding:
-    """How far items have come into one timeline: by which filters they are chosen (`chosen_by`, see the script), what
-    the next call must know of a first fill that goes on, and what has become of those so far.
+    """How far items have come into one timeline.
+
+    By which filters they are chosen (`chosen_by`, see the script), what the next call must know of a first fill that
+    goes on, and what has become of the items so far.
     """
 
     __slots__ = ("chosen_by", "parts", "since", "step", "target")
@@ -245,7 +249,7 @@ class Adding:
         return _ADD, script_keys, [feed_id, now, target.limit, target.fresh, self.since, self.chosen_by, *items]
 
     def heard(self, reply: list[bytes], steps: int) -> bool:
-        """Take in the reply to the last call, of `steps` in all; whether there is another call to make."""
+        """Take in the reply to the last call, of `steps` in all; whether another is due."""
         if reply[0] == b"filters":
             # All from the beginning, by other filters: what is in already is known there.
             self.step = 0
@@ -290,7 +294,10 @@ def newest_first(items: Sequence[TimelineItem]) -> list[TimelineItem]:
 
 
 def item_args(items: Sequence[TimelineItem], again: str = "") -> list[Arg]:
-    """The items as the script reads them; `again` is `AGAIN` or `DOUBT` where they may have been there before."""
+    """The items as the script reads them.
+
+    `again` is `AGAIN` or `DOUBT` where they may have been there before.
+    """
     args: list[Arg] = []
     for item in items:
         twins = " ".join(f"{twin.item} {twin.feed} {int(twin.wins)}" for twin in item.twins)
@@ -299,7 +306,7 @@ def item_args(items: Sequence[TimelineItem], again: str = "") -> list[Arg]:
 
 
 def added(reply: list[bytes]) -> Added:
-    """The script's reply as a value; `{'channel'}` and `{'feed'}` mean that nothing was subscribed."""
+    """The script's reply as a value; `{'channel'}` and `{'feed'}` mean: not followed."""
     if reply[0]:
         return Added(subscribed=False)
     came, read, hidden, suppressed, evicted = (split(ids) if ids else () for ids in reply[1:6])
@@ -328,9 +335,9 @@ def together(parts: Sequence[Added]) -> Added:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Posts of a feed, from the score `since` (Unix seconds) on, that wait for a timeline of the channel `uid`.
+    """Posts of a feed that wait for a timeline of the channel `uid`.
 
-    `value` is the note as it was read.
+    They are those from the score `since` (Unix seconds) on. `value` is the note as it was read.
     """
 
     uid: str
@@ -346,9 +353,9 @@ class Behind:
         self._redis = redis
 
     async def note(self, feed_id: str, since: str, uids: Mapping[str, Sequence[str]]) -> int:
-        """Posts of the feed, the earliest at the score `since`, wait for these channels (user → uids); for how many.
+        """Note that posts of the feed wait for these channels (user → uids); for how many.
 
-        Channels that don't exist are left out. One round trip.
+        `since` is the earliest score. Channels that don't exist are left out. One round trip.
         """
         calls: list[ScriptCall] = [
             (_BEHIND, [keys.channels(user), keys.behind(user)], [feed_id, since, *listed])
@@ -364,7 +371,10 @@ class Behind:
         return sorted(notes, key=lambda one: (one.uid, one.feed))
 
     async def caught_up(self, user: str, done: Sequence[Waiting]) -> int:
-        """Take back the notes of what was added; of how many. One that has grown since stays for the next time."""
+        """Take back the notes of what was added; of how many.
+
+        One that has grown since stays for the next time.
+        """
         args: list[Arg] = [part for one in done for part in (f"{one.uid} {one.feed}", one.value, "")]
         return int(await self._redis.script(_CAUGHT_UP, [keys.behind(user)], args)) if args else 0
 

@@ -1,4 +1,4 @@
-"""A user's channels, their order and settings; what they follow is in `timelines.store.follows`."""
+"""A user's channels, their order and settings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FIELDS: tuple[str, ...] = tuple(one.name for one in fields(OwnChannelSettings))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChannelNames:
-    """The channels of a user in order, as they were when the shape was that; their counts are not to be used.
+    """The channels of a user in order, as they were at that shape; without valid counts.
 
     The same object stands for the same names and settings, so that what is made of them can be remembered by it.
     """
@@ -52,23 +52,26 @@ class ChannelNames:
 
 
 class Channels(Follows):
-    """Channels and their follows. Every method raises NotFound for a user or channel that isn't there."""
+    """Channels and their follows.
+
+    Every method raises NotFound for a user or channel that isn't there.
+    """
 
     def __init__(self, redis: Redis) -> None:
         super().__init__(redis)
         self._names: dict[str, ChannelNames] = {}
 
     async def list(self, user: str) -> builtins.list[Channel]:
-        """All channels in the user's order, `notifications` first, with exact unread counts. One round trip.
+        """All channels in the user's order, `notifications` first, with exact unread counts.
 
-        A user that doesn't exist has none.
+        One round trip. A user that doesn't exist has none.
         """
         return (await self._list(user))[1]
 
     async def counts_with_token(
         self, credential: Credential, now: float
     ) -> tuple[Grant, ChannelNames, builtins.list[int]]:
-        """What is unread in each channel of the token's user, exact and of one moment, beside the channels in order.
+        """The unread counts of all channels of the token's user, of one moment, and the channels.
 
         One round trip that checks the token too, and a second one where names or settings have changed. Raises
         Unauthorized.
@@ -110,8 +113,9 @@ class Channels(Follows):
         return Channel(uid, text_of(name), unread, read_settings(settings))
 
     async def changed(self, user: str, uids: Sequence[str]) -> dict[str, float]:
-        """When the channels' names or settings last changed, by uid in Unix seconds; 0 when they never did. One round
-        trip.
+        """When the channels' names or settings last changed, by uid in Unix seconds; 0: never.
+
+        One round trip.
         """
         replies = await self._redis.pipeline([("HGET", keys.channel(user, uid), "changed") for uid in uids])
         return {uid: float(reply or 0) for uid, reply in zip(uids, replies, strict=True)}
@@ -163,7 +167,7 @@ class Channels(Follows):
             raise await absent(self._redis, user, uid)
 
     async def order(self, user: str, uids: Sequence[str]) -> builtins.list[Channel]:
-        """Permute the named channels among the places they hold; returns all channels in their new order.
+        """Permute the named channels among their positions; returns all in their new order.
 
         `notifications` stays first, named or not. Raises NotFound when one is unknown; then nothing changes.
         """
@@ -174,8 +178,9 @@ class Channels(Follows):
         return await self.list(user)
 
     async def delete(self, user: str, uid: str) -> builtins.list[str]:
-        """Delete the channel, removed or not, with its timeline; returns the ids of the feeds it followed, which the
-        caller takes out of the feeds' subscribers. Raises InvalidRequest for `notifications`.
+        """Delete the channel, removed or not, with its timeline; returns the feeds it followed.
+
+        The caller takes the channel out of these feeds' followers. Raises InvalidRequest for `notifications`.
         """
         if uid == NOTIFICATIONS:
             raise InvalidRequest("the channel 'notifications' can't be deleted")
@@ -195,16 +200,17 @@ class Channels(Follows):
         return feeds
 
     async def disable(self, user: str, uid: str, now: float) -> builtins.list[str]:
-        """Put a channel aside: it is neither listed nor read nor filled, and keeps everything for `restore`. Returns
-        the feeds that it follows, for the caller to unsubscribe. One that is put aside stays as it is. Raises
-        InvalidRequest for `notifications`.
+        """Remove a channel so that it can be restored; returns the ids of the feeds it follows.
+
+        It is neither listed nor read nor filled, and keeps everything for `restore`. The caller takes it out of the
+        feeds' followers. One that is removed already stays as it is. Raises InvalidRequest for `notifications`.
         """
         if uid == NOTIFICATIONS:
             raise InvalidRequest("the channel 'notifications' can't be removed")
         return await self._remove(user, uid, "remove", now)
 
     async def restore(self, user: str, uid: str) -> builtins.list[str]:
-        """Undo `disable`; returns the feeds that the channel follows, for the caller to subscribe again."""
+        """Undo `disable`; returns the feeds that the channel follows, to subscribe again."""
         return await self._remove(user, uid, "restore", 0)
 
     async def _remove(self, user: str, uid: str, action: str, now: float) -> builtins.list[str]:
@@ -242,13 +248,13 @@ def _checked(name: str) -> str:
 
 
 def slug(name: str) -> str:
-    """A uid made of a name: `[a-z0-9-]`, at most 64 characters, `channel` where nothing of the name is left."""
+    """A uid made of a name: `[a-z0-9-]`, at most 64 characters, `channel` if nothing is left."""
     ascii_only = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
     return re.sub(r"[^a-z0-9_]+", "-", ascii_only).strip("-")[:64].rstrip("-") or "channel"
 
 
 def write_settings(settings: OwnChannelSettings) -> list[bytes]:
-    """Field and value, for all fields; an empty value where the channel has no setting of its own."""
+    """Field and value, for all fields; an empty value where the channel has no setting."""
     own = stated(settings)
     return [part for name in FIELDS for part in (name.encode(), _setting_text(own[name]) if name in own else b"")]
 

@@ -27,8 +27,9 @@ _MOST_FORMER = 1000
 
 
 class Follows:
-    """The follows of all channels. Every method that is given a `uid` raises NotFound where there is no such channel,
-    except where it says otherwise.
+    """The follows of all channels.
+
+    Every method that is given a `uid` raises NotFound where there is no such channel, except where it says otherwise.
     """
 
     def __init__(self, redis: Redis) -> None:
@@ -52,11 +53,17 @@ class Follows:
         return bool(changed)
 
     async def unfollow(self, user: str, uid: str, feed_id: str) -> bool:
-        """End a follow; False when there was none. `remove.take_out_feed` then takes the unread items out."""
+        """End a follow; False when there was none.
+
+        `remove.take_out_feed` then takes the unread items out.
+        """
         return bool(await self._write(user, uid, feed_id, "unfollow", ""))
 
     async def followed_on(self, user: str, now: float, more: int = 0) -> int:
-        """How many feeds the user has begun to follow in apps on the day of `now`, after counting `more`."""
+        """How many feeds the user began to follow in apps on the day of `now`, plus `more`.
+
+        Those in `more` are counted from now on.
+        """
         key = identitykeys.follows(user, str(int(now // _DAY)))
         if not more:
             return int(await self._redis.command("GET", key) or 0)
@@ -64,10 +71,10 @@ class Follows:
         return int(count)
 
     async def move_subscription(self, user: str, move: FeedMove, followed_at: float) -> bool:
-        """Let another channel follow a feed; False when the former one doesn't. Raises NotFound for the other one.
+        """Let another channel follow a feed; False when the former one doesn't.
 
-        It is noted in the same step that the feed's items are to follow, until `moved`, or until the former channel
-        follows the feed again.
+        Raises NotFound for the other one. It is noted in the same step that the feed's items are to follow, until
+        `moved`, or until the former channel follows the feed again.
         """
         channels = [
             key(user, uid) for uid in (move.source, move.target) for key in (keys.channel_feeds, keys.channel_unfilled)
@@ -91,8 +98,9 @@ class Follows:
         await self._redis.command("HDEL", keys.user(user), f"{MOVE} {move.feed} {move.source}")
 
     async def current_feed(self, user: str, feed_id: str) -> str | None:
-        """The feed that replaced one that the user followed, because that was a page or has moved; None where none
-        has.
+        """The feed that replaced one that the user followed; None where none has.
+
+        A feed is replaced where it was a page or has moved.
         """
         found: bytes | None = await self._redis.command("HGET", keys.former_feeds(user), feed_id)
         return text(found)
@@ -113,7 +121,10 @@ class Follows:
         return read_subscription(key, feed_id, value) if value is not None else None
 
     async def count_feeds(self, user: str) -> int:
-        """How many feeds the user's channels follow, a feed once for each of them; removed channels are left out."""
+        """How many feeds the user's channels follow, a feed once for each channel.
+
+        Removed channels are left out.
+        """
         uids = texts(await self._redis.command("ZRANGE", keys.channels(user), 0, -1))
         return sum(await self._redis.pipeline([("HLEN", keys.channel_feeds(user, uid)) for uid in uids]))
 
@@ -124,9 +135,10 @@ class Follows:
         return {uid: _read_all(user, uid, reply) for uid, reply in zip(uids, replies, strict=True)}
 
     async def follows(self, user: str, uid: str, feed_id: str) -> bool:
-        """Whether the channel is to get what the feed posts: it follows it, is not removed, nor its user disabled.
+        """Whether the channel gets what the feed posts.
 
-        False also where there is no such channel.
+        It does if it follows the feed and is not removed, nor its user disabled. False also where there is no such
+        channel.
         """
         (name, removed), subscription, disabled = await self._redis.pipeline(
             [
@@ -141,7 +153,7 @@ class Follows:
         self, user: str, uid: str, feed_id: str, *, url: str | None = None, name: str | None = None,
         new_feed: str | None = None,
     ) -> Subscription | None:  # fmt: skip
-        """Change what is given: the URL, the reader's own name for the feed ('' deletes it), or the feed itself.
+        """Change what is given: the URL, the reader's name for the feed ('' deletes it), the feed.
 
         The latter when it has moved to another record. Returns the follow, or None when there is none.
         """

@@ -1,7 +1,7 @@
-"""Pages of a timeline: keyset walks from (score, id) in the order in which Redis keeps ties, newest first.
+"""Pages of a timeline: keyset walks from (score, id), newest first, ties as Redis has them.
 
-A page that an index carries (all, unread) is one script call, with the check of the token where there is one. The
-other views (read, one source) filter that walk and examine at most `EXAMINED` ids per request: its cost is bounded.
+A page that an index carries (all, unread) is one script call, with the check of the token where there is one. The other
+views (read, one source) filter that walk and examine at most `EXAMINED` ids per request: its cost is bounded.
 
 The items' JSON is kept by each web process (`ItemCache`), so that a page needs no more than its ids from Redis.
 """
@@ -36,7 +36,7 @@ InFeed = Callable[[str, Sequence[str]], Awaitable[set[str]]]
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Which piece of a timeline to read: `limit` rows of all or of the unread ones, next to a cursor."""
+    """Which piece of a timeline to read: `limit` rows, all or unread, next to a cursor."""
 
     limit: int
     unread_only: bool = False
@@ -47,7 +47,7 @@ class Walk:
 async def read_page(
     redis: Redis, user: str, uid: str, query: PageQuery, now: float, credential: Credential | None, in_feed: InFeed
 ) -> tuple[bytes, PageRows]:
-    """A page of one channel or of `global`, newest first, and the scopes of the token (empty without one).
+    """A page of one channel or of `global`, newest first, and the token's scopes if any.
 
     The token is checked in the same round trip. One round trip for the views `all` and `unread`; at most `EXAMINED` ids
     are examined for the others. `query.source` is a feed id. Raises NotFound and Unauthorized.
@@ -105,7 +105,10 @@ class _Found:
 async def walk_rows(
     redis: Redis, user: str, uid: str, limit: int, after: Cursor | None, unread_only: bool = False
 ) -> PageRows:
-    """Up to `limit` (at most 1,000) rows behind a cursor, for jobs that visit a whole timeline. Raises NotFound."""
+    """Up to `limit` (at most 1,000) rows behind a cursor. Raises NotFound.
+
+    For jobs that visit a whole timeline.
+    """
     walk = Walk(min(limit, BATCH), unread_only, "after" if after else "", after)
     return (await read_walk(redis, user, uid, walk, 0))[1]
 
@@ -113,7 +116,7 @@ async def walk_rows(
 async def read_walk(
     redis: Redis, user: str, uid: str, walk: Walk, now: float, credential: Credential | None = None
 ) -> tuple[bytes, PageRows]:
-    """One script call: the rows next to the walk's cursor, and the scopes of the token (empty without one)."""
+    """The rows next to the walk's cursor, and the token's scopes if any; one script call."""
     token = [keys.token(user, credential.digest), keys.behind(user)] if credential else []
     score, item = (walk.cursor.score, walk.cursor.item) if walk.cursor else ("0", "")
     args: list[Arg] = [walk.limit, walk.direction, score, item, now]
@@ -141,7 +144,7 @@ def _walk(query: PageQuery) -> Walk:
 def _rows(uid: str, reply: list[Any]) -> PageRows:
     """The script's reply (page.lua, page_global.lua) as rows."""
     names: Mapping[str, str]
-    places = text(reply[3]).split()
+    stands = text(reply[3]).split()
     if uid == GLOBAL:
         listed = texts(reply[1])
         names = dict(zip(listed[0::2], listed[1::2], strict=True))
@@ -150,7 +153,7 @@ def _rows(uid: str, reply: list[Any]) -> PageRows:
         names = {uid: text(reply[1])}
         homes = [uid] * len(reply[4])
     read = [flag == 48 for flag in reply[4]]
-    rows = tuple(map(_row, zip(places[0::2], places[1::2], read, homes, strict=True)))
+    rows = tuple(map(_row, zip(stands[0::2], stands[1::2], read, homes, strict=True)))
     return PageRows(rows, bool(reply[2]), names, behind=bool(reply[-1]))
 
 
@@ -191,11 +194,11 @@ class _CacheRead:
 
 
 class ItemCache:
-    """At most `max_bytes` of item JSON, the least recently used leaving first. Belongs to one event loop.
+    """At most `max_bytes` of item JSON, the least recently used leaving first.
 
-    Redis reports what changes (`redis.tracking`), and a report drops the copy. Where nothing is reported, because the
-    connection for it is broken, or there is none, everything is dropped every few seconds instead. Listens to `tracker`
-    from the first `get` on, until `aclose`. Missing items aren't remembered.
+    Belongs to one event loop. Redis reports what changes (`redis.tracking`), and a report drops the copy. Where nothing
+    is reported, because the connection for it is broken, or there is none, everything is dropped every few seconds
+    instead. Listens to `tracker` from the first `get` on, until `aclose`. Missing items aren't remembered.
     """
 
     def __init__(
@@ -217,7 +220,10 @@ class ItemCache:
         self._listening = False
 
     async def get(self, ids: Sequence[str]) -> list[bytes | None]:
-        """The wire JSON of these items, None where an item is gone. At most one round trip, none where all is kept."""
+        """The wire JSON of these items, None where an item is gone.
+
+        At most one round trip, none where all is kept.
+        """
         if self._flush_at is not None:
             self._flush_when_due(self._flush_at)
         found: list[bytes | None] = list(map(self._kept.get, ids))

@@ -1,4 +1,4 @@
-"""Read state: items of a channel, or of all (`global`), are marked as read or unread, in batches."""
+"""Read state: items are marked as read or unread, in one channel or in all (`global`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ScoresOf = Callable[[Sequence[str]], Awaitable[list[str | None]]]
 async def mark(
     redis: Redis, user: str, uid: str, ids: Sequence[str], state: Literal["read", "unread"], now: float
 ) -> int:
-    """Mark items as read or unread in one channel or (`global`) in all that have them; how many items changed.
+    """Mark items as read or unread in one channel or (`global`) in all; how many changed.
 
     Ids that aren't there are ignored; an empty list still asks whether the channel exists. Raises NotFound.
     """
@@ -36,7 +36,7 @@ async def mark(
 
 
 async def mark_before(redis: Redis, user: str, uid: str, item: str, scores_of: ScoresOf, now: float) -> int:
-    """Mark an item and everything older in the channel, or (`global`) in all, as read; how many items changed.
+    """Mark an item and everything older in the channel or (`global`) in all as read; how many.
 
     An item that has left the timeline counts with its score, which `scores_of` looks up; an id that was never in it
     changes nothing. Raises NotFound.
@@ -58,7 +58,7 @@ async def mark_before(redis: Redis, user: str, uid: str, item: str, scores_of: S
 
 
 async def mark_all(redis: Redis, user: str, uid: str, now: float) -> int:
-    """Mark everything that the channel (or `global`) shows as read; how many items changed. Raises NotFound."""
+    """Mark all that the channel or `global` shows as read; how many changed. Raises NotFound."""
     if (await _step(redis, user, uid, "", "", now, _LOOK))[0] == b"channel":
         raise await absent(redis, user, uid)
     if uid == GLOBAL:
@@ -71,7 +71,7 @@ _LOOK = 0
 
 
 async def _everywhere(redis: Redis, user: str, item: str, score: Arg, now: float) -> int:
-    """Mark in each channel that has something unread; an item that stands in several counts once."""
+    """Mark in each channel that has something unread; an item in several counts once."""
     uids = [uid.decode() for uid in await redis.command("ZRANGE", keys.channels(user), 0, -1)]
     unread = await redis.pipeline([("ZCARD", keys.unread(user, uid)) for uid in uids])
     changed: set[bytes] = set()
@@ -82,7 +82,7 @@ async def _everywhere(redis: Redis, user: str, item: str, score: Arg, now: float
 
 
 async def _rest(redis: Redis, user: str, uid: str, item: str, score: Arg, now: float) -> list[bytes]:
-    """Batch by batch what stands there in one channel; nothing where it has been removed meanwhile."""
+    """Mark batch by batch in one channel; nothing where it was removed meanwhile."""
     changed: list[bytes] = []
     while True:
         reply = await _step(redis, user, uid, item, score, now, BATCH)

@@ -1,7 +1,7 @@
-"""Which items and feeds a user's channels refer to: what decides whether an item or a feed's address may go.
+"""Which items and feeds a user's channels refer to, which decides what garbage is.
 
-`references` walks channel by channel, so an item that is moved during the walk may be missed: the sweep deletes
-what two walks in turn have missed, an hour apart.
+`references` walks channel by channel, so an item that is moved during the walk may be missed: the sweep deletes what
+two walks in turn have missed, an hour apart.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ async def subscriptions(redis: Redis, user: str) -> set[str]:
 
 
 async def references(redis: Redis, user: str) -> AsyncIterator[list[str]]:
-    """Ids that the user's channels show or hide, removed channels included, in batches; an id may come repeatedly."""
+    """Ids that the user's channels show or hide, in batches; an id may come repeatedly.
+
+    Removed channels are included.
+    """
     for uid in await _every_channel(redis, user):
         for key in (keys.posts(user, uid), keys.hidden(user, uid)):
             async for ids in members(redis, key):

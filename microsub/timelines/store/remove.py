@@ -1,4 +1,4 @@
-"""Items leave a timeline: removed, moved, unfollowed, by age and by number; and what is left of a lost timeline.
+"""Items leave a timeline: removed, moved, unfollowed, expired; and lost timelines.
 
 What left is remembered in the channel's `gone`, with the time and the reason, so that nothing brings it back.
 Everything that must change together is one script on one user's slot. All times are Unix seconds.
@@ -34,13 +34,13 @@ from microsub.timelines.store.timelinekeys import (
     urls,
 )
 
-_MAY_RETURN = frozenset({Reason.UNFOLLOWED, Reason.TWIN})
-
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """How items leave: for what reason, only those that are unread when it comes to it, only while the channel doesn't
-    follow a feed, and whether a removed channel may be meant.
+    """How items leave, and on which conditions.
+
+    `only_unread`: only those that are unread in that moment. `unless_followed`: only while the channel doesn't follow
+    this feed. `removed_too`: also from a removed channel.
     """
 
     reason: Reason
@@ -71,7 +71,7 @@ async def take_out(redis: Redis, user: str, uid: str, ids: Sequence[str], how: L
 
 
 async def take_back(redis: Redis, items: ItemLookup, user: str, uid: str, ids: Sequence[str], now: float) -> set[str]:
-    """Take out those of the ids, just added to a channel, whose items were deleted meanwhile; which these are."""
+    """Take out items that were deleted while they were added; which of the ids these are."""
     rows = await items.fields(ids, ("score",)) if ids else []
     dead = {item_id for item_id, (score,) in zip(ids, rows, strict=True) if score is None}
     with suppress(NotFound):
@@ -80,21 +80,8 @@ async def take_back(redis: Redis, items: ItemLookup, user: str, uid: str, ids: S
     return dead
 
 
-async def left_for_good(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> set[str]:
-    """Those of the ids that have left the channel and never come back to it: removed, read long ago, evicted, …"""
-    left: set[str] = set()
-    for batch in batches(ids):
-        times = await redis.command("ZMSCORE", keys.gone(user, uid), *batch)
-        left.update(
-            item
-            for item, at in zip(batch, times, strict=True)
-            if at is not None and float(at) % 1 * 16 not in _MAY_RETURN
-        )
-    return left
-
-
 async def inherit_left(redis: Redis, user: str, source: str, target: str, ids: Sequence[str]) -> int:
-    """Keep those of the ids that left the channel `source` for good out of `target` too; how many."""
+    """Keep the ids that left the channel `source` for good out of `target` too; how many."""
     there = [keys.gone(user, target), keys.posts(user, target), keys.hidden(user, target)]
     script = load("timeline_inherit")
     return sum([await redis.script(script, [keys.gone(user, source), *there], batch) for batch in batches(ids)])
@@ -103,10 +90,10 @@ async def inherit_left(redis: Redis, user: str, source: str, target: str, ids: S
 async def move_items(
     redis: Redis, items: ItemLookup, user: str, target: str, ids: Sequence[str], now: float, *, hidden_too: bool = False
 ) -> int:
-    """Move items from all channels that show them into the channel `target`, with their read state; how many moved.
+    """Move items from all channels that show them into `target`, as read or unread; how many.
 
-    With `hidden_too` also from channels that hide them. Items that the target blocks stay where they are; those that
-    it mutes become hidden there. Raises NotFound.
+    With `hidden_too` also from channels that hide them. Items that the target blocks stay where they are; those that it
+    mutes become hidden there. Raises NotFound.
     """
     count = 0
     for batch in batches(distinct(ids), batch_for(GLOBAL)) if ids else [()]:
@@ -177,7 +164,7 @@ async def _replace_feed(
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """How many items a channel shows and hides, and how many of these were read before a given time."""
+    """How many items a channel shows and hides, and how many were read before a given time."""
 
     posts: int
     hidden: int
@@ -220,7 +207,10 @@ async def expire_read(redis: Redis, user: str, uid: str, read_until: float, now:
 
 
 async def trim(redis: Redis, user: str, uid: str, limit: int, now: float) -> int:
-    """Take out the oldest items beyond `limit`, shown and hidden ones each; how many. Works in batches."""
+    """Take out the oldest items beyond `limit`, shown and hidden ones each; how many.
+
+    Works in batches.
+    """
     return await _expire(redis, user, uid, "limit", limit, now, Reason.EVICTED)
 
 
@@ -235,9 +225,10 @@ async def _expire(redis: Redis, user: str, uid: str, what: str, value: float, no
 
 
 async def old_unread(redis: Redis, user: str, uid: str, published_until: float, skip: int, hidden: bool) -> OldBatch:
-    """One batch of unread items published at `published_until` or before, oldest first, behind `skip` of them.
+    """One batch of unread items published at `published_until` or before, oldest first.
 
-    With `hidden` of the muted ones; the read ones of these count in the size alone.
+    The first `skip` of them are left out. With `hidden` of the muted ones; the read ones of these count in the size
+    alone.
     """
     key = keys.hidden(user, uid) if hidden else keys.unread(user, uid)
     reply = await redis.command("ZRANGEBYSCORE", key, "-inf", published_until, "WITHSCORES", "LIMIT", skip, BATCH)
@@ -255,12 +246,12 @@ async def left_count(redis: Redis, user: str, uid: str, until: float) -> int:
 
 
 async def left_before(redis: Redis, user: str, uid: str, until: float, skip: int) -> list[str]:
-    """Up to 1,000 ids that left the channel before a time, the first to leave first, behind `skip` of them."""
+    """Up to 1,000 ids that left the channel before a time, in that order, behind `skip`."""
     return texts(await redis.command("ZRANGEBYSCORE", keys.gone(user, uid), "-inf", int(until), "LIMIT", skip, BATCH))
 
 
 async def forget_left(redis: Redis, user: str, uid: str, ids: Sequence[str]) -> int:
-    """Forget that items left: only for items that don't exist any more and can't return. Returns how many."""
+    """Forget that items left which don't exist any more and can't return; how many."""
     return int(await redis.command("ZREM", keys.gone(user, uid), *ids)) if ids else 0
 
 
@@ -287,7 +278,7 @@ async def left_of(redis: Redis, user: str, uid: str, now: float) -> Left:
 
 
 async def restore_lost(redis: Redis, items: ItemLookup, user: str, uid: str, now: float) -> int:
-    """Show again what is unread or read in no timeline, as far as its items exist; how many. Rules hold."""
+    """Show again what is read or unread but neither shown nor hidden; how many. Rules hold."""
     restored = 0
     for key in (keys.unread(user, uid), keys.read(user, uid)):
         async for ids in members(redis, key):

@@ -1,9 +1,9 @@
-"""Whom a user mutes and blocks, in one channel or in all (`global`), and the moves that follow from it.
+"""Muted and blocked URLs of a user, in one channel or in all (`global`), and their effects.
 
 A rule is a URL in the form of `formats.entry_id.normalise_profile`; it holds for items whose author or source has it.
 It is written first, so that from then on everything that comes in or is moved obeys it (lua/timeline_add.lua,
-lua/timeline_move.lua); then the items that are there already are brought to where the rules want them, in batches that
-each ask the rules again (lua/timeline_settle.lua). So whatever happens meanwhile, the timelines end as the rules do.
+lua/timeline_move.lua); then it is applied to the items that are there already, in batches that each ask all rules again
+(lua/timeline_settle.lua). So whatever happens meanwhile, the timelines end as the rules do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from microsub.timelines.store.timelinekeys import ItemLookup, counted, rule_keys
 
 
 class Rules:
-    """The rules of all users. `items` tells an item's author and sources.
+    """The rules of all users. `items` gives an item's author and sources.
 
     URLs are those of authors' profiles or of feeds; the store compares them in normal form. `muted`, `blocked` and all
     writes raise NotFound for a channel that doesn't exist, writes also for a user; `mute` and `block` raise
@@ -61,7 +61,7 @@ class Rules:
         return await self._write(user, uid, keys.muted, url, now, on=False)
 
     async def block(self, user: str, uid: str, url: str, now: float, *, most: int = 0) -> int:
-        """Take out what this author or source has posted, for good, and keep out what they will post."""
+        """Take out what this author or source has posted, and keep out what they will post."""
         return await self._write(user, uid, keys.blocked, url, now, on=True, most=most)
 
     async def unblock(self, user: str, uid: str, url: str, now: float) -> int:
@@ -95,7 +95,7 @@ class Rules:
         # Most of thousands of channels may be empty: asked together, they cost no round trip each.
         there = await self._redis.pipeline([("EXISTS", part) for _, part in parts])
         count = 0
-        for channel, part in (place for place, exists in zip(parts, there, strict=True) if exists):
+        for channel, part in (one for one, exists in zip(parts, there, strict=True) if exists):
             async for ids in members(self._redis, part):
                 matching = [item for item in await self._items.timeline_items(ids) if url in urls(item)]
                 count += await self._settle(user, channel, matching, now)
@@ -111,7 +111,7 @@ class Rules:
         return [text(channel) for reply in replies for channel in reply]
 
     async def _settle(self, user: str, uid: str, items: Sequence[TimelineItem], now: float) -> int:
-        """Settle items, and once more those of which an author was learnt between the look-up and the move."""
+        """Settle items, and again those whose author became known between look-up and move."""
         if not items:
             return 0
         moved = await settle(self._redis, user, uid, items, now)
@@ -124,7 +124,7 @@ class Rules:
 
 
 async def settle(redis: Redis, user: str, uid: str, items: Sequence[TimelineItem], now: float) -> tuple[str, ...]:
-    """Bring items of a channel to `gone`, hidden or the posts, by the rules of this moment; the ids that moved.
+    """Apply the rules of this moment to items of a channel; the ids that moved.
 
     Ignores items that aren't in the channel, and channels that don't exist.
     """
@@ -132,11 +132,14 @@ async def settle(redis: Redis, user: str, uid: str, items: Sequence[TimelineItem
 
 
 async def settle_in(
-    redis: Redis, places: Sequence[tuple[str, str]], items: Sequence[TimelineItem], now: float
+    redis: Redis, channels: Sequence[tuple[str, str]], items: Sequence[TimelineItem], now: float
 ) -> list[tuple[str, ...]]:
-    """`settle` in several channels (user, uid), in one round trip for every thousand items; results in their order."""
-    moved: list[tuple[str, ...]] = [() for _ in places]
-    every_key = [[*set_keys(user, uid), *rule_keys(user, uid)] for user, uid in places]
+    """`settle` in several channels (user, uid); results in their order.
+
+    One round trip for every thousand items.
+    """
+    moved: list[tuple[str, ...]] = [() for _ in channels]
+    every_key = [[*set_keys(user, uid), *rule_keys(user, uid)] for user, uid in channels]
     for batch in batches(items):
         args: list[Arg] = [int(now)]
         for item in batch:
@@ -147,7 +150,10 @@ async def settle_in(
 
 
 def _touched(user: str, uid: str, *, mute: bool, on: bool) -> list[str]:
-    """The sets in which a change of a rule may find items to move: an unblocked author's items are gone already."""
+    """The sets in which a change of a rule may find items to move.
+
+    An unblocked author's items are gone already.
+    """
     posts, hidden = keys.posts(user, uid), keys.hidden(user, uid)
     if mute:
         return [posts] if on else [hidden]

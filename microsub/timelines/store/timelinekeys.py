@@ -1,4 +1,4 @@
-"""What all timeline scripts are given: keys in the order that their headers list, reasons, and facts about items."""
+"""What all timeline scripts are given: keys in the order of their headers, facts on items."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def rule_keys(user: str, uid: str) -> tuple[str, str, str, str]:
 
 
 def batch_for(uid: str) -> int:
-    """How many ids one call may name; one that visits thousands of channels looks at fewer of them, and says so."""
+    """How many ids one call may name: fewer where it visits all channels."""
     return GLOBAL_BATCH if uid == GLOBAL else BATCH
 
 
@@ -61,7 +61,7 @@ def distinct(ids: Iterable[str]) -> list[str]:
 
 
 class ItemLookup(Protocol):
-    """What timelines ask the post store (`posts.store.items.Items`), which lies in other slots of Redis."""
+    """What timelines ask the post store (`posts.store.items.Items`)."""
 
     async def timeline_items(self, ids: Sequence[str]) -> list[TimelineItem]:
         """What timelines need of these items; those that don't exist any more are left out."""

@@ -1,8 +1,8 @@
--- place(key, score, id): where (score, id) stands in a sorted set that is walked newest first, that is by score and
+-- rank(key, score, id): where (score, id) stands in a sorted set that is walked newest first, that is by score and
 -- then by member, both descending. Returns the number of members before it, and 1 when the member itself stands
--- there with that score, else 0: then the number tells its former place, found among the ties by bisection, so that
+-- there with that score, else 0: then the number is its former rank, found among the ties by bisection, so that
 -- a page costs the same at any depth and any size.
-local function place(key, score, id)
+local function rank(key, score, id)
   local stands = redis.call('ZSCORE', key, id)
   if stands and tonumber(stands) == tonumber(score) then
     return redis.call('ZREVRANK', key, id), 1
