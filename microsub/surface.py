@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from microsub.discovery.search import Search
 from microsub.health import Health
-from microsub.identity.activity import BeingSeen
-from microsub.identity.bundle import Identity
+from microsub.identity.activity import ActivityNotes
+from microsub.identity.bundle import IdentityServices
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.service_tokens import ServiceTokens
 from microsub.library.reading import Posts
@@ -43,7 +43,7 @@ class Services:
     figures: Figures
     posts: Posts
     service_tokens: ServiceTokens
-    identity: Identity
+    identity: IdentityServices
     clock: Callable[[], float] = time.time
     changed: Callable[[], None] = lambda: None
-    token_use: BeingSeen[Credential] | None = None
+    token_use: ActivityNotes[Credential] | None = None

@@ -2,7 +2,7 @@
 
 from microsub.fetch.fetcher import Fetcher
 from microsub.fetch.network import Resolver, asking_for, out_of_descriptors, who_asks
-from microsub.fetch.sending import Answered, Hop, Sending, SendLimits
+from microsub.fetch.sending import Answered, Hop, Sender, Sending, SendLimits
 from microsub.fetch.spacing import HostPace, SpacedFetcher
 from microsub.fetch.targets import ascii_host, target_of
 from microsub.fetch.values import (
@@ -39,6 +39,7 @@ __all__ = [
     "Reason",
     "Resolver",
     "SendLimits",
+    "Sender",
     "Sending",
     "SpacedFetcher",
     "ascii_host",

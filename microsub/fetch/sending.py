@@ -10,7 +10,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 from urllib.parse import urlencode
 
 from microsub.fetch import headers
@@ -169,3 +169,11 @@ def _origin(target: Target) -> tuple[str, str, int]:
 
 def _failed(sending: Sending, failure: HopError) -> FetchFailed:
     return FetchFailed(mask_credentials(sending.url), failure.reason, failure.detail[:_MAX_DETAIL])
+
+
+class Sender(Protocol):
+    """What sends requests: `Fetcher`, and what tests put in its place."""
+
+    async def send(self, sending: Sending) -> Answered | FetchFailed:
+        """Send a request; failures are values."""
+        ...

@@ -16,7 +16,7 @@ Who = TypeVar("Who", bound=Hashable)
 _Noted_contra = TypeVar("_Noted_contra", contravariant=True)
 
 
-class Notes(Protocol[_Noted_contra]):
+class ActivityStore(Protocol[_Noted_contra]):
     """What is needed of `identity.store.activity`."""
 
     async def note(self, who: _Noted_contra, now: float, /) -> None:
@@ -31,10 +31,10 @@ EVERY = 300.0
 _MOST = 100_000
 
 
-class BeingSeen(Generic[Who]):
+class ActivityNotes(Generic[Who]):
     """For users by name, or for tokens by credential. Belongs to one event loop."""
 
-    def __init__(self, notes: Notes[Who]) -> None:
+    def __init__(self, notes: ActivityStore[Who]) -> None:
         self._notes = notes
         self._noted: dict[Who, float] = {}
         self._writing: set[asyncio.Task[None]] = set()

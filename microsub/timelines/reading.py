@@ -11,7 +11,7 @@ import orjson
 from microsub.errors import NotFound
 from microsub.feeds.store.record import FeedRecord, Feeds
 from microsub.formats.entry_id import mask_credentials
-from microsub.identity.activity import BeingSeen
+from microsub.identity.activity import ActivityNotes
 from microsub.identity.store.accounts import grant
 from microsub.model.reader import (
     GLOBAL,
@@ -73,7 +73,7 @@ class ReaderViews:
         *,
         style: StyleOf = counted,
         catching_up: CatchingUp | None = None,
-        seen: BeingSeen[str] | None = None,
+        seen: ActivityNotes[str] | None = None,
     ) -> None:
         self._redis = redis
         self._channels = channels

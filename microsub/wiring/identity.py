@@ -9,12 +9,12 @@ from functools import partial
 from microsub.configuration.model import InstanceSettings, Registration
 from microsub.configuration.store import InForce
 from microsub.fetch import Fetcher
-from microsub.identity.bundle import Identity
+from microsub.identity.bundle import IdentityServices
 from microsub.identity.local.login import TypedNames
 from microsub.identity.page_check.doctor import PageDoctor
 from microsub.identity.page_check.report import profile_page
-from microsub.identity.provider.clients import Clients, ConsentLimit
-from microsub.identity.provider.provider import Granting
+from microsub.identity.provider.clients import ClientApps, ConsentLimit
+from microsub.identity.provider.provider import IndieAuthProvider
 from microsub.identity.sign_in.admission import KnownAddresses, UsersOnly
 from microsub.identity.sign_in.client import SignInClient
 from microsub.identity.sign_in.limits import SignInLimits
@@ -28,8 +28,8 @@ from microsub.identity.store.grants import Grants, OwnTokens
 from microsub.identity.store.rate_limits import AttemptCounts, RequestCounts
 from microsub.identity.store.service_tokens import ServiceTokens
 from microsub.identity.store.sessions import PendingStore, SessionStore
-from microsub.identity.tokens.foreign import Verification
-from microsub.identity.tokens.introspection import Vouching
+from microsub.identity.tokens.foreign import ForeignTokenCheck
+from microsub.identity.tokens.introspection import Introspection
 from microsub.identity.tokens.quotas import RequestRate, SettingsPort, UserQuotas
 from microsub.parsing.pool import ParsePool
 from microsub.redis.protocol import Redis
@@ -57,7 +57,7 @@ def make_identity(
     parser: ParsePool,
     in_force: InstanceNow = InstanceSettings,
     current: SettingsPort | None = None,
-) -> Identity:
+) -> IdentityServices:
     """The bundle. `fetcher` is the plain door to the web: what has to do with identity is never taken from a cache.
     `parser` reads what strangers' pages say.
 
@@ -67,21 +67,21 @@ def make_identity(
     current = current or _OfInstance(in_force)
     private = bool(settings.allow_private_networks)
     profiles = Profiles(fetcher, parser, private=private, own=settings.public_url)
-    vouching = Vouching(fetcher, profiles, own=settings.public_url, private=private)
+    vouching = Introspection(fetcher, profiles, own=settings.public_url, private=private)
     accounts = Accounts(redis)
     quotas = UserQuotas(current, accounts, RequestRate(RequestCounts(redis)))
     admission = OpenAdmission(accounts, UsersOnly(accounts, profiles), _registration(current), private=private)
     lent = partial(profile_page, settings.public_url)
     sessions = Sessions(SessionStore(redis), lent)
-    return Identity(
+    return IdentityServices(
         profiles=profiles,
-        granting=_granting(redis, fetcher, parser, quotas, lent),
+        provider=_own_provider(redis, fetcher, parser, quotas, lent),
         sessions=sessions,
         local=make_local(redis, sessions, TypedNames(accounts, lent)),
         signing_in=SignInClient(
             PendingStore(redis), profiles, fetcher, admission, SignInLimits(KnownAddresses(accounts)), private=private
         ),
-        verification=Verification(ForeignTokens(redis), vouching, lambda: in_force().identity),
+        verification=ForeignTokenCheck(ForeignTokens(redis), vouching, lambda: in_force().identity),
         doctor=PageDoctor(fetcher, parser, private=private),
         quotas=quotas,
         consents=ConsentLimit(AttemptCounts(redis)),
@@ -95,12 +95,12 @@ def _registration(current: SettingsPort) -> Callable[[], Awaitable[Registration]
     return registration
 
 
-def _granting(
+def _own_provider(
     redis: Redis, fetcher: Fetcher, parser: ParsePool, quotas: UserQuotas, lent: Callable[[str], str]
-) -> Granting:
+) -> IndieAuthProvider:
     """Our own IndieAuth server."""
-    clients, tokens = Clients(fetcher, parser), OwnTokens(redis)
-    return Granting(
+    clients, tokens = ClientApps(fetcher, parser), OwnTokens(redis)
+    return IndieAuthProvider(
         Accounts(redis), Codes(redis), Grants(redis), tokens, ServiceTokens(redis), clients, quotas.tokens, lent
     )
 
@@ -113,7 +113,7 @@ async def open_identity(
     parser: ParsePool,
     in_force: InstanceNow = InstanceSettings,
     current: SettingsPort | None = None,
-) -> AsyncIterator[Identity]:
+) -> AsyncIterator[IdentityServices]:
     """The bundle for the block, with whatever has to be taken down at its end."""
     identity = make_identity(settings, redis, fetcher, parser, in_force, current)
     try:

@@ -15,8 +15,8 @@ from microsub.discovery.directory import Directory
 from microsub.discovery.search import PARSE_PATIENCE, PARSE_SECONDS, Search
 from microsub.feeds.store.events import Events
 from microsub.health import Health
-from microsub.identity.activity import BeingSeen
-from microsub.identity.bundle import Identity
+from microsub.identity.activity import ActivityNotes
+from microsub.identity.bundle import IdentityServices
 from microsub.identity.store.activity import Activity, TokenUse
 from microsub.identity.store.service_tokens import ServiceTokens
 from microsub.library.reading import Posts
@@ -51,7 +51,7 @@ async def open_app(
         open_fetcher(settings) as plain,
         open_identity(settings, stores.redis, plain, parser, stores.in_force.instance_now, stores.in_force) as identity,
     ):
-        reading, used = _reading(stores, cache), BeingSeen(TokenUse(stores.redis))
+        reading, used = _reading(stores, cache), ActivityNotes(TokenUse(stores.redis))
         try:
             services = replace(_services(stores, reading, fetcher, parser, config, identity), token_use=used)
             monitors = Monitors(settings.metrics_networks, settings.metrics_token, settings.trusted_proxies)
@@ -67,7 +67,7 @@ def _reading(stores: Stores, cache: ItemCache) -> ReaderViews:
     """What readers do, with timelines that are filled for who was away."""
     behind, delivery = Behind(stores.redis), stores.in_force.instance_now
     filling = CatchingUp(behind, stores.items, stores.adder, stores.in_force.of, delivery)
-    style, seen = stores.in_force.unread_style, BeingSeen(Activity(stores.redis))
+    style, seen = stores.in_force.unread_style, ActivityNotes(Activity(stores.redis))
     return ReaderViews(
         stores.redis,
         stores.channels,
@@ -86,7 +86,7 @@ def _services(
     fetcher: CachingFetcher,
     parser: ParsePool,
     config: Configuration,
-    identity: Identity,
+    identity: IdentityServices,
 ) -> Services:
     directory = Directory(stores.feeds, stores.in_force.instance_now)
     return Services(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from microsub.errors import InvalidRequest, TooLarge
-from microsub.kit.http.body import MAX_BODY, Body, body_pairs, read_body
+from microsub.kit.http.body import MAX_BODY, RequestBody, body_pairs, read_body
 from microsub.kit.http.params import collect
 
 BOUNDARY = "xYzZY"
@@ -126,7 +126,7 @@ async def test_a_large_body_keeps_nobody_waiting(content_type: str, body: bytes)
             await asyncio.sleep(0)
 
     beside = asyncio.create_task(others())
-    found = list(await body_pairs(Body(body, content_type)))
+    found = list(await body_pairs(RequestBody(body, content_type)))
     beside.cancel()
     assert found[0][1] == "A"
     assert turns

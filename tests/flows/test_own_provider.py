@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from microsub.identity.page_check.doctor import PageDoctor
 from microsub.identity.page_check.server_findings import CheckedAgainst
-from microsub.identity.provider.clients import Clients
+from microsub.identity.provider.clients import ClientApps
 from microsub.redis.protocol import Redis
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER
@@ -53,7 +53,7 @@ async def server(real_redis: Redis) -> AsyncIterator[Instance]:
     """An instance with the user ann, who follows a feed of three posts. It is today."""
     async with instance(real_redis, base_url=ADDRESS, now=time.time()) as made:
         apps = Apps()
-        made.identity.granting.clients = Clients(apps, PARSER)
+        made.identity.provider.clients = ClientApps(apps, PARSER)
         apps.say(HOME, PAGE)
         made.identity.profiles._sender = apps
         ann = await made.reader("ann", "home")
@@ -112,7 +112,7 @@ async def test_every_app_signs_in_and_reads(
     assert set(signed.scope.split()) == {*app.asks.split(), *implied}
     if "read" in signed.scope.split():
         assert [item["name"] for item in await signed.read("home")] == ["one", "two", "three"]
-    (listed,) = await server.identity.granting.apps("ann")
+    (listed,) = await server.identity.provider.apps("ann")
     assert listed.client == app.client_id
 
 
@@ -175,7 +175,7 @@ async def test_together_redeems_twice(http: httpx.AsyncClient, person: Person, s
     signed = await app.sign_in(HOME, person)
     assert app.redeemed[0] == app.redeemed[1]
     assert await signed.read("home")
-    assert len(await server.identity.granting.apps("ann")) == 1
+    assert len(await server.identity.provider.apps("ann")) == 1
 
 
 async def test_the_token_works_at_the_users_own_endpoint_too(http: httpx.AsyncClient, person: Person) -> None:

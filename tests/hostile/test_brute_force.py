@@ -13,7 +13,7 @@ from microsub.identity.local.login import LocalSignIn, LoginAttempts, NotRecogni
 from microsub.identity.local.passkeys import Passkeys
 from microsub.identity.local.passwords import Cost, Hasher, Passwords
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.credentials import Credentials
+from microsub.identity.store.credentials import LocalCredentials
 from microsub.identity.store.rate_limits import AttemptCounts
 from microsub.redis.protocol import Redis
 from tests.support.counting import CountingRedis
@@ -30,7 +30,7 @@ class House:
     """An instance with the user ann, and a count of the passwords that were looked at."""
 
     def __init__(self, redis: Redis) -> None:
-        self.accounts, self.store = Accounts(redis), Credentials(redis)
+        self.accounts, self.store = Accounts(redis), LocalCredentials(redis)
         self.hasher = Hasher(Cost(passes=1, memory_kib=8))
         self.passwords = Passwords(self.store, self.hasher)
         attempts = LoginAttempts(AttemptCounts(redis))

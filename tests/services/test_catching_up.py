@@ -11,7 +11,7 @@ import pytest
 from microsub.configuration.model import DeliverySettings, InstanceSettings
 from microsub.delivery.fan_out import FanOut, Patient
 from microsub.errors import StoreUnavailable
-from microsub.identity.activity import EVERY, BeingSeen
+from microsub.identity.activity import EVERY, ActivityNotes
 from microsub.identity.store.activity import Activity
 from microsub.posts.messages import ItemsStored
 from microsub.redis.protocol import Redis
@@ -42,7 +42,7 @@ class World:
         patient = Patient(self.activity, self.behind, lambda: self.delivery)
         it.fan_out = FanOut(it.redis, it.feeds, it.items, it.timelines, patient=patient, clock=lambda: it.now)
         self.catching_up = self.filling()
-        self.seen = BeingSeen(self.activity)
+        self.seen = ActivityNotes(self.activity)
         cache = ItemCache(it.items, None, 0)
         reading = ReaderViews(
             it.redis, it.channels, it.feeds, it.items, cache, catching_up=self.catching_up, seen=self.seen
@@ -246,7 +246,7 @@ async def test_a_visit_is_noted_once_in_minutes_and_never_in_the_way(redis: Redi
                 raise StoreUnavailable("away")
             written.append((user, now))
 
-    seen = BeingSeen(Watched(redis))
+    seen = ActivityNotes(Watched(redis))
     for now in (NOON, NOON + 1, NOON + 2, NOON + EVERY, NOON + EVERY + 2):
         seen.note("ann", now)
         await seen.aclose()

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from microsub.identity.store.credentials import Credentials, Passkey
+from microsub.identity.store.credentials import LocalCredentials, Passkey
 from microsub.identity.store.foreign import ForeignTokens, Principal, Vouched
 from microsub.redis import identitykeys, keys
 from microsub.redis.connect import connect
@@ -74,9 +74,9 @@ async def test_a_feed_that_is_kept_has_no_end(lived_in: LivedIn) -> None:
     assert (await lived_in.check()).left == ()
 
 
-async def credentials(lived_in: LivedIn) -> tuple[Credentials, str, Passkey]:
+async def credentials(lived_in: LivedIn) -> tuple[LocalCredentials, str, Passkey]:
     """Ann has a password, a handle and a passkey."""
-    store, passkey = Credentials(lived_in.redis), Passkey("aWQ", "Stick", b"key", 0, LATER)
+    store, passkey = LocalCredentials(lived_in.redis), Passkey("aWQ", "Stick", b"key", 0, LATER)
     await store.set_password("ann", "$argon2id$…", LATER)
     await store.add_passkey("ann", passkey)
     return store, await store.handle("ann"), passkey

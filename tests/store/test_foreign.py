@@ -9,7 +9,7 @@ from microsub.identity.lifetimes import KNOWN_NETWORK
 from microsub.identity.limits import UnknownTokens
 from microsub.identity.store import foreign
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.foreign import MOST_NETWORKS, ForeignTokens, Place, Principal, Standing, Vouched
+from microsub.identity.store.foreign import MOST_NETWORKS, ForeignTokens, Principal, Standing, TokenOrigin, Vouched
 from microsub.model.reader import Credential
 from microsub.redis import identitykeys, keys
 from microsub.redis.protocol import Redis
@@ -175,7 +175,7 @@ async def test_questions_are_counted(tokens: ForeignTokens, redis: Redis) -> Non
     """Per user, and per network: its first ones out of one share, further ones out of another."""
 
     async def counted(network: str, site: str = "") -> bool:
-        wait = await tokens.count(ANN, Place(network, site or network), SHARES, NOW)
+        wait = await tokens.count(ANN, TokenOrigin(network, site or network), SHARES, NOW)
         assert 0 <= wait <= 60
         return not wait
 
@@ -183,14 +183,16 @@ async def test_questions_are_counted(tokens: ForeignTokens, redis: Redis) -> Non
     assert [await counted("192.0.2.2") for _ in range(4)] == [True] * 3 + [False]
     assert not await counted("192.0.2.3")
     assert 0 < await redis.command("TTL", identitykeys.foreign_checks(ANN)) <= 60
-    assert not await tokens.count("bob", Place("192.0.2.1", "192.0.2.1"), SHARES, NOW)
+    assert not await tokens.count("bob", TokenOrigin("192.0.2.1", "192.0.2.1"), SHARES, NOW)
     assert b"192.0.2" not in b" ".join(await redis.command("HGETALL", identitykeys.foreign_checks(ANN)))
 
 
 async def test_first_questions_of_what_belongs_together_are_counted_together(tokens: ForeignTokens) -> None:
     """Whoever has a /48 of IPv6 has 65,536 networks."""
     shares = UnknownTokens(first=10, of_first=2, rest=0)
-    counts = [await tokens.count(ANN, Place(f"2001:db8:0:{n}::/64", "2001:db8::/48"), shares, NOW) for n in range(3)]
+    counts = [
+        await tokens.count(ANN, TokenOrigin(f"2001:db8:0:{n}::/64", "2001:db8::/48"), shares, NOW) for n in range(3)
+    ]
     assert [not wait for wait in counts] == [True, True, False]
 
 
@@ -200,10 +202,10 @@ async def test_known_networks_have_a_share_of_their_own(
     """For a month after a good token came from them; the last ones are known."""
 
     async def counted(network: str, now: float = NOW) -> bool:
-        return not await tokens.count(ANN, Place(network, network), UnknownTokens(2, 1, 0, 0, 0, 0), now)
+        return not await tokens.count(ANN, TokenOrigin(network, network), UnknownTokens(2, 1, 0, 0, 0, 0), now)
 
     for number in range(MOST_NETWORKS + 1):
-        await tokens.know(ANN, Place(f"n{number}", "s"), NOW + number)
+        await tokens.know(ANN, TokenOrigin(f"n{number}", "s"), NOW + number)
     assert not await counted("n0")
     assert not await counted("n1", NOW + 1 + KNOWN_NETWORK)
     assert [await counted("n1"), await counted("n1"), await counted("n2"), await counted("n3")] == [

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from microsub.app import create_app
-from microsub.identity.activity import BeingSeen
+from microsub.identity.activity import ActivityNotes
 from microsub.identity.lifetimes import CONFIRMATION
 from microsub.identity.store.activity import TokenUse
 from microsub.identity.web.site import moment
@@ -181,7 +181,7 @@ class TestTokens:
         async def most_of(_: str) -> int:
             return 1
 
-        monkeypatch.setattr(server.identity.granting, "_most_of", most_of)
+        monkeypatch.setattr(server.identity.provider, "_most_of", most_of)
         await signed_in(ann)
         assert (await self.made(ann, days="")).status == 200
         shown = await self.made(ann)
@@ -205,7 +205,7 @@ class TestTokens:
 
     async def test_when_one_was_used_last(self, server: Instance, ann: Visitor, signed_in) -> None:
         """To within minutes, and without a write for every request; tokens of apps count at the app."""
-        used = BeingSeen(TokenUse(server.redis))
+        used = ActivityNotes(TokenUse(server.redis))
         app = create_app(replace(server.services, token_use=used), base_url="https://reader.example")
         await signed_in(ann)
         shown = await self.made(ann, days="")

@@ -12,9 +12,9 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser
 
 from microsub.app import create_app
-from microsub.identity.activity import BeingSeen
+from microsub.identity.activity import ActivityNotes
 from microsub.identity.protocol.pkce import challenge
-from microsub.identity.provider.clients import MAX_LOGO, Clients
+from microsub.identity.provider.clients import MAX_LOGO, ClientApps
 from microsub.identity.store.activity import TokenUse
 from microsub.identity.store.codes import Codes
 from microsub.identity.web.site import moment
@@ -35,7 +35,7 @@ PAGE = b"""<!doctype html><title>x</title><link rel=redirect_uri href="https://e
 @pytest.fixture
 def apps(server: Instance) -> Apps:
     made = Apps()
-    server.identity.granting.clients = Clients(made, PARSER)
+    server.identity.provider.clients = ClientApps(made, PARSER)
     return made
 
 
@@ -88,7 +88,7 @@ async def test_who_has_let_in_as_many_as_they_may_is_told_the_way_on(
         return 1
 
     await server.accounts.create_token("ann", ["read"], "command line", server.now)
-    monkeypatch.setattr(server.identity.granting, "_most_of", most_of)
+    monkeypatch.setattr(server.identity.provider, "_most_of", most_of)
     await signed_in(ann)
     shown = await ann.submit(await ann.get(address()), CONSENT, decision="allow", grant=["read"])
     assert shown.status == 403
@@ -632,7 +632,7 @@ class TestTheAccount:
     ) -> None:
         """To within minutes, and not with when it was allowed."""
         server.now = 2e9
-        used = BeingSeen(TokenUse(server.redis))
+        used = ActivityNotes(TokenUse(server.redis))
         app = create_app(replace(server.services, token_use=used), base_url="https://reader.example")
         await signed_in(ann)
         told = answer(await ann.submit(await ann.get(address()), CONSENT, decision="allow", grant=["read"]))
@@ -656,8 +656,8 @@ class TestTheAccount:
             told = answer(await visitor.submit(await visitor.get(address()), CONSENT, decision="allow", grant="read"))
             await redeem(server, told["code"])
         await other.submit(await other.get("/account"), "/account/apps/end")
-        assert len(await server.identity.granting.apps("ann")) == 1
-        assert len(await server.identity.granting.apps("bob")) == 0
+        assert len(await server.identity.provider.apps("ann")) == 1
+        assert len(await server.identity.provider.apps("bob")) == 0
 
 
 async def test_nobody_lets_the_server_ask_apps_all_the_time(

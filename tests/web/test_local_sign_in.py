@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import pytest
 
 from microsub.identity.limits import PASSWORDS_OF_BROWSER, PASSWORDS_OF_NETWORK
-from microsub.identity.provider.clients import Clients
+from microsub.identity.provider.clients import ClientApps
 from microsub.metrics import LOCAL_SIGN_INS
 from tests.support.apps import Apps
 from tests.support.local_sign_in import (
@@ -230,7 +230,7 @@ class TestTheAppThatSentSomebodyHere:
     @pytest.fixture
     def apps(self, server: Instance) -> Apps:
         made = Apps()
-        server.identity.granting.clients = Clients(made, PARSER)
+        server.identity.provider.clients = ClientApps(made, PARSER)
         return made
 
     def address(self, client: str = APP, back: str = "", **more: str) -> str:

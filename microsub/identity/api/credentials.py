@@ -18,7 +18,7 @@ from microsub.errors import Forbidden, Unauthorized, UserDisabled
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.grants import is_refresh
 from microsub.identity.store.service_tokens import MARK
-from microsub.identity.tokens.foreign import Verification
+from microsub.identity.tokens.foreign import ForeignTokenCheck
 from microsub.kit.http.headers import bearer
 from microsub.kit.http.params import Params, shown
 from microsub.model.reader import NAME, Credential, Grant
@@ -29,7 +29,7 @@ _NOT_OURS = "the token is not valid: found a text that is no token of this serve
 
 
 @dataclass(frozen=True, slots=True)
-class Presented:
+class PresentedToken:
     """A token as it came, `owner` the user whom the path names, `address` where it came from. Not shown by `repr`.
 
     `credential` is what to try first.
@@ -44,15 +44,15 @@ class Presented:
         return f"Presented(of {self.credential.user!r})"
 
 
-class Credentials:
+class RequestCredentials:
     """Turns what came with a request into a credential or a grant. One per process."""
 
-    def __init__(self, accounts: Accounts, verification: Verification) -> None:
+    def __init__(self, accounts: Accounts, verification: ForeignTokenCheck) -> None:
         self._accounts = accounts
         self._verification = verification
         self._owners: OrderedDict[str, str] = OrderedDict()
 
-    async def presented(self, scope: Scope, params: Params, owner: str | None) -> Presented:
+    async def presented(self, scope: Scope, params: Params, owner: str | None) -> PresentedToken:
         """The token of a request, unchecked. Raises Unauthorized where there is none, or none that could be good.
 
         Costs nothing where the path names a user or the token is one of ours.
@@ -80,9 +80,9 @@ class Credentials:
         elif (known := self._owners.get(credential.digest)) is not None:
             # It looks like one of ours, and is of another server of this kind.
             credential = Credential(known, credential.digest)
-        return Presented(token, owner, address, credential)
+        return PresentedToken(token, owner, address, credential)
 
-    async def checked(self, presented: Presented, now: float) -> Grant:
+    async def checked(self, presented: PresentedToken, now: float) -> Grant:
         """What the token allows. Raises Unauthorized, Forbidden for a token of another user, TooManyRequests and
         ProviderUnavailable.
         """
@@ -91,7 +91,7 @@ class Credentials:
         except Unauthorized as error:
             return await self.asked(presented, error, now)
 
-    async def asked(self, presented: Presented, error: Unauthorized, now: float) -> Grant:
+    async def asked(self, presented: PresentedToken, error: Unauthorized, now: float) -> Grant:
         """What the token allows that the store knows nothing of, as `error` says: by the provider of the user
         concerned. Then the store knows it, under `Grant.user`. Raises as `checked`.
         """
@@ -108,7 +108,7 @@ class Credentials:
         self._learn(credential.digest, grant.user)
         return grant
 
-    async def _refuse_others(self, presented: Presented, now: float) -> None:
+    async def _refuse_others(self, presented: PresentedToken, now: float) -> None:
         """Refuse a token of ours that is good for another user than the path names: nobody else is to see it."""
         own = self._accounts.credential(presented.token)
         if own is None or own.user == presented.owner:

@@ -22,7 +22,14 @@ from structlog.contextvars import bind_contextvars, unbind_contextvars
 from microsub import metrics
 from microsub.errors import InvalidRequest, MethodNotAllowed, NotFound, OAuthRefused, TooLarge, Unauthorized
 from microsub.identity.protocol.pkce import METHOD
-from microsub.identity.provider.provider import PROFILE, Given, Granting, Person, Redemption, canonical
+from microsub.identity.provider.provider import (
+    PROFILE,
+    CodeExchange,
+    GivenTokens,
+    IndieAuthProvider,
+    TokenOwner,
+    canonical,
+)
 from microsub.identity.store.grants import OwnToken
 from microsub.kit.http.body import UNCHECKED_BODY, body_pairs, read_body
 from microsub.kit.http.headers import bearer, prefers_form
@@ -116,8 +123,8 @@ class OAuthEndpoint:
         return await handler(scope, await _parameters(scope, receive) if verb == "POST" else collect())
 
     @property
-    def _granting(self) -> Granting:
-        return self._services.identity.granting
+    def _provider(self) -> IndieAuthProvider:
+        return self._services.identity.provider
 
     # --- endpoints -------------------------------------------------------------------------------------------------
 
@@ -149,20 +156,20 @@ class OAuthEndpoint:
         kind = params.text("grant_type") or "authorization_code"
         if kind != "authorization_code":
             raise _unsupported(kind)
-        return _person(await self._granting.redeem_profile(_redemption(params), self._services.clock()))
+        return _person(await self._provider.redeem_profile(_redemption(params), self._services.clock()))
 
     async def _token(self, _: Scope, params: Params) -> Reply:
         now = self._services.clock()
         if params.text("action") == "revoke":
-            await self._granting.revoke(_need(params, "token"))
+            await self._provider.revoke(_need(params, "token"))
             return {}
         kind = params.text("grant_type") or ("authorization_code" if params.text("code") else None)
         match kind:
             case "authorization_code":
-                return _given(await self._granting.redeem(_redemption(params), now))
+                return _given(await self._provider.redeem(_redemption(params), now))
             case "refresh_token":
                 refresh, client = _need(params, "refresh_token"), _need(params, "client_id")
-                return _given(await self._granting.renew(refresh, client, params.text("scope") or "", now))
+                return _given(await self._provider.renew(refresh, client, params.text("scope") or "", now))
             case None:
                 raise InvalidRequest(
                     "'grant_type' is missing: expected authorization_code or refresh_token in the body"
@@ -170,20 +177,20 @@ class OAuthEndpoint:
         raise _unsupported(kind)
 
     async def _check(self, scope: Scope, _: Params) -> Reply:
-        found = await self._granting.verify(_bearer(scope), self._services.clock())
+        found = await self._provider.verify(_bearer(scope), self._services.clock())
         return _described(found)
 
     async def _introspect(self, scope: Scope, params: Params) -> Reply:
         token = _need(params, "token")
-        found = await self._granting.introspect(token, bearer(scope), self._services.clock())
+        found = await self._provider.introspect(token, bearer(scope), self._services.clock())
         return {"active": True, **_described(found)} if found else {"active": False}
 
     async def _revoke(self, _: Scope, params: Params) -> Reply:
-        await self._granting.revoke(_need(params, "token"))
+        await self._provider.revoke(_need(params, "token"))
         return {}
 
     async def _userinfo(self, scope: Scope, _: Params) -> Reply:
-        return await self._granting.userinfo(_bearer(scope), self._services.clock())
+        return await self._provider.userinfo(_bearer(scope), self._services.clock())
 
 
 # --- requests ------------------------------------------------------------------------------------------------------
@@ -196,8 +203,8 @@ async def _parameters(scope: Scope, receive: Receive) -> Params:
     return collect(await body_pairs(body))
 
 
-def _redemption(params: Params) -> Redemption:
-    return Redemption(
+def _redemption(params: Params) -> CodeExchange:
+    return CodeExchange(
         _need(params, "code"),
         _need(params, "client_id"),
         _need(params, "redirect_uri"),
@@ -224,7 +231,7 @@ def _unsupported(kind: str) -> OAuthRefused:
 # --- replies -------------------------------------------------------------------------------------------------------
 
 
-def _given(given: Given) -> Reply:
+def _given(given: GivenTokens) -> Reply:
     issued = given.issued
     return {
         "access_token": issued.access,
@@ -236,7 +243,7 @@ def _given(given: Given) -> Reply:
     }
 
 
-def _person(person: Person) -> Reply:
+def _person(person: TokenOwner) -> Reply:
     return {"me": person.me, **({"profile": person.profile} if person.profile else {})}
 
 

@@ -35,7 +35,7 @@ from microsub.identity.local.passwords import Hasher, Passwords
 from microsub.identity.sign_in.admission import canonical
 from microsub.identity.sign_in.sessions import Sessions
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.credentials import Credentials, InvitationSpent, Overview, user_in
+from microsub.identity.store.credentials import InvitationSpent, LocalCredentials, Overview, user_in
 from microsub.identity.store.rate_limits import AttemptCounts
 from microsub.kit.rate_limits import GrowingPauses, network_of, wide_network_of
 from microsub.metrics import LOCAL_SIGN_INS
@@ -118,7 +118,7 @@ class LocalSignIn:
     def __init__(
         self,
         accounts: Accounts,
-        store: Credentials,
+        store: LocalCredentials,
         passwords: Passwords,
         passkeys: Passkeys,
         attempts: LoginAttempts,
@@ -239,7 +239,12 @@ class Invitations:
     """Invitations, and what people choose by them."""
 
     def __init__(
-        self, store: Credentials, passwords: Passwords, passkeys: Passkeys, sessions: Sessions, attempts: LoginAttempts
+        self,
+        store: LocalCredentials,
+        passwords: Passwords,
+        passkeys: Passkeys,
+        sessions: Sessions,
+        attempts: LoginAttempts,
     ) -> None:
         self._store = store
         self._passwords = passwords

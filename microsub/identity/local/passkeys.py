@@ -33,7 +33,7 @@ from fido2.webauthn import (
 )
 
 from microsub.errors import InvalidRequest, NotImplementedHere
-from microsub.identity.store.credentials import Credentials, Passkey
+from microsub.identity.store.credentials import LocalCredentials, Passkey
 
 ALGORITHMS = (-8, -7, -257)
 """EdDSA, ES256 and RS256 (COSE): one of these is known to every authenticator."""
@@ -244,7 +244,7 @@ class PasskeyAnswer:
 class Passkeys:
     """Passkeys for our own pages. `base` is the address at which the browser sees them."""
 
-    def __init__(self, store: Credentials) -> None:
+    def __init__(self, store: LocalCredentials) -> None:
         self._store = store
 
     # --- making one

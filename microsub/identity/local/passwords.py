@@ -17,7 +17,7 @@ from argon2.exceptions import InvalidHashError, VerificationError
 
 from microsub.errors import InvalidRequest, TooManyRequests
 from microsub.identity.limits import PASSWORDS_WAITING
-from microsub.identity.store.credentials import Credentials
+from microsub.identity.store.credentials import LocalCredentials
 
 _Hashed = TypeVar("_Hashed")
 
@@ -211,7 +211,7 @@ def _without_runs(text: str) -> int:
 class Passwords:
     """The passwords in the store, which are hashed outside of the event loop."""
 
-    def __init__(self, store: Credentials, hasher: Hasher) -> None:
+    def __init__(self, store: LocalCredentials, hasher: Hasher) -> None:
         self._store = store
         self._hasher = hasher
 

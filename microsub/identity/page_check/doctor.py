@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from microsub.errors import ParseError, TooManyRequests
-from microsub.fetch import FEED_ACCEPT, PAGE_ACCEPT, Answered, FetchFailed, Sending, SendLimits
+from microsub.fetch import FEED_ACCEPT, PAGE_ACCEPT, Answered, FetchFailed, Sender, Sending, SendLimits
 from microsub.formats.entry_id import mask_credentials
 from microsub.formats.html.trees import MAX_PAGE
 from microsub.identity.limits import PAGE_CHECKS_IN_ALL, PAGE_CHECKS_OF_NETWORK, PAGE_CHECKS_OF_SITE
@@ -45,7 +45,7 @@ from microsub.identity.page_check.server_findings import (
 from microsub.identity.protocol.identifiers import canonical_me, endpoint, site_of_me
 from microsub.identity.protocol.links import ExaminedPage, WrittenLink
 from microsub.identity.protocol.metadata import ServerMetadata, is_own, read_metadata
-from microsub.identity.sign_in.profiles import Sender, trail_of
+from microsub.identity.sign_in.profiles import trail_of
 from microsub.kit.rate_limits import MINUTE, RateLimiter
 from microsub.parsing.pool import ParsePool
 

@@ -25,7 +25,7 @@ from microsub.identity.page_check.report import (
 )
 from microsub.identity.protocol.identifiers import endpoint, shown
 from microsub.identity.protocol.links import WrittenLink, written_links
-from microsub.identity.sign_in.profiles import Trail
+from microsub.identity.sign_in.profiles import RedirectTrail
 
 LONG = 3600
 """Seconds for which a page may be kept before that counts as long."""
@@ -37,7 +37,7 @@ _AGE = re.compile(r"(?:^|[\s,])max-age\s*=\s*\"?([0-9]{1,12})")
 _NOT_KEPT = re.compile(r"(?:^|[\s,])no-(?:store|cache)\b")
 
 
-def address_findings(me: str, hops: Sequence[Hop], trail: Trail, *, private: bool) -> Iterable[PageFinding]:
+def address_findings(me: str, hops: Sequence[Hop], trail: RedirectTrail, *, private: bool) -> Iterable[PageFinding]:
     """Who somebody is by this address, as far as redirects tell."""
     if not private and any(a.startswith("https:") and b.startswith("http:") for a, b in pairwise([me, *_urls(hops)])):
         yield PageFinding(

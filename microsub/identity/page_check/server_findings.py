@@ -20,7 +20,7 @@ from microsub.identity.page_check.report import (
 )
 from microsub.identity.protocol.identifiers import shown
 from microsub.identity.protocol.metadata import ServerMetadata, is_own
-from microsub.identity.sign_in.profiles import Trail
+from microsub.identity.sign_in.profiles import RedirectTrail
 from microsub.kit.identifiers import identifier
 from microsub.model.reader import NAME
 
@@ -52,13 +52,13 @@ def user_in(microsub: str, base: str) -> str | None:
     return unquote(name) if name != path and "/" not in name else None
 
 
-def user_of(trail: Trail, here: CheckedAgainst) -> str | None:
+def user_of(trail: RedirectTrail, here: CheckedAgainst) -> str | None:
     """The user whose page it is, among those whom the asker may know about."""
     return next((name for name, me in here.people.items() if me in trail.names), None)
 
 
 def endpoint_findings(
-    microsub: str, here: CheckedAgainst, trail: Trail, *, own_provider: bool
+    microsub: str, here: CheckedAgainst, trail: RedirectTrail, *, own_provider: bool
 ) -> Iterable[PageFinding]:
     """Whose endpoint a page names, and whether that user is who has the page."""
     if here.base is None or not is_own(microsub, here.base):
@@ -81,7 +81,9 @@ def endpoint_findings(
     yield from _account(user, here, trail)
 
 
-def _without_name(microsub: str, here: CheckedAgainst, trail: Trail, *, own_provider: bool) -> Iterable[PageFinding]:
+def _without_name(
+    microsub: str, here: CheckedAgainst, trail: RedirectTrail, *, own_provider: bool
+) -> Iterable[PageFinding]:
     base = here.base or ""
     known = user_of(trail, here)
     if own_provider:
@@ -98,7 +100,7 @@ def _without_name(microsub: str, here: CheckedAgainst, trail: Trail, *, own_prov
         yield from _account(known, here, trail)
 
 
-def _account(user: str, here: CheckedAgainst, trail: Trail) -> Iterable[PageFinding]:
+def _account(user: str, here: CheckedAgainst, trail: RedirectTrail) -> Iterable[PageFinding]:
     me = here.people.get(user)
     known = user_of(trail, here)
     if me is None and here.everybody and known is not None:

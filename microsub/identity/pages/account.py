@@ -46,13 +46,13 @@ async def _account(visit: PageVisit) -> Response:
 
 
 async def _page(visit: PageVisit, problem: RequestError | None = None) -> Response:
-    session, granting = visit.require_session(), visit.site.identity.granting
+    session, provider = visit.require_session(), visit.site.identity.provider
     return visit.page(
         "account.html",
         problem.status if problem else 200,
         sessions=await visit.site.identity.sessions.all(session.user),
-        apps=await granting.apps(session.user),
-        tokens=await granting.given_tokens(session.user),
+        apps=await provider.apps(session.user),
+        tokens=await provider.given_tokens(session.user),
         scopes=token_scopes(),
         is_lent=session.me.endswith(profile_page("", session.user)) and is_own(session.me, visit.base),
         done=DONE.get(visit.query.get("done", ""), ""),
@@ -64,7 +64,7 @@ async def _page(visit: PageVisit, problem: RequestError | None = None) -> Respon
 
 async def _make_token(visit: PageVisit) -> Response:
     session, now = visit.require_session(), visit.now
-    fields, granting = visit.form, visit.site.identity.granting
+    fields, provider = visit.form, visit.site.identity.provider
     try:
         days = DAYS[fields.text("days")]
     except KeyError:
@@ -72,7 +72,7 @@ async def _make_token(visit: PageVisit) -> Response:
     try:
         if days is None:
             await credentials.confirmed(visit)
-        token = await granting.make_token(session.user, fields.text("name"), fields.all("scope"), days, now)
+        token = await provider.make_token(session.user, fields.text("name"), fields.all("scope"), days, now)
     except (InvalidRequest, credentials.ConfirmationNeeded) as problem:
         return await _page(visit, problem)
     return visit.page("token.html", token=token, name=fields.text("name"), endpoint=visit.base + ENDPOINT)
@@ -80,7 +80,7 @@ async def _make_token(visit: PageVisit) -> Response:
 
 async def _end_token(visit: PageVisit) -> Response:
     session = visit.require_session()
-    if not await visit.site.identity.granting.end_token(session.user, visit.form.text("token")):
+    if not await visit.site.identity.provider.end_token(session.user, visit.form.text("token")):
         raise NotFound("That token has ended already.")
     return visit.go(PATH, done="token")
 

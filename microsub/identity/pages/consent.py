@@ -18,7 +18,7 @@ from microsub.errors import InvalidRequest, OAuthRefused, ProfileError, TooManyR
 from microsub.identity.protocol.clients import ClientInfo, allowed_redirect, is_loopback_redirect, may_be_asked
 from microsub.identity.protocol.identifiers import alike, shown
 from microsub.identity.protocol.metadata import is_own
-from microsub.identity.protocol.requests import Asked, Query, answer_url, read_asked, read_target
+from microsub.identity.protocol.requests import AuthorizationRequest, Query, answer_url, read_asked, read_target
 from microsub.identity.provider.clients import App
 from microsub.identity.provider.provider import canonical
 from microsub.identity.web.routing import form, page
@@ -116,7 +116,7 @@ async def app_behind(visit: PageVisit, next_: str) -> RequestingApp | None:
     except InvalidRequest:
         return None
     try:
-        app = await visit.site.identity.granting.clients.find(target.client, visit.asker)
+        app = await visit.site.identity.provider.clients.find(target.client, visit.asker)
     except TooManyRequests:
         app = App(ClientInfo(target.client))
     known = shown_app(app, target.redirect)
@@ -168,7 +168,7 @@ async def _ask(visit: PageVisit) -> Response:
         return _not_served(visit, problem.description)
     hint = query.get("me", [""])[0]
     session = visit.require_session(**({"me": hint} if hint else {}))
-    clients = visit.site.identity.granting.clients
+    clients = visit.site.identity.provider.clients
     if clients.would_ask(target.client):
         await visit.site.identity.consents.count(session.user, visit.now)
     found = await clients.find(target.client, visit.asker)
@@ -179,7 +179,7 @@ async def _ask(visit: PageVisit) -> Response:
         asked = read_asked(query)
     except OAuthRefused as problem:
         return _told(visit, app, target, problem)
-    granted = await visit.site.identity.granting.apps(session.user)
+    granted = await visit.site.identity.provider.apps(session.user)
     return visit.page(
         "authorize.html",
         form_to=_form_targets(asked.redirect),
@@ -196,35 +196,35 @@ async def _ask(visit: PageVisit) -> Response:
 
 async def _answer(visit: PageVisit) -> Response:
     """The person has pressed a button."""
-    session, granting = visit.require_session(), visit.site.identity.granting
+    session, provider = visit.require_session(), visit.site.identity.provider
     query = {name: visit.form.all(name) for name in _FIELDS if name in visit.form}
     try:
         asked = read_asked(query)
     except OAuthRefused as problem:
         raise InvalidRequest(problem.description) from None
-    if granting.clients.would_ask(asked.client):
+    if provider.clients.would_ask(asked.client):
         await visit.site.identity.consents.count(session.user, visit.now)
-    found = await granting.clients.find(asked.client, visit.asker)
+    found = await provider.clients.find(asked.client, visit.asker)
     app = shown_app(found, asked.redirect)
     if app is None:
         return _not_served(visit, _wrong_target(found, asked.redirect))
     answer: dict[str, str | None] = {"state": asked.state, "iss": visit.base}
     if visit.form.text("decision") != "allow":
-        granting.deny(session.user, asked)
+        provider.deny(session.user, asked)
         refusal = {"error": "access_denied", "error_description": "the person has refused"}
         return visit.leave(answer_url(asked.redirect, {**refusal, **answer}))
-    code = await granting.agree(session.user, asked, app, visit.form.all("grant"), visit.now)
+    code = await provider.agree(session.user, asked, app, visit.form.all("grant"), visit.now)
     return visit.leave(answer_url(asked.redirect, {"code": code, **answer, "me": _me_told(asked.me, session.me)}))
 
 
 async def _end(visit: PageVisit) -> Response:
     """Revoke the access of an app."""
     session = visit.require_session()
-    await visit.site.identity.granting.revoke_app(session.user, visit.form.text("client"))
+    await visit.site.identity.provider.revoke_app(session.user, visit.form.text("client"))
     return visit.go("/account", done="app")
 
 
-async def _posts_elsewhere(visit: PageVisit, asked: Asked, me: str) -> bool:
+async def _posts_elsewhere(visit: PageVisit, asked: AuthorizationRequest, me: str) -> bool:
     """Whether the app wants to post, and the person's page names a place for that, which may trust our tokens."""
     if not concerns_posting(asked.scopes) or is_own(me, visit.base):
         return False
@@ -253,7 +253,7 @@ def _not_served(visit: PageVisit, why: str) -> Response:
     return visit.page("error.html", 400, title="The app's request can't be used", text=text)
 
 
-def _told(visit: PageVisit, app: App, target: Asked, problem: OAuthRefused) -> Response:
+def _told(visit: PageVisit, app: App, target: AuthorizationRequest, problem: OAuthRefused) -> Response:
     """A request with a fault that the app can be told, if the person wishes."""
     answer = {"error": problem.code, "error_description": _plain(problem.description)}
     back = answer_url(target.redirect, {**answer, "state": target.state, "iss": visit.base})

@@ -26,7 +26,7 @@ Query = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AuthorizationRequest:
     """A request for authorization. `client` is canonical; `redirect` is as it was sent, and not trusted yet.
 
     `scopes` are in the app's order, none where it only wants to know who somebody is; `challenge` is PKCE's, or empty;
@@ -41,7 +41,7 @@ class Asked:
     me: str = ""
 
 
-def read_target(query: Query) -> Asked:
+def read_target(query: Query) -> AuthorizationRequest:
     """Who asks, and where the answer would go, with the state that belongs to it. Raises InvalidRequest.
 
     Such a request can be answered to nobody but the person in front of the browser (RFC 6749, section 4.1.2.1).
@@ -49,10 +49,10 @@ def read_target(query: Query) -> Asked:
     client, redirect = _needed(query, "client_id"), _needed(query, "redirect_uri")
     states = query.get("state", ())
     state = states[0] if len(states) == 1 and states[0] and _is_state(states[0]) else None
-    return Asked(canonical_client_id(client), redirect, state)
+    return AuthorizationRequest(canonical_client_id(client), redirect, state)
 
 
-def read_asked(query: Query) -> Asked:
+def read_asked(query: Query) -> AuthorizationRequest:
     """The whole request. Raises InvalidRequest as `read_target` does, and OAuthRefused for what the app can be told."""
     target = read_target(query)
     try:
@@ -73,7 +73,7 @@ def read_asked(query: Query) -> Asked:
     if (challenge and not is_challenge(challenge)) or (method and not challenge):
         raise OAuthRefused("invalid_request", "'code_challenge' can't be used: expected 43 characters of base64url")
     scopes = () if kind == "id" else read_scope(scope)
-    return Asked(target.client, target.redirect, state or None, scopes, challenge, me)
+    return AuthorizationRequest(target.client, target.redirect, state or None, scopes, challenge, me)
 
 
 def read_scope(text: str) -> tuple[str, ...]:

@@ -15,12 +15,12 @@ import base64
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import structlog
 
 from microsub.errors import FetchError, ParseError, ParserUnavailable, TooManyRequests
-from microsub.fetch import Answered, FetchFailed, Sending, SendLimits
+from microsub.fetch import FetchFailed, Sender, Sending, SendLimits
 from microsub.identity.lifetimes import CLIENT, CLIENT_FAILURE
 from microsub.identity.limits import CONSENTS, METADATA_FOR_STRANGERS, METADATA_FOR_USERS, ClientMetadataBounds
 from microsub.identity.protocol.clients import ClientInfo, may_be_asked
@@ -75,14 +75,6 @@ class App:
         if self.info.name:
             return self.info.name
         return self.info.id.partition("://")[2].removesuffix("/")
-
-
-class Sender(Protocol):
-    """What is needed of `fetch.Fetcher`."""
-
-    async def send(self, sending: Sending) -> Answered | FetchFailed:
-        """Send a request; failures are values."""
-        ...
 
 
 T = TypeVar("T")
@@ -154,7 +146,7 @@ class ConsentLimit:
             raise TooManyRequests(f"Too many apps have sent you here in a short time. Wait {seconds}.", wait)
 
 
-class Clients:
+class ClientApps:
     """Apps by identifier, remembered for a quarter of an hour. `clock` gives seconds. Belongs to one event loop."""
 
     def __init__(

@@ -26,8 +26,8 @@ from microsub.errors import (
 from microsub.identity.protocol import pkce
 from microsub.identity.protocol.clients import canonical_client_id
 from microsub.identity.protocol.identifiers import canonical_me
-from microsub.identity.protocol.requests import Asked, read_scope
-from microsub.identity.provider.clients import App, Clients
+from microsub.identity.protocol.requests import AuthorizationRequest, read_scope
+from microsub.identity.provider.clients import App, ClientApps
 from microsub.identity.store.accounts import Accounts, Token
 from microsub.identity.store.codes import Codes, Consent, Spent
 from microsub.identity.store.grants import AppGrant, Grants, Issued, OwnToken, OwnTokens, Renewed
@@ -44,7 +44,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Redemption:
+class CodeExchange:
     """An app shows a code. `client` and `redirect` must be those of the request; `verifier` is PKCE's, or empty."""
 
     code: str
@@ -54,7 +54,7 @@ class Redemption:
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class TokenOwner:
     """Whom an app deals with: the canonical profile URL, and `profile` where the app may see it."""
 
     me: str
@@ -62,10 +62,10 @@ class Person:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenTokens:
     """What an app got for a code or a refresh token."""
 
-    person: Person
+    person: TokenOwner
     issued: Issued
 
 
@@ -84,7 +84,7 @@ class GrantedApp:
     times: int
 
 
-class Granting:
+class IndieAuthProvider:
     """Consent, codes, tokens, and their end."""
 
     def __init__(
@@ -94,7 +94,7 @@ class Granting:
         grants: Grants,
         tokens: OwnTokens,
         service_tokens: ServiceTokens,
-        clients: Clients,
+        clients: ClientApps,
         most: Callable[[str], Awaitable[int]] | None = None,
         lent: Callable[[str], str] = lambda _: "",
     ) -> None:
@@ -112,7 +112,7 @@ class Granting:
 
     # --- people ----------------------------------------------------------------------------------------------------
 
-    async def agree(self, user: str, asked: Asked, app: App, chosen: Iterable[str], now: float) -> str:
+    async def agree(self, user: str, asked: AuthorizationRequest, app: App, chosen: Iterable[str], now: float) -> str:
         """The code for what the user has agreed to: `chosen`, as far as it was asked for, and what that means here.
 
         Raises Forbidden where the account is disabled or gone, and QuotaReached.
@@ -132,7 +132,7 @@ class Granting:
         log.info("an app was authorized", user=user, client=asked.client, scope=" ".join(sorted(scopes)))
         return code
 
-    def deny(self, user: str, asked: Asked) -> None:
+    def deny(self, user: str, asked: AuthorizationRequest) -> None:
         """Take note that the user has refused."""
         metrics.GRANTS.labels("denial").inc()
         log.info("the user refused an app", user=user, client=asked.client)
@@ -183,7 +183,7 @@ class Granting:
 
     # --- apps ------------------------------------------------------------------------------------------------------
 
-    async def redeem(self, shown: Redemption, now: float) -> Given:
+    async def redeem(self, shown: CodeExchange, now: float) -> GivenTokens:
         """Tokens for a code. Raises OAuthRefused, and QuotaReached; then the code stays good."""
         consent = await self._codes.find(shown.code)
         if consent is None:
@@ -203,9 +203,9 @@ class Granting:
             raise QuotaReached("tokens and authorized apps", await self._grants.held(consent.user), most)
         if issued is None:
             raise _bad_code(spent)
-        return Given(person, issued)
+        return GivenTokens(person, issued)
 
-    async def redeem_profile(self, shown: Redemption, now: float) -> Person:
+    async def redeem_profile(self, shown: CodeExchange, now: float) -> TokenOwner:
         """Who a code stands for. Raises OAuthRefused."""
         consent = await self._codes.find(shown.code)
         if consent is None:
@@ -218,7 +218,7 @@ class Granting:
             raise _bad_code(spent)
         return person
 
-    async def renew(self, refresh: str, client: str, scope: str, now: float) -> Given:
+    async def renew(self, refresh: str, client: str, scope: str, now: float) -> GivenTokens:
         """New tokens for a refresh token; `scope` may ask for fewer, and is empty for all. Raises OAuthRefused."""
         grant = await self._grants.find(refresh)
         if grant is None:
@@ -233,7 +233,7 @@ class Granting:
         self._note(renewed, "renewal", grant)
         if issued is None:
             raise _bad_refresh()
-        return Given(person, issued)
+        return GivenTokens(person, issued)
 
     async def introspect(self, token: str, bearer: str | None, now: float) -> OwnToken | None:
         """What a token of ours allows; None for any other.
@@ -289,11 +289,11 @@ class Granting:
         me = found and (found.me or self._lent(user))
         return canonical(me) if found and me and found.disabled is None else None
 
-    async def _person(self, user: str, scopes: frozenset[str]) -> Person:
+    async def _person(self, user: str, scopes: frozenset[str]) -> TokenOwner:
         me = await self._me(user)
         if me is None:
             raise OAuthRefused("invalid_grant", "the user is not here any more")
-        return Person(me, _profile(user, me) if PROFILE in scopes else None)
+        return TokenOwner(me, _profile(user, me) if PROFILE in scopes else None)
 
     def _note(self, became: Spent | Renewed, what: str, of: Consent | AppGrant) -> None:
         if became in {Spent.REUSED, Renewed.REUSED}:
@@ -313,7 +313,7 @@ def canonical(me: str) -> str:
         return me
 
 
-def _fits(consent: Consent, client: str, shown: Redemption) -> bool:
+def _fits(consent: Consent, client: str, shown: CodeExchange) -> bool:
     if client != consent.client or shown.redirect != consent.redirect:
         return False
     if consent.challenge:

@@ -28,7 +28,7 @@ _MOST_ASKED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Person:
+class ConfirmedPerson:
     """Somebody whose provider has confirmed them. `me` is the canonical URL that it said, `names` its spellings and it;
     nothing else is theirs. `entered` is what they began with. `profile` is where their page leads, which may be
     somebody else's; `claims` are how the provider presents them, to be shown and never to be compared.
@@ -65,12 +65,12 @@ class Refusal:
 class Admission(Protocol):
     """Decides who may come in."""
 
-    async def admit(self, person: Person) -> Admitted | Refusal:
+    async def admit(self, person: ConfirmedPerson) -> Admitted | Refusal:
         """The user that `person` is, or is made by this, or why not."""
         ...
 
 
-class Pages(Protocol):
+class ProfilePages(Protocol):
     """What is needed of `profiles.Profiles`."""
 
     async def claims(self, me: str) -> Claims:
@@ -81,15 +81,15 @@ class Pages(Protocol):
 class UsersOnly:
     """Lets in the users that there are, and nobody else."""
 
-    def __init__(self, accounts: Accounts, pages: Pages) -> None:
+    def __init__(self, accounts: Accounts, pages: ProfilePages) -> None:
         self._accounts = accounts
         self._pages = pages
 
-    async def admit(self, person: Person) -> Admitted | Refusal:
+    async def admit(self, person: ConfirmedPerson) -> Admitted | Refusal:
         """See `Admission`."""
         return await self.among(await self._accounts.users(), person)
 
-    async def among(self, users: list[User], person: Person) -> Admitted | Refusal:
+    async def among(self, users: list[User], person: ConfirmedPerson) -> Admitted | Refusal:
         """The same, where the users are known."""
         found = [user for user in users if is_named(user, person.names)] or await self._by_their_pages(users, person)
         match [user for user in found if user.disabled is None]:
@@ -105,7 +105,7 @@ class UsersOnly:
                     "each user an address of their own.",
                 )
 
-    async def _by_their_pages(self, users: list[User], person: Person) -> list[User]:
+    async def _by_their_pages(self, users: list[User], person: ConfirmedPerson) -> list[User]:
         """The users whose own page says that they are this person, as far as they may be."""
         site = site_of_me(person.me)
         called = {bare(link) for link in person.profile.me_links}
@@ -145,12 +145,12 @@ class KnownAddresses:
         return me in self._known
 
 
-def proven(entered: str, returned: str, profile: Profile, claims: ProfileClaims) -> Person:
+def proven(entered: str, returned: str, profile: Profile, claims: ProfileClaims) -> ConfirmedPerson:
     """The person that a provider means by `returned` (canonical), whose page leads to `profile`."""
     others = {name for name in profile.names if bare(name) == bare(returned)}
     if returned.startswith("https:"):
         others = {name for name in others if name.startswith("https:")}
-    return Person(returned, frozenset({returned, *others}), entered, profile, claims)
+    return ConfirmedPerson(returned, frozenset({returned, *others}), entered, profile, claims)
 
 
 def is_named(user: User, names: frozenset[str]) -> bool:
@@ -172,7 +172,7 @@ def canonical(me: str) -> str | None:
         return None
 
 
-def _none_of(users: list[User], person: Person) -> Refusal:
+def _none_of(users: list[User], person: ConfirmedPerson) -> Refusal:
     """Why somebody is none of the users: one of them may have moved, or be written in a way that isn't proven."""
     known = {me: user for user in users if (me := canonical(user.me)) is not None}
     if person.entered in known and site_of_me(person.entered) != site_of_me(person.me):

@@ -15,14 +15,13 @@ import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
 from urllib.parse import urlencode, urlsplit
 
 import structlog
 
 from microsub import metrics
 from microsub.errors import InvalidRequest, ParseError, ProfileError, ProfileMismatch, ProfileUnreachable, SignInFailed
-from microsub.fetch import Answered, FetchFailed, Sending
+from microsub.fetch import Answered, FetchFailed, Sender, Sending
 from microsub.identity.lifetimes import PROFILE_RECENT
 from microsub.identity.protocol import pkce
 from microsub.identity.protocol.identifiers import canonical_me, shown, site_of_me
@@ -110,14 +109,6 @@ log = structlog.get_logger(__name__)
 _NOT_THERE = frozenset({404, 405, 501})
 
 
-class ProviderDoor(Protocol):
-    """What is needed of `fetch.Fetcher`."""
-
-    async def send(self, sending: Sending) -> Answered | FetchFailed:
-        """Send a request; failures are values."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class CodeRedemption:
     """What proves that a code is ours to redeem."""
@@ -129,7 +120,7 @@ class CodeRedemption:
 
 
 async def redeem(
-    sender: ProviderDoor, sign_in: SignInUnderWay, redemption: CodeRedemption, now: float, *, private: bool
+    sender: Sender, sign_in: SignInUnderWay, redemption: CodeRedemption, now: float, *, private: bool
 ) -> CodeAnswer:
     """What the provider says of who has signed in: a claim, until the profile's own page confirms it.
 
@@ -169,7 +160,7 @@ def _is_beside(sign_in: SignInUnderWay) -> bool:
     return other is not None and other != made and identifier(other).origin == identifier(made).origin
 
 
-async def _ask_provider(sender: ProviderDoor, url: str, form: dict[str, str], who: str) -> Answered:
+async def _ask_provider(sender: Sender, url: str, form: dict[str, str], who: str) -> Answered:
     answer = await sender.send(Sending(url, "POST", form=form))
     if isinstance(answer, FetchFailed):
         raise SignInFailed(
@@ -197,7 +188,7 @@ def _refused_code(answer: Answered, who: str) -> SignInFailed:
     )
 
 
-async def _hand_back(sender: ProviderDoor, sign_in: SignInUnderWay, token: str) -> None:
+async def _hand_back(sender: Sender, sign_in: SignInUnderWay, token: str) -> None:
     """Revoke a token that nobody wanted, as far as the provider lets us (RFC 7009)."""
     if sign_in.revocation_endpoint is None:
         return
@@ -253,7 +244,7 @@ class SignInClient:
         self,
         pending: PendingStore,
         profiles: Profiles,
-        sender: ProviderDoor,
+        sender: Sender,
         admission: Admission,
         limits: SignInLimits,
         *,

@@ -12,11 +12,10 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from microsub.errors import InvalidRequest, ParseError, ProfileError, ProfileMismatch, ProfileUnreachable
-from microsub.fetch import PAGE_ACCEPT, Answered, FetchFailed, Hop, Sending, SendLimits
+from microsub.fetch import PAGE_ACCEPT, Answered, FetchFailed, Hop, Sender, Sending, SendLimits
 from microsub.formats.entry_id import mask_credentials
 from microsub.formats.html.trees import MAX_PAGE
 from microsub.identity.lifetimes import PROFILE, PROFILE_FAILURE, PROFILE_RECENT
@@ -42,16 +41,8 @@ _NO_SERVER = (
 )
 
 
-class Sender(Protocol):
-    """What is needed of `fetch.Fetcher`."""
-
-    async def send(self, sending: Sending) -> Answered | FetchFailed:
-        """Send a request; failures are values."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
-class Trail:
+class RedirectTrail:
     """What redirects say of who somebody is. `me` is the last of the `names`; `moved_to` is where permanent redirects
     lead on another host, which is a hint and no identity; `names` are all canonical.
     """
@@ -65,7 +56,7 @@ class Trail:
 class Claims:
     """What a page says of its owner's addresses: `trail` by redirects, `me_links` as in `Profile`."""
 
-    trail: Trail
+    trail: RedirectTrail
     me_links: tuple[str, ...]
 
     @property
@@ -78,9 +69,9 @@ class Claims:
 class Profile:
     """What is known of a person by their page. `page` is where it was found.
 
-    `me` and `names` are as in `Trail`, and so is `moved_to`. `me_links` are the profiles that the page calls the same
-    person's (`rel=me`). `metadata` is there where the page names a server of the newer
-    kind; the older links of such a page don't count.
+    `me`, `names` and `moved_to` are as in `RedirectTrail`. `me_links` are the profiles that the page calls the same
+    person's (`rel=me`). `metadata` is there where the page names a server of the newer kind; the older links of such a
+    page don't count.
     """
 
     me: str
@@ -263,7 +254,7 @@ class Profiles:
         return answer
 
 
-def trail_of(me: str, hops: Iterable[Hop], *, private: bool = False) -> Trail:
+def trail_of(me: str, hops: Iterable[Hop], *, private: bool = False) -> RedirectTrail:
     """What the redirects behind `me` (canonical) make of it: permanent ones, up to the first that isn't, give names
     on the same host, and a hint on others. `www.` makes no other host.
     """
@@ -279,7 +270,7 @@ def trail_of(me: str, hops: Iterable[Hop], *, private: bool = False) -> Trail:
             names.append(there)
         else:
             moved = there
-    return Trail(names[-1], frozenset(names), moved)
+    return RedirectTrail(names[-1], frozenset(names), moved)
 
 
 def _is_lent(me: str, hops: Sequence[Hop]) -> bool:

@@ -17,7 +17,7 @@ import structlog
 from microsub import metrics
 from microsub.configuration.model import Registration
 from microsub.identity.protocol.identifiers import path_of_me, site_of_me
-from microsub.identity.sign_in.admission import Admitted, Person, Refusal, bare, canonical, is_named
+from microsub.identity.sign_in.admission import Admitted, ConfirmedPerson, Refusal, bare, canonical, is_named
 from microsub.identity.store.accounts import User
 from microsub.kit.hosts import domain, within
 from microsub.model.reader import RESERVED
@@ -31,17 +31,17 @@ LONGEST = 48
 _NAMES_TO_TRY = 1000
 
 
-class AccountsPort(Protocol):
+class RegisteringAccounts(Protocol):
     """What is needed of `identity.store.accounts.Accounts`."""
 
     async def users(self) -> list[User]: ...  # noqa: D102
     async def register(self, name: str, me: str, now: float) -> User: ...  # noqa: D102
 
 
-class Known(Protocol):
+class KnownUsers(Protocol):
     """What is needed of `admission.UsersOnly`."""
 
-    async def among(self, users: list[User], person: Person) -> Admitted | Refusal: ...  # noqa: D102
+    async def among(self, users: list[User], person: ConfirmedPerson) -> Admitted | Refusal: ...  # noqa: D102
 
 
 class OpenAdmission:
@@ -49,8 +49,8 @@ class OpenAdmission:
 
     def __init__(
         self,
-        accounts: AccountsPort,
-        known: Known,
+        accounts: RegisteringAccounts,
+        known: KnownUsers,
         settings: Callable[[], Awaitable[Registration]],
         *,
         private: bool = False,
@@ -62,7 +62,7 @@ class OpenAdmission:
         self._private = private
         self._clock = clock
 
-    async def admit(self, person: Person) -> Admitted | Refusal:
+    async def admit(self, person: ConfirmedPerson) -> Admitted | Refusal:
         """See `admission.Admission`."""
         users = await self._accounts.users()
         verdict = await self._known.among(users, person)
@@ -78,7 +78,7 @@ class OpenAdmission:
             )
         return made
 
-    async def _register(self, person: Person, users: list[User]) -> Admitted | None:
+    async def _register(self, person: ConfirmedPerson, users: list[User]) -> Admitted | None:
         """Make the account, or find the one that was made for the same person at this very moment: everybody tries the
         same names in the same order, and of two who make one user the other finds it.
         """

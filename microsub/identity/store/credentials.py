@@ -81,7 +81,7 @@ class PasskeyKnown(InvalidRequest):
         super().__init__("this passkey is known already")
 
 
-class Credentials:
+class LocalCredentials:
     """Passwords, passkeys, invitations and known devices in Redis."""
 
     def __init__(self, redis: Redis) -> None:

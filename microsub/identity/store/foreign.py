@@ -33,7 +33,7 @@ MOST_NETWORKS = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TokenOrigin:
     """Where a token came from: the client's network, and the larger one that it lies in, if any, else the same."""
 
     network: str
@@ -147,7 +147,7 @@ class ForeignTokens:
         key = identitykeys.foreign_refused(credential.user, credential.digest)
         await self._redis.command("SET", key, reason, "EX", seconds)
 
-    async def count(self, user: str, place: Place, shares: UnknownTokens, now: float) -> int:
+    async def count(self, user: str, place: TokenOrigin, shares: UnknownTokens, now: float) -> int:
         """Count a question about an unknown token that came from there; 0, or the seconds until one may be asked
         again, and then it isn't counted.
         """
@@ -158,7 +158,7 @@ class ForeignTokens:
         script_keys = [identitykeys.foreign_checks(user), identitykeys.foreign_networks(user)]
         return int(await self._redis.script(load("foreign_count"), script_keys, args))
 
-    async def know(self, user: str, place: Place, now: float) -> None:
+    async def know(self, user: str, place: TokenOrigin, now: float) -> None:
         """A good token of the user's provider has come from there."""
         key = identitykeys.foreign_networks(user)
         await self._redis.pipeline(

@@ -28,7 +28,7 @@ from microsub.errors import Forbidden, MicrosubError, ProviderUnavailable, TooMa
 from microsub.formats.entry_id import mask_credentials
 from microsub.identity.lifetimes import REFUSED_TOKEN
 from microsub.identity.limits import UnknownTokens
-from microsub.identity.store.foreign import ForeignTokens, Place, Principal, Standing, Vouched
+from microsub.identity.store.foreign import ForeignTokens, Principal, Standing, TokenOrigin, Vouched
 from microsub.identity.tokens.introspection import SECONDS, Another, Denied, Good, Said, Silent
 from microsub.kit.rate_limits import network_of, wide_network_of
 from microsub.model.reader import Credential, Grant
@@ -38,7 +38,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class CheckTimes:
     """Bounds, in seconds: how long a refusal is remembered, how soon a provider that couldn't be asked is asked again
     about a token (`again`; `while_known` where an earlier answer serves), how long to wait for another process that
     asks; and questions a minute about unknown tokens of a user (`shares`).
@@ -52,28 +52,28 @@ class Pace:
     look: float = 0.05
 
 
-class VouchingPort(Protocol):
-    """What is needed of `identity.tokens.introspection.Vouching`."""
+class IntrospectionPort(Protocol):
+    """What is needed of `identity.tokens.introspection.Introspection`."""
 
     async def ask(self, who: Principal, token: str, now: float) -> Said:
         """What the provider says."""
         ...
 
 
-class Verification:
+class ForeignTokenCheck:
     """Checks tokens with users' providers. `settings` gives those in force."""
 
     def __init__(
         self,
         tokens: ForeignTokens,
-        vouching: VouchingPort,
+        vouching: IntrospectionPort,
         settings: Callable[[], IdentitySettings],
-        pace: Pace | None = None,
+        pace: CheckTimes | None = None,
     ) -> None:
         self._tokens = tokens
         self._vouching = vouching
         self._settings = settings
-        self._pace = pace or Pace()
+        self._pace = pace or CheckTimes()
         self._flying: dict[Credential, asyncio.Task[Grant]] = {}
 
     async def check(self, credential: Credential, token: str, address: str, now: float) -> Grant:
@@ -180,10 +180,10 @@ _ENDED = "ended"
 """Written where a token of ours takes the place of another one (`token_create.lua`)."""
 
 
-def place_of(address: str) -> Place:
+def place_of(address: str) -> TokenOrigin:
     """Where a token came from, by a client's address."""
     network = network_of(address)
-    return Place(network, wide_network_of(address) or network)
+    return TokenOrigin(network, wide_network_of(address) or network)
 
 
 def decided(user: str, standing: Standing, now: float) -> Grant | MicrosubError | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from microsub.errors import InvalidRequest, ParseError, ParserUnavailable, ProfileError, ProfileUnreachable
-from microsub.fetch import Answered, FetchFailed, Sending
+from microsub.fetch import Answered, FetchFailed, Sender, Sending
 from microsub.identity.lifetimes import PROFILE_RECENT
 from microsub.identity.protocol.identifiers import same_me
 from microsub.identity.protocol.replies import TokenAnswer, read_check, read_introspection
@@ -70,14 +70,6 @@ class Silent:
 Said = Good | Denied | Another | Silent
 
 
-class Sender(Protocol):
-    """What is needed of `fetch.Fetcher`."""
-
-    async def send(self, sending: Sending) -> Answered | FetchFailed:
-        """Send a request; failures are values."""
-        ...
-
-
 class ProfilesPort(Protocol):
     """What is needed of `identity.sign_in.profiles.Profiles`."""
 
@@ -87,14 +79,14 @@ class ProfilesPort(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class _TokenEndpoints:
     """Where to ask: introspection, else the older check."""
 
     introspection: str | None
     check: str | None
 
 
-class Vouching:
+class Introspection:
     """Asks users' providers. `own` is where this server itself is seen from outside: it isn't asked over the network,
     because it knows its own tokens. `private` is for instances that reach private networks.
     """
@@ -130,7 +122,7 @@ class Vouching:
         if not who.me:
             return Denied("nothing is known of a provider that issues tokens for this user")
         if who.token_endpoint is not None:
-            return self._about(who, None, await self._said(_Places(None, who.token_endpoint), token, now))
+            return self._about(who, None, await self._said(_TokenEndpoints(None, who.token_endpoint), token, now))
         profile = await self._profiles.discover(who.me)
         said = await self._said(_places(profile), token, now)
         if isinstance(said, TokenAnswer) and said.active:
@@ -154,7 +146,7 @@ class Vouching:
             return Another(said.me)
         return Good(said.scopes, said.client or "", said.expires)
 
-    async def _said(self, places: _Places, token: str, now: float) -> TokenAnswer | Silent:
+    async def _said(self, places: _TokenEndpoints, token: str, now: float) -> TokenAnswer | Silent:
         refused: TokenAnswer | None = None
         if places.introspection is not None:
             if self._is_own(places.introspection):
@@ -207,8 +199,8 @@ def _is_called(me: str, said: str) -> bool:
     return same_me(said, me) or (said.startswith("https:") and same_me(f"http:{said[6:]}", me))
 
 
-def _places(profile: Profile) -> _Places:
-    return _Places(profile.introspection_endpoint, profile.token_endpoint)
+def _places(profile: Profile) -> _TokenEndpoints:
+    return _TokenEndpoints(profile.introspection_endpoint, profile.token_endpoint)
 
 
 def _silent(answer: Answered) -> Silent:

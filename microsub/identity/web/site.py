@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub import __version__
-from microsub.identity.bundle import Identity
+from microsub.identity.bundle import IdentityServices
 from microsub.kit.http.address import PublicAddress
 from microsub.surface import Services
 
@@ -86,7 +86,7 @@ class PageSite:
     pages: Templates
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> IdentityServices:
         """The use cases of identity."""
         return self.services.identity
 

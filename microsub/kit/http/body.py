@@ -21,14 +21,14 @@ UNCHECKED_BODY = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class RequestBody:
     """A body as it was read, and the type that it was declared with."""
 
     content: bytes
     content_type: str
 
 
-async def read_body(scope: Scope, receive: Receive) -> Body:
+async def read_body(scope: Scope, receive: Receive) -> RequestBody:
     """Read the body. Raises TooLarge over `MAX_BODY` (before reading, where the length is declared)."""
     length = content_type = b""
     for name, value in scope["headers"]:
@@ -38,10 +38,10 @@ async def read_body(scope: Scope, receive: Receive) -> Body:
             length = value
     if length.isdigit() and int(length) > MAX_BODY:
         raise _too_large()
-    return Body(await _read(receive), content_type.decode("latin-1"))
+    return RequestBody(await _read(receive), content_type.decode("latin-1"))
 
 
-async def body_pairs(body: Body) -> Pairs:
+async def body_pairs(body: RequestBody) -> Pairs:
     """Split a body into pairs by its declared type; without one it is urlencoded. Raises InvalidRequest.
 
     A large one may take some tenths of a second: it is split in a thread, and nobody else waits.
@@ -53,7 +53,7 @@ async def body_pairs(body: Body) -> Pairs:
     return await asyncio.to_thread(lambda: asyncio.run(_all_pairs(body)))
 
 
-async def _all_pairs(body: Body) -> Pairs:
+async def _all_pairs(body: RequestBody) -> Pairs:
     return list(await _pairs(body.content, body.content_type))
 
 

@@ -28,7 +28,7 @@ from microsub.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from microsub.identity.api.credentials import Credentials, Presented
+from microsub.identity.api.credentials import PresentedToken, RequestCredentials
 from microsub.kit.http.body import UNCHECKED_BODY, body_pairs, read_body
 from microsub.kit.http.headers import bearer
 from microsub.kit.http.params import Params, collect, missing, shown, urlencoded
@@ -55,7 +55,7 @@ class MicrosubEndpoint:
 
     def __init__(self, services: Services, path: str = "/microsub") -> None:
         self._services = services
-        self._credentials = Credentials(services.accounts, services.identity.verification)
+        self._credentials = RequestCredentials(services.accounts, services.identity.verification)
         self._path = path
         self._ids = itertools.count(1)
         self._process = secrets.token_hex(4)
@@ -115,7 +115,7 @@ class MicrosubEndpoint:
     async def _verify(self, scope: Scope, params: Params) -> Grant:
         return await self._checked(await self._presented(scope, params), self._services.clock())
 
-    async def _checked(self, presented: Presented, now: float) -> Grant:
+    async def _checked(self, presented: PresentedToken, now: float) -> Grant:
         grant = await self._credentials.checked(presented, now)
         self._note_use(Credential(grant.user, presented.credential.digest), now)
         return grant
@@ -124,7 +124,7 @@ class MicrosubEndpoint:
         if self._services.token_use is not None:
             self._services.token_use.note(credential, now)
 
-    async def _presented(self, scope: Scope, params: Params) -> Presented:
+    async def _presented(self, scope: Scope, params: Params) -> PresentedToken:
         return await self._credentials.presented(scope, params, self._owner(scope["path"]))
 
     async def _run(self, scope: Scope, params: Params, grant: Grant | None, verb: str, action: str) -> Reply:
@@ -145,7 +145,7 @@ class MicrosubEndpoint:
             services.changed()
         return reply
 
-    async def _fused(self, entry: FusedAction, params: Params, presented: Presented, now: float) -> Reply:
+    async def _fused(self, entry: FusedAction, params: Params, presented: PresentedToken, now: float) -> Reply:
         credential, quotas = presented.credential, self._services.identity.quotas
         try:
             await quotas.refuse_exhausted(credential.user, now)

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from microsub.errors import InvalidRequest, OAuthRefused
 from microsub.identity.protocol.pkce import challenge
-from microsub.identity.protocol.requests import MAX_STATE, Asked, answer_url, read_asked, read_scope, read_target
+from microsub.identity.protocol.requests import (
+    MAX_STATE,
+    AuthorizationRequest,
+    answer_url,
+    read_asked,
+    read_scope,
+    read_target,
+)
 from tests.support.verifier import new_verifier
 
 APP, BACK = "https://app.example/", "https://app.example/back"
@@ -38,7 +45,7 @@ def test_a_whole_request() -> None:
             code_challenge_method="S256",
         )
     )
-    assert found == Asked(APP, BACK, "x", ("read", "follow"), asked, "https://ann.example/")
+    assert found == AuthorizationRequest(APP, BACK, "x", ("read", "follow"), asked, "https://ann.example/")
 
 
 def test_a_challenge_without_a_method_is_by_s256() -> None:

@@ -10,7 +10,7 @@ from microsub.errors import TooManyRequests
 from microsub.fetch import Answered, FetchFailed, Hop, Sending
 from microsub.identity.lifetimes import CLIENT_FAILURE
 from microsub.identity.limits import METADATA_FOR_STRANGERS, METADATA_FOR_USERS
-from microsub.identity.provider.clients import MAX_LOGO, Asker, Clients
+from microsub.identity.provider.clients import MAX_LOGO, Asker, ClientApps
 from microsub.kit.rate_limits import MINUTE
 from tests.support.apps import Apps
 from tests.support.parsing import PARSER
@@ -26,7 +26,7 @@ async def test_a_document_and_its_logo_are_fetched_once() -> None:
     apps = Apps()
     apps.say(APP, {"client_id": APP, "client_name": "App", "logo_uri": f"{APP}logo"})
     apps.say(f"{APP}logo", PNG)
-    clients = Clients(apps, PARSER)
+    clients = ClientApps(apps, PARSER)
     found = await asyncio.gather(*(clients.find(APP, ANN) for _ in range(5)))
     assert {app.title for app in found} == {"App"}
     assert (found[0].logo or "").startswith("data:image/png;base64,")
@@ -37,7 +37,7 @@ async def test_a_document_and_its_logo_are_fetched_once() -> None:
 async def test_an_app_on_the_same_machine_is_not_asked(client: str) -> None:
     """There would be this server's machine, and not the reader's."""
     apps = Apps()
-    app = await Clients(apps, PARSER).find(client, ANN)
+    app = await ClientApps(apps, PARSER).find(client, ANN)
     assert (app.info.id, app.answered, apps.asked) == (client, False, [])
 
 
@@ -56,7 +56,7 @@ async def test_what_can_not_be_used_leaves_the_identifier(body: bytes, kind: str
     """And is asked for again only after a while."""
     apps = Apps()
     apps.answers[APP] = Answered(status, {"content-type": kind}, body, APP)
-    clients = Clients(apps, PARSER)
+    clients = ClientApps(apps, PARSER)
     for _ in range(2):
         app = await clients.find(APP, ANN)
         assert (app.title, app.info.name, app.answered) == ("app.example", None, False)
@@ -72,11 +72,11 @@ async def test_any_redirect_to_another_host_ends_the_belief() -> None:
     ):
         apps = Apps()
         apps.say(APP, {"client_id": APP, "client_name": "App"}, final_url=final, hops=hops)
-        assert not (await Clients(apps, PARSER).find(APP, ANN)).answered, final
+        assert not (await ClientApps(apps, PARSER).find(APP, ANN)).answered, final
     apps = Apps()
     place = f"{APP}app/index.json"
     apps.say(APP, {"client_id": APP, "client_name": "App"}, final_url=place, hops=(Hop(place, True),))
-    assert (await Clients(apps, PARSER).find(APP, ANN)).answered
+    assert (await ClientApps(apps, PARSER).find(APP, ANN)).answered
 
 
 async def test_requests_are_bounded_and_say_nothing_of_the_reader() -> None:
@@ -89,7 +89,7 @@ async def test_requests_are_bounded_and_say_nothing_of_the_reader() -> None:
             body = f'<div class="h-app"><a class="u-url p-name" href="{APP}">A</a><img class="u-logo" src="/l"></div>'
             return Answered(200, {"content-type": "text/html"}, body.encode(), sending.url)
 
-    app = await Clients(Sender(), PARSER).find(APP, ANN)
+    app = await ClientApps(Sender(), PARSER).find(APP, ANN)
     assert app.title == "A"
     assert [(s.url, s.method, s.bearer, s.form) for s in seen] == [
         (APP, "GET", None, None),
@@ -108,7 +108,7 @@ async def test_a_bug_is_not_taken_for_an_app_that_is_away() -> None:
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await Clients(Broken(), PARSER).find(APP, ANN)
+        await ClientApps(Broken(), PARSER).find(APP, ANN)
 
 
 class Slow(Apps):
@@ -130,11 +130,11 @@ async def test_a_slow_app_holds_no_page_up() -> None:
     """The page shows its identifier; what the app says in the end is there for the next page, which asks nothing."""
     apps = Slow()
     apps.say(APP, {"client_id": APP, "client_name": "App"})
-    clients = Clients(apps, PARSER, patience=0.01)
+    clients = ClientApps(apps, PARSER, patience=0.01)
     app = await clients.find(APP, ANN)
     assert (app.info.id, app.answered) == (APP, False)
     apps.gate.set()
-    assert (await Clients(apps, PARSER).find(APP, ANN)).title == "App"
+    assert (await ClientApps(apps, PARSER).find(APP, ANN)).title == "App"
     while clients.would_ask(APP):
         await asyncio.sleep(0)
     assert (await clients.find(APP, ANN)).title == "App"
@@ -145,7 +145,7 @@ async def test_a_slow_logo_takes_nothing_but_itself_away() -> None:
     """The app is shown with all that its document says."""
     apps = Slow(APP)
     apps.say(APP, {"client_id": APP, "client_name": "App", "logo_uri": f"{APP}logo"})
-    app = await Clients(apps, PARSER, patience=0.01).find(APP, ANN)
+    app = await ClientApps(apps, PARSER, patience=0.01).find(APP, ANN)
     assert (app.title, app.logo, app.answered) == ("App", None, True)
     apps.gate.set()
 
@@ -155,7 +155,7 @@ async def test_a_stranger_gets_no_logo_fetched() -> None:
     apps = Apps()
     apps.say(APP, {"client_id": APP, "client_name": "App", "logo_uri": "https://pictures.example/logo"})
     apps.say("https://pictures.example/logo", PNG)
-    clients = Clients(apps, PARSER)
+    clients = ClientApps(apps, PARSER)
     app = await clients.find(APP, STRANGER)
     assert (app.title, app.logo, apps.asked) == ("App", None, [APP])
     assert (await clients.find(APP, ANN)).logo
@@ -169,7 +169,7 @@ async def test_a_stranger_gets_no_logo_fetched() -> None:
 async def test_nobody_has_many_apps_asked_at_once(asker: Asker, at_once: int) -> None:
     """The next one is refused until an answer is there, while others have theirs asked; waiters for one app are one."""
     apps = Slow("https://of-others.example/")
-    clients = Clients(apps, PARSER)
+    clients = ClientApps(apps, PARSER)
     waiting = [
         asyncio.create_task(clients.find(f"https://app{number % at_once}.example/", asker))
         for number in range(2 * at_once)
@@ -188,7 +188,7 @@ async def test_nobody_has_many_apps_asked_at_once(asker: Asker, at_once: int) ->
 async def test_no_host_is_asked_many_things_at_once() -> None:
     """Whoever asks; on another host there is room."""
     apps = Slow("https://quick.example/")
-    clients = Clients(apps, PARSER)
+    clients = ClientApps(apps, PARSER)
     waiting = [
         asyncio.create_task(clients.find(f"{APP}{number}", Asker(f"8.8.{number}.8", f"u{number}")))
         for number in range(METADATA_FOR_USERS.at_once_to_host.most)
@@ -205,7 +205,7 @@ async def test_no_host_is_asked_many_things_at_once() -> None:
 async def test_no_host_is_asked_all_the_time_and_strangers_use_up_nobodys_budget() -> None:
     """From however many addresses they come; a minute later there is room again."""
     now, apps = [1000.0], Apps()
-    clients = Clients(apps, PARSER, clock=lambda: now[0])
+    clients = ClientApps(apps, PARSER, clock=lambda: now[0])
     for number in range(METADATA_FOR_STRANGERS.to_host.most):
         await clients.find(f"{APP}{number}", Asker(f"8.8.{number}.8"))
     with pytest.raises(TooManyRequests):
@@ -219,7 +219,7 @@ async def test_no_host_is_asked_all_the_time_and_strangers_use_up_nobodys_budget
 async def test_one_network_has_so_many_apps_asked_in_a_minute() -> None:
     """All addresses of a customer's IPv6 network are one; a person counts wherever they are."""
     now = [1000.0]
-    clients = Clients(Apps(), PARSER, clock=lambda: now[0])
+    clients = ClientApps(Apps(), PARSER, clock=lambda: now[0])
     for number in range(METADATA_FOR_STRANGERS.of_asker.most):
         await clients.find(f"https://app{number}.example/", Asker(f"2600::{number:x}"))
     with pytest.raises(TooManyRequests):
@@ -233,7 +233,7 @@ async def test_one_network_has_so_many_apps_asked_in_a_minute() -> None:
 
 async def test_behind_a_proxy_that_tells_nothing_people_have_budgets_of_their_own() -> None:
     """All of them come from its address, which is a private one; strangers there are one."""
-    clients = Clients(Apps(), PARSER, clock=lambda: 1000.0)
+    clients = ClientApps(Apps(), PARSER, clock=lambda: 1000.0)
     for number in range(METADATA_FOR_USERS.of_asker.most):
         await clients.find(f"https://app{number}.example/", Asker("10.0.0.1", "ann"))
     with pytest.raises(TooManyRequests):

@@ -6,9 +6,9 @@ import pytest
 
 from microsub.errors import Forbidden, OAuthRefused
 from microsub.identity.protocol.clients import ClientInfo
-from microsub.identity.protocol.requests import Asked
-from microsub.identity.provider.clients import App, Clients
-from microsub.identity.provider.provider import Granting, Redemption
+from microsub.identity.protocol.requests import AuthorizationRequest
+from microsub.identity.provider.clients import App, ClientApps
+from microsub.identity.provider.provider import CodeExchange, IndieAuthProvider
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.codes import Codes
 from microsub.identity.store.grants import Grants, OwnTokens
@@ -31,23 +31,25 @@ async def accounts(redis: Redis) -> Accounts:
 
 
 @pytest.fixture
-def granting(redis: Redis, accounts: Accounts) -> Granting:
-    parts = (Codes(redis), Grants(redis), OwnTokens(redis), ServiceTokens(redis), Clients(Apps(), PARSER))
-    return Granting(accounts, *parts)
+def granting(redis: Redis, accounts: Accounts) -> IndieAuthProvider:
+    parts = (Codes(redis), Grants(redis), OwnTokens(redis), ServiceTokens(redis), ClientApps(Apps(), PARSER))
+    return IndieAuthProvider(accounts, *parts)
 
 
-def asked(client: str = ONE, *scopes: str) -> Asked:
-    return Asked(client, f"{client}back", "state", scopes or ("read", "follow"))
+def asked(client: str = ONE, *scopes: str) -> AuthorizationRequest:
+    return AuthorizationRequest(client, f"{client}back", "state", scopes or ("read", "follow"))
 
 
-async def let_in(granting: Granting, user: str = "ann", client: str = ONE, *chosen: str, now: float = NOW) -> str:
+async def let_in(
+    granting: IndieAuthProvider, user: str = "ann", client: str = ONE, *chosen: str, now: float = NOW
+) -> str:
     """The access token of an app that was let in."""
     app = App(ClientInfo(client, name="One" if client == ONE else None))
     code = await granting.agree(user, asked(client), app, chosen or ("read",), now)
-    return (await granting.redeem(Redemption(code, client, f"{client}back"), now)).issued.access
+    return (await granting.redeem(CodeExchange(code, client, f"{client}back"), now)).issued.access
 
 
-async def test_apps_are_listed_once_each_the_last_one_first(granting: Granting) -> None:
+async def test_apps_are_listed_once_each_the_last_one_first(granting: IndieAuthProvider) -> None:
     """With all that they were granted, and when."""
     await let_in(granting, now=NOW)
     await let_in(granting, "ann", TWO, now=NOW + 10)
@@ -59,7 +61,7 @@ async def test_apps_are_listed_once_each_the_last_one_first(granting: Granting) 
     assert (two.client, two.title, two.times) == (TWO, "two.example", 1)
 
 
-async def test_shutting_out_one_app_and_then_the_other(granting: Granting) -> None:
+async def test_shutting_out_one_app_and_then_the_other(granting: IndieAuthProvider) -> None:
     """Of this user alone."""
     tokens = [await let_in(granting), await let_in(granting), await let_in(granting, "ann", TWO)]
     bobs = await let_in(granting, "bob")
@@ -72,7 +74,7 @@ async def test_shutting_out_one_app_and_then_the_other(granting: Granting) -> No
     assert await granting.introspect(bobs, bobs, NOW) is not None
 
 
-async def test_nobody_is_vouched_for_without_a_profile_url(granting: Granting, accounts: Accounts) -> None:
+async def test_nobody_is_vouched_for_without_a_profile_url(granting: IndieAuthProvider, accounts: Accounts) -> None:
     """Not at the consent, and not where it was taken away since."""
     app = App(ClientInfo(ONE))
     with pytest.raises(Forbidden, match="disabled"):
@@ -83,26 +85,26 @@ async def test_nobody_is_vouched_for_without_a_profile_url(granting: Granting, a
     code = await granting.agree("ann", asked(), app, ["read"], NOW)
     await accounts.set_me("ann", "")
     with pytest.raises(OAuthRefused):
-        await granting.redeem(Redemption(code, ONE, f"{ONE}back"), NOW)
+        await granting.redeem(CodeExchange(code, ONE, f"{ONE}back"), NOW)
     assert await granting.introspect(token, token, NOW) is None
 
 
-async def test_what_is_told_of_a_user_is_what_they_are_now(granting: Granting, accounts: Accounts) -> None:
+async def test_what_is_told_of_a_user_is_what_they_are_now(granting: IndieAuthProvider, accounts: Accounts) -> None:
     """A token is an account's; its answer names the profile URL of today, in its canonical form."""
     code = await granting.agree("ann", asked(), App(ClientInfo(ONE)), ["read"], NOW)
-    given = await granting.redeem(Redemption(code, ONE, f"{ONE}back"), NOW)
+    given = await granting.redeem(CodeExchange(code, ONE, f"{ONE}back"), NOW)
     assert given.person.me == "https://ann.example/"
     await accounts.set_me("ann", "https://ann.example/new")
     again = await granting.renew(given.issued.refresh, ONE, "", NOW)
     assert again.person.me == "https://ann.example/new"
 
 
-async def test_an_app_can_not_use_anothers_code_or_refresh_token(granting: Granting) -> None:
+async def test_an_app_can_not_use_anothers_code_or_refresh_token(granting: IndieAuthProvider) -> None:
     """With its own identifier and address, which are good in themselves."""
     code = await granting.agree("ann", asked(), App(ClientInfo(ONE)), ["read"], NOW)
     with pytest.raises(OAuthRefused, match="another 'client_id'"):
-        await granting.redeem(Redemption(code, TWO, f"{TWO}back"), NOW)
+        await granting.redeem(CodeExchange(code, TWO, f"{TWO}back"), NOW)
     code = await granting.agree("ann", asked(), App(ClientInfo(ONE)), ["read"], NOW)
-    given = await granting.redeem(Redemption(code, ONE, f"{ONE}back"), NOW)
+    given = await granting.redeem(CodeExchange(code, ONE, f"{ONE}back"), NOW)
     with pytest.raises(OAuthRefused, match="another app's"):
         await granting.renew(given.issued.refresh, TWO, "", NOW)

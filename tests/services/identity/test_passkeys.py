@@ -10,7 +10,7 @@ import pytest
 from microsub.errors import InvalidRequest, NotImplementedHere
 from microsub.identity.local.passkeys import PasskeyAnswer, PasskeyRefused, Passkeys, RelyingParty, relying_party
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.credentials import Credentials, InvitationSpent
+from microsub.identity.store.credentials import InvitationSpent, LocalCredentials
 from microsub.redis.protocol import Redis
 from tests.support.authenticator import UP, UV, Authenticator, b64, unb64
 from tests.support.one_reader import ANN, NOW
@@ -20,14 +20,14 @@ Answer = dict[str, Any]
 
 
 @pytest.fixture
-async def store(redis: Redis) -> Credentials:
+async def store(redis: Redis) -> LocalCredentials:
     await Accounts(redis).add_user(ANN, "", NOW)
     await Accounts(redis).add_user("bob", "", NOW)
-    return Credentials(redis)
+    return LocalCredentials(redis)
 
 
 @pytest.fixture
-def passkeys(store: Credentials) -> Passkeys:
+def passkeys(store: LocalCredentials) -> Passkeys:
     return Passkeys(store)
 
 
@@ -93,7 +93,7 @@ async def test_what_a_browser_is_asked(passkeys: Passkeys) -> None:
     assert not asked.get("allowCredentials")
 
 
-async def test_a_passkey_signs_its_user_in_without_a_name(passkeys: Passkeys, store: Credentials) -> None:
+async def test_a_passkey_signs_its_user_in_without_a_name(passkeys: Passkeys, store: LocalCredentials) -> None:
     """Each user's own; its counter and the time of its use are kept."""
     mine, bobs = await enrolled(passkeys), await enrolled(passkeys, "bob")
     assert await signed_in(passkeys, mine) == ANN
@@ -160,7 +160,9 @@ async def test_answers_from_elsewhere_or_without_the_user_are_refused(passkeys: 
         {"algorithm": -36},
     ],
 )
-async def test_a_passkey_is_made_here_by_its_user_only(passkeys: Passkeys, store: Credentials, lies: Answer) -> None:
+async def test_a_passkey_is_made_here_by_its_user_only(
+    passkeys: Passkeys, store: LocalCredentials, lies: Answer
+) -> None:
     """The same for making one, and for keys of unknown kinds."""
     asked = await passkeys.ask_to_make(ORIGIN, ANN)
     with pytest.raises(PasskeyRefused):
@@ -283,7 +285,7 @@ async def test_a_foreign_signature_is_refused(passkeys: Passkeys) -> None:
         await signed_in(passkeys, thief)
 
 
-async def test_passkeys_are_named_and_removed(passkeys: Passkeys, store: Credentials) -> None:
+async def test_passkeys_are_named_and_removed(passkeys: Passkeys, store: LocalCredentials) -> None:
     """Each user their own alone; a removed one opens nothing, nor does that of a disabled user."""
     first, second = await enrolled(passkeys), await enrolled(passkeys)
     assert await passkeys.rename(ANN, b64(first.id), "  My   stick ")
@@ -302,7 +304,9 @@ async def test_passkeys_are_named_and_removed(passkeys: Passkeys, store: Credent
         await signed_in(passkeys, second)
 
 
-async def test_one_passkey_isnt_kept_twice_and_an_invitation_makes_one(passkeys: Passkeys, store: Credentials) -> None:
+async def test_one_passkey_isnt_kept_twice_and_an_invitation_makes_one(
+    passkeys: Passkeys, store: LocalCredentials
+) -> None:
     """Not the same one for one user; and a code that is spent makes none."""
     device = await enrolled(passkeys)
     asked = await passkeys.ask_to_make(ORIGIN, ANN)

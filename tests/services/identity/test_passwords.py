@@ -20,7 +20,7 @@ from microsub.identity.local.passwords import (
     normal_password,
 )
 from microsub.identity.store.accounts import Accounts
-from microsub.identity.store.credentials import Credentials
+from microsub.identity.store.credentials import LocalCredentials
 from microsub.redis.protocol import Redis
 from tests.support.one_reader import ANN, NOW
 from tests.support.stray_keys import all_keys
@@ -37,9 +37,9 @@ def hasher() -> Iterator[Hasher]:
 
 
 @pytest.fixture
-async def store(redis: Redis) -> Credentials:
+async def store(redis: Redis) -> LocalCredentials:
     await Accounts(redis).add_user(ANN, "", NOW)
-    return Credentials(redis)
+    return LocalCredentials(redis)
 
 
 @pytest.mark.parametrize(
@@ -197,7 +197,7 @@ async def test_who_goes_away_keeps_the_place_until_the_thread_is_done() -> None:
         hasher.close()
 
 
-async def test_a_password_is_right_for_its_user_alone(store: Credentials, hasher: Hasher) -> None:
+async def test_a_password_is_right_for_its_user_alone(store: LocalCredentials, hasher: Hasher) -> None:
     """In any writing; not for others, not where there is none."""
     passwords = Passwords(store, hasher)
     await passwords.set(ANN, "Cafe\u0301 au lait, grand", NOW)
@@ -215,7 +215,7 @@ async def test_a_password_is_right_for_its_user_alone(store: Credentials, hasher
         assert not await passwords.is_right(user, password)
 
 
-async def test_an_unknown_name_costs_as_much_as_a_known_one(store: Credentials, hasher: Hasher) -> None:
+async def test_an_unknown_name_costs_as_much_as_a_known_one(store: LocalCredentials, hasher: Hasher) -> None:
     """One verification of argon2 each, with the same parameters, whatever is wrong."""
     passwords = Passwords(store, hasher)
     await passwords.set(ANN, GOOD, NOW)
@@ -238,7 +238,7 @@ async def test_an_unknown_name_costs_as_much_as_a_known_one(store: Credentials, 
     assert len(set(verified)) == 1
 
 
-async def test_a_hash_of_former_parameters_is_replaced(store: Credentials, hasher: Hasher) -> None:
+async def test_a_hash_of_former_parameters_is_replaced(store: LocalCredentials, hasher: Hasher) -> None:
     """At the next sign-in that is right, and at no other."""
     passwords = Passwords(store, hasher)
     await passwords.set(ANN, GOOD, NOW)
@@ -258,7 +258,7 @@ async def test_a_hash_of_former_parameters_is_replaced(store: Credentials, hashe
         newer.close()
 
 
-async def test_no_password_stands_in_the_store(store: Credentials, hasher: Hasher, redis: Redis) -> None:
+async def test_no_password_stands_in_the_store(store: LocalCredentials, hasher: Hasher, redis: Redis) -> None:
     """Only its hash."""
     await Passwords(store, hasher).set(ANN, GOOD, NOW)
     for key in await all_keys(redis):
@@ -267,7 +267,7 @@ async def test_no_password_stands_in_the_store(store: Credentials, hasher: Hashe
             assert GOOD.encode() not in b" ".join(await redis.command("HGETALL", key))
 
 
-async def test_a_hash_that_cant_be_read_is_nobodys_password(store: Credentials, hasher: Hasher) -> None:
+async def test_a_hash_that_cant_be_read_is_nobodys_password(store: LocalCredentials, hasher: Hasher) -> None:
     """Such as one that was damaged, or put there by hand."""
     await store.set_password(ANN, "correct horse battery", NOW)
     assert not await Passwords(store, hasher).is_right(ANN, GOOD)

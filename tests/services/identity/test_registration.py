@@ -13,8 +13,8 @@ from microsub.configuration.model import Registration
 from microsub.identity.protocol.identifiers import canonical_me
 from microsub.identity.protocol.links import Endpoints
 from microsub.identity.protocol.replies import ProfileClaims
-from microsub.identity.sign_in.admission import Admitted, Person, Refusal, UsersOnly, proven
-from microsub.identity.sign_in.profiles import Claims, Profile, Trail
+from microsub.identity.sign_in.admission import Admitted, ConfirmedPerson, Refusal, UsersOnly, proven
+from microsub.identity.sign_in.profiles import Claims, Profile, RedirectTrail
 from microsub.identity.sign_in.registration import UNFIT, OpenAdmission, names, refused
 from microsub.identity.store.accounts import Accounts, User
 from microsub.model.reader import NAME, NOTIFICATIONS
@@ -29,10 +29,10 @@ class NoPages:
     """Nobody's page says anything of others."""
 
     async def claims(self, me: str) -> Claims:
-        return Claims(Trail(me, frozenset({me})), ())
+        return Claims(RedirectTrail(me, frozenset({me})), ())
 
 
-def person(me: str, *spellings: str, entered: str | None = None) -> Person:
+def person(me: str, *spellings: str, entered: str | None = None) -> ConfirmedPerson:
     profile = Profile(spellings[-1] if spellings else me, frozenset({me, *spellings}), Endpoints(), None, me)
     return proven(entered or me, me, profile, ProfileClaims())
 

@@ -8,7 +8,7 @@ import pytest
 
 from microsub.errors import QuotaReached
 from microsub.identity.protocol.clients import ClientInfo
-from microsub.identity.protocol.requests import Asked
+from microsub.identity.protocol.requests import AuthorizationRequest
 from microsub.identity.provider.clients import App
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.codes import Codes, Consent, Spent
@@ -68,9 +68,9 @@ async def test_people_are_told_before_they_let_an_app_in(real_redis: Redis) -> N
     async with instance(real_redis) as server:
         await server.accounts.add_user("ann", "https://ann.example/", server.now)
         await server.accounts.create_token("ann", ["read"], "tests", server.now)
-        granting = server.identity.granting
+        granting = server.identity.provider
         granting._most = lambda _: asyncio.sleep(0, 1)
-        asked = Asked("https://app.example/", "https://app.example/back", "s", ("read",))
+        asked = AuthorizationRequest("https://app.example/", "https://app.example/back", "s", ("read",))
         with pytest.raises(QuotaReached) as refusal:
             await granting.agree("ann", asked, App(ClientInfo("https://app.example/")), ["read"], server.now)
         assert (refusal.value.count, refusal.value.limit, refusal.value.status) == (1, 1, 403)

@@ -15,7 +15,7 @@ from microsub.errors import Forbidden, MicrosubError, ProviderUnavailable, TooMa
 from microsub.identity.limits import UnknownTokens
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.foreign import ForeignTokens, Principal, Standing, Vouched
-from microsub.identity.tokens.foreign import Pace, Verification, decided, grace_until
+from microsub.identity.tokens.foreign import CheckTimes, ForeignTokenCheck, decided, grace_until
 from microsub.identity.tokens.introspection import Another, Denied, Good, Said, Silent
 from microsub.model.reader import Credential, Grant
 from microsub.redis.protocol import Redis
@@ -67,8 +67,8 @@ class World:
         self.accounts = Accounts(self.redis)
         self.verification = self.process()
 
-    def process(self, **pace: Any) -> Verification:
-        return Verification(ForeignTokens(self.redis), self.provider, lambda: self.settings, Pace(**pace))
+    def process(self, **pace: Any) -> ForeignTokenCheck:
+        return ForeignTokenCheck(ForeignTokens(self.redis), self.provider, lambda: self.settings, CheckTimes(**pace))
 
     async def check(self, now: float = NOW, credential: Credential = TOKEN, address: str = "192.0.2.1") -> Grant:
         return await self.verification.check(credential, "the token", address, now)

@@ -15,7 +15,7 @@ from microsub.fetch import Fetcher, FetchSettings
 from microsub.identity.sign_in.profiles import Profiles
 from microsub.identity.store.foreign import Principal
 from microsub.identity.tokens import introspection
-from microsub.identity.tokens.introspection import Another, Denied, Good, Said, Silent, Vouching
+from microsub.identity.tokens.introspection import Another, Denied, Good, Introspection, Said, Silent
 from tests.support.parsing import PARSER
 from tests.support.provider import Fault, Provider, Variant, provider
 from tests.support.readers import LOOPBACK, nowhere
@@ -46,7 +46,7 @@ class Asked:
         site.clock = lambda: NOW
         self.alice, self.bob = site.person("alice"), site.person("bob")
         self.profiles = Profiles(fetcher, PARSER, private=True)
-        self.vouching = Vouching(fetcher, self.profiles, private=True, **more)
+        self.vouching = Introspection(fetcher, self.profiles, private=True, **more)
 
     async def ask(self, token: str, **who: Any) -> Said:
         return await self.vouching.ask(replace(Principal("alice", self.alice.me), **who), token, NOW)
@@ -267,7 +267,7 @@ async def test_a_page_that_names_nobody(newer: Asked) -> None:
 
 async def test_private_networks_are_not_asked(fetcher: Fetcher) -> None:
     """Neither as a page nor as a token endpoint; names that lead there count as they do."""
-    asking = Vouching(fetcher, Profiles(fetcher, PARSER))
+    asking = Introspection(fetcher, Profiles(fetcher, PARSER))
     for who in (
         Principal("alice", "https://alice.example/"),
         Principal("alice", "https://alice.example/", "https://tokens.example/"),
@@ -289,7 +289,7 @@ async def test_who_has_moved_is_found_at_the_new_provider(newer: Asked, fetcher:
     """When the provider that is remembered denies a token, the page is asked again, if it wasn't just now."""
     clock = 0.0
     profiles = Profiles(fetcher, PARSER, private=True, clock=lambda: clock)
-    asking = Vouching(fetcher, profiles, private=True)
+    asking = Introspection(fetcher, profiles, private=True)
     async with provider(Variant()) as other:
         other.clock = lambda: NOW
         there = other.person("alice", me=newer.alice.me)
@@ -307,7 +307,7 @@ async def test_who_has_moved_is_found_at_the_new_provider(newer: Asked, fetcher:
 async def test_a_no_counts_while_the_page_is_away(newer: Asked, fetcher: Fetcher) -> None:
     """The provider that is known has answered; that the page can't be asked for a newer one changes nothing."""
     clock = 0.0
-    asking = Vouching(fetcher, Profiles(fetcher, PARSER, private=True, clock=lambda: clock), private=True)
+    asking = Introspection(fetcher, Profiles(fetcher, PARSER, private=True, clock=lambda: clock), private=True)
     who, token = Principal("alice", newer.alice.me), newer.grant()
     assert isinstance(await asking.ask(who, token, NOW), Good)
     newer.site.revoke(token)

@@ -11,8 +11,8 @@ from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.credentials import (
     MOST_DEVICES,
     MOST_PASSKEYS,
-    Credentials,
     InvitationSpent,
+    LocalCredentials,
     Passkey,
     PasskeyKnown,
     TooManyPasskeys,
@@ -27,13 +27,13 @@ KEY = Passkey("aWQ", "Telephone", b"\x00public", 3, NOW, None, ("internal",))
 
 
 @pytest.fixture
-async def store(redis: Redis) -> Credentials:
+async def store(redis: Redis) -> LocalCredentials:
     await Accounts(redis).add_user(ANN, "https://ann.example/", NOW)
     await Accounts(redis).add_user("bob", "", NOW)
-    return Credentials(redis)
+    return LocalCredentials(redis)
 
 
-async def test_a_password_is_set_and_replaced(store: Credentials) -> None:
+async def test_a_password_is_set_and_replaced(store: LocalCredentials) -> None:
     """What stands there is the last hash; users without one, and unknown ones, have none."""
     assert await store.password(ANN) is None
     await store.set_password(ANN, HASH, NOW)
@@ -44,7 +44,7 @@ async def test_a_password_is_set_and_replaced(store: Credentials) -> None:
     assert await store.password("nobody") is None
 
 
-async def test_nothing_is_written_for_who_is_unknown_or_disabled(store: Credentials, redis: Redis) -> None:
+async def test_nothing_is_written_for_who_is_unknown_or_disabled(store: LocalCredentials, redis: Redis) -> None:
     """Neither password, passkey nor handle."""
     await Accounts(redis).disable_user("bob", NOW)
     for name in ("nobody", "bob"):
@@ -54,7 +54,7 @@ async def test_nothing_is_written_for_who_is_unknown_or_disabled(store: Credenti
     assert not [key for key in await all_keys(redis) if b"credentials" in key or b"passkeys" in key]
 
 
-async def test_a_rehash_gives_way_to_a_change(store: Credentials) -> None:
+async def test_a_rehash_gives_way_to_a_change(store: LocalCredentials) -> None:
     """The newer form of a password replaces that same password only, and leaves the time of its change."""
     await store.set_password(ANN, HASH, NOW)
     await store.rehash(ANN, HASH, HASH + "new")
@@ -64,7 +64,7 @@ async def test_a_rehash_gives_way_to_a_change(store: Credentials) -> None:
     assert await store.password(ANN) == HASH + "new"
 
 
-async def test_an_invitation_is_good_once(store: Credentials) -> None:
+async def test_an_invitation_is_good_once(store: LocalCredentials) -> None:
     """It sets one password or adds one passkey; afterwards it invites nobody."""
     code = await store.invite(ANN)
     assert await store.invited(code) == ANN
@@ -80,7 +80,7 @@ async def test_an_invitation_is_good_once(store: Credentials) -> None:
     assert await store.invited(code) is None
 
 
-async def test_an_invitation_is_good_for_its_user_and_a_day(store: Credentials, redis: Redis) -> None:
+async def test_an_invitation_is_good_for_its_user_and_a_day(store: LocalCredentials, redis: Redis) -> None:
     """Another one takes its place, another user's name makes it useless, and Redis lets go of it after 24 hours."""
     code, newer = await store.invite(ANN), await store.invite(ANN)
     assert await store.invited(code) is None
@@ -92,7 +92,7 @@ async def test_an_invitation_is_good_for_its_user_and_a_day(store: Credentials, 
     assert newer.partition(".")[2].encode() not in held
 
 
-async def test_passkeys_are_kept_whole(store: Credentials) -> None:
+async def test_passkeys_are_kept_whole(store: LocalCredentials) -> None:
     """What was added comes back; the same one isn't added twice."""
     later = replace(KEY, id="bGF0ZXI", name="Stick", created=NOW + 1, used=NOW + 2, transports=())
     await store.add_passkey(ANN, later)
@@ -106,7 +106,7 @@ async def test_passkeys_are_kept_whole(store: Credentials) -> None:
     assert not await store.remove_passkey(ANN, KEY.id)
 
 
-async def test_a_user_has_only_so_many_passkeys(store: Credentials) -> None:
+async def test_a_user_has_only_so_many_passkeys(store: LocalCredentials) -> None:
     """One more is refused."""
     for number in range(MOST_PASSKEYS):
         await store.add_passkey(ANN, replace(KEY, id=f"id{number}"))
@@ -114,7 +114,7 @@ async def test_a_user_has_only_so_many_passkeys(store: Credentials) -> None:
         await store.add_passkey(ANN, KEY)
 
 
-async def test_a_passkey_changes_only_from_what_was_read(store: Credentials) -> None:
+async def test_a_passkey_changes_only_from_what_was_read(store: LocalCredentials) -> None:
     """Of two uses at the same moment one counts, and a removed passkey doesn't come back."""
     await store.add_passkey(ANN, KEY)
     used = replace(KEY, count=4, used=NOW + 1)
@@ -125,7 +125,7 @@ async def test_a_passkey_changes_only_from_what_was_read(store: Credentials) -> 
     assert await store.passkey(ANN, KEY.id) is None
 
 
-async def test_a_handle_leads_to_its_user(store: Credentials, redis: Redis) -> None:
+async def test_a_handle_leads_to_its_user(store: LocalCredentials, redis: Redis) -> None:
     """It stays the same, says nothing of the name, and a foreign line in the index leads nowhere."""
     handle = await store.handle(ANN)
     assert await store.handle(ANN) == handle
@@ -136,7 +136,7 @@ async def test_a_handle_leads_to_its_user(store: Credentials, redis: Redis) -> N
     assert await store.user_of("00") is None
 
 
-async def test_a_challenge_is_given_out_once(store: Credentials, redis: Redis) -> None:
+async def test_a_challenge_is_given_out_once(store: LocalCredentials, redis: Redis) -> None:
     """And only to whoever has the secret, of which Redis has no trace."""
     secret = await store.begin_ceremony({"challenge": "abc"})
     assert not [key for key in await all_keys(redis) if secret.encode() in key]
@@ -146,7 +146,7 @@ async def test_a_challenge_is_given_out_once(store: Credentials, redis: Redis) -
     assert await store.end_ceremony(secret) is None
 
 
-async def test_devices_are_known_by_their_cookie(store: Credentials, redis: Redis) -> None:
+async def test_devices_are_known_by_their_cookie(store: LocalCredentials, redis: Redis) -> None:
     """For their own user, until they are replaced, forgotten or older than 400 days."""
     cookie = await store.remember_device(ANN, NOW)
     assert await store.knows_device(ANN, cookie, NOW + 1)
@@ -163,7 +163,7 @@ async def test_devices_are_known_by_their_cookie(store: Credentials, redis: Redi
     assert not await redis.command("EXISTS", identitykeys.devices(ANN))
 
 
-async def test_who_is_disabled_has_no_credentials_any_more(store: Credentials, redis: Redis) -> None:
+async def test_who_is_disabled_has_no_credentials_any_more(store: LocalCredentials, redis: Redis) -> None:
     """Password, passkeys, invitation, devices and handle go, and don't come back with the user."""
     await store.set_password(ANN, HASH, NOW)
     await store.add_passkey(ANN, KEY)
@@ -180,7 +180,7 @@ async def test_who_is_disabled_has_no_credentials_any_more(store: Credentials, r
     assert await store.user_of(handle) is None
 
 
-async def test_a_disabled_user_cant_sign_in_with_what_is_left(store: Credentials, redis: Redis) -> None:
+async def test_a_disabled_user_cant_sign_in_with_what_is_left(store: LocalCredentials, redis: Redis) -> None:
     """Even where a crash came between disabling and forgetting."""
     await store.set_password(ANN, HASH, NOW)
     await store.add_passkey(ANN, KEY)
