@@ -25,7 +25,7 @@ def address(number: int) -> str:
 
 def test_pauses_double_up_to_the_longest() -> None:
     """After the free ones."""
-    assert GrowingPauses(2, 1, 5).pauses() == (0, 0, 1, 2, 4, 5)
+    assert GrowingPauses("attempts", "network", 2, 1, 5).pauses() == (0, 0, 1, 2, 4, 5)
     for allowance in (PASSWORDS_OF_NETWORK, PASSWORDS_OF_BROWSER, PASSWORDS_OF_WIDE_NETWORK):
         pauses = allowance.pauses()
         assert list(pauses) == sorted(pauses)
