@@ -156,8 +156,10 @@ class PageRows:
 
 
 class Reason(IntEnum):
-    """Why an item left a timeline, as `gone` keeps it. It may come back after UNFOLLOWED, and after TWIN when the copy
-    that it yielded to was unfollowed; never after the others.
+    """Why an item left a timeline, as `gone` keeps it. The scripts get their constants from here.
+
+    It may come back after UNFOLLOWED, and after TWIN when the feed of the other copy was unfollowed; never after the
+    others.
     """
 
     READ_EXPIRED = 1
@@ -170,9 +172,14 @@ class Reason(IntEnum):
     TWIN = 8
     SWEPT = 9
 
+    @property
+    def may_return(self) -> bool:
+        """Whether an item that left for this reason may come in again."""
+        return self in {Reason.UNFOLLOWED, Reason.TWIN}
+
 
 MOVE = "move"
-"""How the fields of a user's record begin that note moves of feeds: `move <feed> <uid it leaves>` → `<uid> <time>`."""
+"""Prefix of the fields of a user's record that note moves of feeds: `move <feed> <uid it leaves>` → `<uid> <time>`."""
 
 
 @dataclass(frozen=True, slots=True)

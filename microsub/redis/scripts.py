@@ -3,7 +3,7 @@ atomic in it, and the catalogue of its KEYS, ARGV and reply.
 
 Functions that several scripts share lie in `redis/lua/parts/`; a line `-- include: <part>` puts that file's text before
 the script's own. They are local functions, so a script remains one self-contained text for Redis. The part `reasons` is
-made of `model.reader.Reason`: a local variable for each.
+made of `model.reader.Reason`: a local variable for each, and the table `MAY_RETURN`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def load(name: str) -> Script:
 
 def _part(name: str) -> str:
     if name == "reasons":
-        return "".join(f"local {reason.name} = {reason.value}\n" for reason in Reason)
+        returning = ", ".join(f"[{reason.value}] = true" for reason in Reason if reason.may_return)
+        names = "".join(f"local {reason.name} = {reason.value}\n" for reason in Reason)
+        return f"{names}local MAY_RETURN = {{ {returning} }}\n"
     return (_PARTS / f"{name}.lua").read_text(encoding="utf-8")
 
 

@@ -64,5 +64,5 @@ class Timelines(Adder):
     async def left_for_good(self, user: str, uid: str, ids: Sequence[str]) -> set[str]:
         """Those of the ids that have left the channel and never come back to it."""
         times = await self._redis.command("ZMSCORE", keys.gone(user, uid), *ids)
-        left = {item: round(float(at) % 1 * 16) for item, at in zip(ids, times, strict=True) if at is not None}
-        return {item for item, reason in left.items() if reason not in (Reason.UNFOLLOWED, Reason.TWIN)}
+        left = {item: Reason(round(float(at) % 1 * 16)) for item, at in zip(ids, times, strict=True) if at is not None}
+        return {item for item, reason in left.items() if not reason.may_return}

@@ -162,7 +162,7 @@ local function take(id, score, lines, twins, is_first, given)
   if again and is_old(score) then old_given = old_given + 1 end
   local left = call('ZSCORE', gone, id)
   local left_as = left and reason_of(left)
-  if left and left_as ~= UNFOLLOWED and left_as ~= TWIN then
+  if left and not MAY_RETURN[left_as] then
     if left_as ~= BLOCKED then slots = slots + 1 end
     suppressed[#suppressed + 1] = id
     return

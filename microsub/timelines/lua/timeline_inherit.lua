@@ -10,7 +10,7 @@
 local count = 0
 for i, left in ipairs(redis.call('ZMSCORE', KEYS[1], unpack(ARGV))) do
   local id = ARGV[i]
-  if left and reason_of(left) ~= UNFOLLOWED and reason_of(left) ~= TWIN
+  if left and not MAY_RETURN[reason_of(left)]
     and not redis.call('ZSCORE', KEYS[3], id) and not redis.call('ZSCORE', KEYS[4], id) then
     count = count + redis.call('ZADD', KEYS[2], 'NX', left, id)
   end

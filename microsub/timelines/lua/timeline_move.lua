@@ -51,7 +51,7 @@ local function lost_for_good(id)
   local left = redis.call('ZSCORE', target.gone, id)
   if not left then return false end
   local reason = reason_of(left)
-  return reason ~= MOVED and reason ~= UNFOLLOWED and reason ~= TWIN
+  return reason ~= MOVED and not MAY_RETURN[reason]
 end
 
 local function arrive(id, score, read_at, urls)
