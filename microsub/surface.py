@@ -9,9 +9,17 @@ from dataclasses import dataclass
 from microsub.discovery.search import Search
 from microsub.health import Health
 from microsub.identity.activity import ActivityNotes
-from microsub.identity.bundle import IdentityServices
+from microsub.identity.local.login import LocalIdentity
+from microsub.identity.page_check.doctor import PageDoctor
+from microsub.identity.provider.clients import ConsentLimit
+from microsub.identity.provider.provider import IndieAuthProvider
+from microsub.identity.sign_in.client import SignInClient
+from microsub.identity.sign_in.profiles import Profiles
+from microsub.identity.sign_in.sessions import Sessions
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.service_tokens import ServiceTokens
+from microsub.identity.tokens.foreign import ForeignTokenCheck
+from microsub.identity.tokens.quotas import UserQuotas
 from microsub.library.reading import Posts
 from microsub.model.reader import Credential
 from microsub.posts.store.items import Items
@@ -21,6 +29,21 @@ from microsub.timelines.reading import ReaderViews
 from microsub.timelines.store.channels import Channels
 from microsub.timelines.store.rules import Rules
 from microsub.upkeep.figures import Figures
+
+
+@dataclass(frozen=True, slots=True)
+class IdentityServices:
+    """All use cases of identity of one process."""
+
+    profiles: Profiles
+    provider: IndieAuthProvider
+    sessions: Sessions
+    signing_in: SignInClient
+    local: LocalIdentity
+    quotas: UserQuotas
+    consents: ConsentLimit
+    verification: ForeignTokenCheck
+    doctor: PageDoctor
 
 
 @dataclass(frozen=True, slots=True)

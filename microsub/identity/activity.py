@@ -1,5 +1,6 @@
-"""Notes when users make requests, and with which tokens, at next to no cost: once in minutes for each, and never in the
-way of a reply.
+"""Notes when users make requests, and with which tokens: once in five minutes for each.
+
+No request waits for it, or fails by it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""All limits of identity: what is limited, for whom, how many, in which time. Changed here and nowhere else.
+"""All rate limits of identity: what is limited, for whom, how many, in which time.
 
 `RateLimit`s are counted in each process, `GrowingPauses` in Redis, which all processes share. What users may have and
 ask is in backend.json (`tokens.quotas`). "Network" is a client's IPv4 address or /64 of IPv6; private addresses, which

@@ -1,4 +1,4 @@
-"""What was found out elsewhere, remembered for a while: bounded, and asked for once, however many want to know."""
+"""A bounded cache with lifetimes and single flight: one search for all who want the same."""
 
 from __future__ import annotations
 

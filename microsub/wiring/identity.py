@@ -9,7 +9,6 @@ from functools import partial
 from microsub.configuration.model import InstanceSettings, Registration
 from microsub.configuration.store import InForce
 from microsub.fetch import Fetcher
-from microsub.identity.bundle import IdentityServices
 from microsub.identity.local.login import TypedNames
 from microsub.identity.page_check.doctor import PageDoctor
 from microsub.identity.page_check.report import profile_page
@@ -34,6 +33,7 @@ from microsub.identity.tokens.quotas import RequestRate, SettingsPort, UserQuota
 from microsub.parsing.pool import ParsePool
 from microsub.redis.protocol import Redis
 from microsub.settings import Settings
+from microsub.surface import IdentityServices
 from microsub.wiring.local import make_local
 
 InstanceNow = Callable[[], InstanceSettings]

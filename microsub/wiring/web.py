@@ -16,7 +16,6 @@ from microsub.discovery.search import PARSE_PATIENCE, PARSE_SECONDS, Search
 from microsub.feeds.store.events import Events
 from microsub.health import Health
 from microsub.identity.activity import ActivityNotes
-from microsub.identity.bundle import IdentityServices
 from microsub.identity.store.activity import Activity, TokenUse
 from microsub.identity.store.service_tokens import ServiceTokens
 from microsub.library.reading import Posts
@@ -25,7 +24,7 @@ from microsub.parsing.pool import ParsePool
 from microsub.redis import keys
 from microsub.redis.tracking import Tracker
 from microsub.settings import Settings
-from microsub.surface import Services
+from microsub.surface import IdentityServices, Services
 from microsub.timelines.catching_up import CatchingUp
 from microsub.timelines.reading import ReaderViews
 from microsub.timelines.store.add import Behind

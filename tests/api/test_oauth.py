@@ -420,7 +420,7 @@ class TestTransport:
         await post(server, "/introspect", 401, bearer="secret-bearer", token=given["access_token"])
         captured = capsys.readouterr()
         told = captured.out + captured.err
-        assert "taken back" in told
+        assert "its grant was revoked" in told
         for secret in (made, given["access_token"], given["refresh_token"], "secret-bearer"):
             assert secret.rpartition(".")[2] not in told
 

@@ -1,4 +1,4 @@
-"""Who asks: what came with a request, as a credential to try, and as a checked grant where trying was in vain.
+"""The token of a request: as a credential to try, and as a checked grant where the store knows no such token.
 
 The user whom the path names decides whose token it may be: the credential is that user and the token's hash, whatever
 the token looks like. At the address without a name, tokens of ours say whose they are; for others see `_owner`.
@@ -122,7 +122,7 @@ class RequestCredentials:
         raise _not_of(presented.owner or "")
 
     async def _owner(self, digest: str) -> str:
-        """Whose a token could be, at the address without a name, that doesn't say it: of whoever's provider has
+        """Whose a token could be, at the address without a name, that doesn't say it: of the user whose provider has
         vouched for it lately, else of the only user. Raises Unauthorized.
         """
         known = self._owners.get(digest)

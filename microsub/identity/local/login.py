@@ -1,4 +1,4 @@
-"""Sign-in on our own pages, by password or passkey; confirmation of who is signed in; invitations.
+"""Sign-in on our own pages by password or passkey, its rate limits, and invitations.
 
 Wrong passwords make pauses grow. Counted are:
 
@@ -6,7 +6,7 @@ Wrong passwords make pauses grow. Counted are:
 - a *browser* in which this user has signed in before: it has pauses of its own;
 - right passwords and new ones, for each account and minute, since each takes time to hash.
 
-No account is ever locked: wrong guesses from other networks, however many, keep its user out of nothing. What passwords
+No account is ever locked: wrong guesses from other networks, however many, don't keep its user out. What passwords
 cost the processor is limited by the queue of `passwords.Hasher`, in which networks take turns. Passkeys can't be
 guessed: they count by the network alone, and each failure as any other.
 """

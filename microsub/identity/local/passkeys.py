@@ -287,7 +287,7 @@ class Passkeys:
     # --- using one
 
     async def ask_to_use(self, base: str, user: str = "") -> PasskeyQuestion:
-        """Begin to recognise somebody: whoever it is, or one certain user. Raises NotImplementedHere."""
+        """Begin to recognise anybody, or one certain user. Raises NotImplementedHere."""
         party = _party(base)
         challenge = secrets.token_bytes(32)
         held = (await self._store.overview(user)).passkeys if user else ()

@@ -95,7 +95,7 @@ class Hasher:
         return await asyncio.wrap_future(job)
 
     async def _place(self, turn: int) -> None:
-        """Wait for a thread. Whoever leaves the queue, or goes away with a thread, leaves it to the next."""
+        """Wait for a thread. A caller that is cancelled leaves its thread to the next."""
         if len(self._queue) >= self._most:
             last = max(self._queue, default=None)
             if last is None or last[0] <= turn:

@@ -1,7 +1,7 @@
 -- Counts a question to a user's provider about a token that nobody knows, where there is room for one more.
 --
 -- There are three shares: of networks from which good tokens of the user came lately, of the first questions from any
--- network, and of whatever further ones there are. Whoever uses one of them up leaves the others.
+-- network, and of whatever further ones there are. One that is used up leaves the others.
 --
 -- Atomic: the look at the counts and the count, so that many at once don't slip through.
 --

@@ -1,6 +1,6 @@
 -- Counts what a user has let apps have, and the tokens beside it, as far as they haven't expired.
 --
--- Atomic: the count, against an app that is let in or shut out meanwhile.
+-- Atomic: the count, against a grant that is made or ends meanwhile.
 --
 -- KEYS  1 grants  2 tokens
 -- ARGV  1 pattern of grant keys  2 pattern of token keys

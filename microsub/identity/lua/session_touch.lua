@@ -1,6 +1,6 @@
 -- Notes that a session was used, which extends it.
 --
--- Atomic: a session that has been ended meanwhile isn't written anew.
+-- Atomic: a session that has been ended meanwhile isn't written again.
 --
 -- KEYS  1 session  2 sessions
 -- ARGV  1 now  2 seconds that it lives from now on

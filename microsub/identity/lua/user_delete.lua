@@ -1,7 +1,7 @@
 -- Deletes keys of a user who has been disabled since a certain time: those of one channel, or at last the user.
 --
 -- Atomic: the look at `disabled` and the deletion. A user who is restored, even between two calls, keeps what is left;
--- one who was disabled anew has another time. The user goes only after the last channel, so that what a crash leaves is
+-- one who was disabled again has another time. The user goes only after the last channel, so that what a crash leaves is
 -- found again.
 --
 -- KEYS  1 user  2 channels  3 removed channels  4.. what is to be deleted

@@ -1,6 +1,7 @@
-"""What a profile page lacks for signing in and reading: the page is asked as reader apps ask it.
+"""The check of a profile page: what it lacks for signing in and reading.
 
-The page and what it names are chosen by whoever asks, so everything goes out by the guarded door, within a time, a few
+The page is asked as reader apps ask it. Who asks chooses the page and what it names, so everything goes out by the
+guarded door, within a time, a few
 at once, and no site is asked too often. Nothing is sent anywhere but plain requests without any secret.
 """
 
@@ -213,7 +214,7 @@ class PageDoctor:
         await self._servers(page, base, notes)
 
     async def _servers(self, page: _FetchedPage, base: str | None, notes: _FindingsSoFar) -> None:
-        """Ask whoever the page names, but for what is known to be mistyped."""
+        """Ask the servers that the page names, except those known to be mistyped."""
         wrong = mistyped_here(page.named, base)
         named = {rel: url for rel, url in page.named.items() if rel not in wrong}
         provider, feeds = await asyncio.gather(self._metadata(named.get("indieauth-metadata"), base), self._feeds(page))

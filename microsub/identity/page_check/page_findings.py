@@ -1,4 +1,4 @@
-"""What a profile page's address, redirects, headers and links come to for reader apps. Pure.
+"""Findings about a profile page's address, redirects, headers and links. Pure.
 
 What each app does is told in `docs/how-to/check-your-page.md`.
 """

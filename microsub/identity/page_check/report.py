@@ -1,4 +1,4 @@
-"""What is found on somebody's page, line by line: what is there or missing, how to correct it, whom it concerns."""
+"""The report on a profile page: what is there or missing, how to correct it, for which apps."""
 
 from __future__ import annotations
 

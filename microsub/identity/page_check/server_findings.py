@@ -1,4 +1,4 @@
-"""What the servers that a profile page names come to: the identity provider, the Microsub endpoint, the feeds. Pure."""
+"""Findings about the servers that a profile page names: provider, Microsub endpoint, feeds. Pure."""
 
 from __future__ import annotations
 

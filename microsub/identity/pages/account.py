@@ -1,4 +1,4 @@
-"""The account: who is signed in, what apps may do, tokens, where else one is signed in, and signing out."""
+"""The account page: apps, tokens, sessions, and signing out."""
 
 from __future__ import annotations
 

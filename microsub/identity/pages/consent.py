@@ -87,7 +87,7 @@ MAX_FIELDS = 100
 
 @dataclass(frozen=True, slots=True)
 class RequestingApp:
-    """An app that wants to be let in. `host` is where it is at home, with a port that isn't the usual one; `address` is
+    """The app that asks for access. `host` is where it is at home, with a port that isn't the usual one; `address` is
     its identifier where that says more; `name` is what it calls itself, if it was found out.
     """
 
@@ -98,7 +98,7 @@ class RequestingApp:
 
 
 def request_parameters(query: str) -> Query:
-    """The query of an authorization request. Raises InvalidRequest where it is beyond all measure."""
+    """The query of an authorization request. Raises InvalidRequest where it is too long."""
     if len(query) > MAX_QUERY or query.count("&") > MAX_FIELDS:
         raise InvalidRequest("it is too long")
     return parse_qs(query)

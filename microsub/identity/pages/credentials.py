@@ -1,4 +1,4 @@
-"""By what people sign in here: their password and passkeys, which only change after they have shown who they are."""
+"""The page of password and passkeys, which change only after a confirmation of who is signed in."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def _set_password(visit: PageVisit) -> Response:
     session = await confirmed(visit)
     password = repeated_password(visit.form.get("password", ""), visit.form.get("again", ""))
     await _local(visit).enrolling.set_password(session.user, password, visit.now, but=session.id)
-    # A new session in place of this one too: whoever had its cookie has nothing any more.
+    # A new session in place of this one too, so that a stolen cookie ends.
     await visit.sign_in(session.user, session.me, session.how)
     await visit.remember_browser(session.user)
     text = "Your password is set. All other browsers had to sign out; apps that you have given access keep it."

@@ -1,4 +1,6 @@
-"""A page for everybody who has no website: by it as their address, apps find this server as provider and reader.
+"""The profile page that this server lends to users without a website of their own.
+
+With its address, apps find this server as provider and reader.
 
 There is a page for every name that somebody could have, and it says the same of each, so that it tells nobody who has
 an account here. Who is who is proven by signing in.

@@ -1,4 +1,4 @@
-"""The sign-in page, and signing in with a password or a passkey of this server; `signing_in` has other providers."""
+"""The sign-in page: by another provider, or by a password or passkey of this server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first page: how to read, what belongs on a user's page, and a form that checks a page for it."""
+"""The first page: how to read, which lines a profile page needs, and the check of a page."""
 
 from __future__ import annotations
 

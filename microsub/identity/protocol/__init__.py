@@ -1,4 +1,1 @@
-"""IndieAuth as text and values: who somebody is, which app asks, what servers say (https://indieauth.spec.indieweb.org/).
-
-Pure. What is fetched for it is `services.identity`'s affair.
-"""
+"""IndieAuth as text and values (https://indieauth.spec.indieweb.org/). Pure: nothing is fetched here."""

@@ -1,4 +1,4 @@
-"""Which app asks: its identifier, what it says of itself, and where people may be sent back to.
+"""Apps: their identifier, their metadata, and where people may be sent back to.
 
 https://indieauth.spec.indieweb.org/#client-identifier, #client-information-discovery; the JSON document is also
 draft-ietf-oauth-client-id-metadata-document, with the names of RFC 7591.

@@ -64,8 +64,8 @@ EXPECTED_ME = "a profile URL such as https://alice.example/: a domain, without p
 def canonical_me(text: str, *, private: bool = False) -> str:
     """The one way to write a profile URL; a bare domain is one by https. Raises InvalidRequest.
 
-    The scheme stays: the http and the https page of a host are two until a redirect says otherwise, because whoever
-    sits in the line can answer for the first. `private` lets ports and IP addresses pass, for machines that aren't
+    The scheme stays: the http and the https page of a host are two until a redirect says otherwise, because anybody
+    on the way can answer for the first. `private` lets ports and IP addresses pass, for machines that aren't
     reached from everywhere.
     """
     written = text.strip(" ")

@@ -161,7 +161,7 @@ def profile_links(
     """Both, of the page found at `url`; `link_header` is the joined value of its `Link` header. Never raises.
 
     Of each server the first that is usable: HTTP `Link`, then `<link>` in the head. The profiles (`rel=me`) are
-    canonical, each once, in the page's order, from HTTP `Link` and `<link>` in the head as well: whoever writes there
+    canonical, each once, in the page's order, from HTTP `Link` and `<link>` in the head as well: who writes there
     could name a server of their own.
     """
     links = list(links_of(body, url, content_type, link_header))

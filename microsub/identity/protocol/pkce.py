@@ -1,4 +1,5 @@
-"""Proof that who redeems a code is who asked for it (https://www.rfc-editor.org/rfc/rfc7636)."""
+"""PKCE: proof that the app that redeems a code is the one that asked for it
+(https://www.rfc-editor.org/rfc/rfc7636)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import hmac
 import re
 
 METHOD = "S256"
-"""The one method: `plain` proves nothing to whoever has seen the request."""
+"""The one method: `plain` proves nothing to somebody who has seen the request."""
 
 _VERIFIER = re.compile(r"[A-Za-z0-9._~-]{43,128}")
 _CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")

@@ -1,4 +1,4 @@
-"""What apps say of themselves, for the people who are asked to let them in.
+"""Apps' metadata and logos for the consent page, and the rate limits for fetching them.
 
 An app's identifier is the URL of a page or document about it. It is fetched through the guarded door, and so is the
 logo, which the page shows from our own copy: the reader's browser asks nobody but us. Whatever fails, the identifier is

@@ -1,4 +1,4 @@
-"""Our own IndieAuth server: what people let apps do, and what apps get for it.
+"""The IndieAuth provider: consent, codes, tokens, introspection and revocation.
 
 Specs: https://indieauth.spec.indieweb.org/, RFC 6749, RFC 7636, RFC 7009, RFC 7662.
 Requests arrive here as values, and refusals leave as OAuthRefused with the codes of RFC 6749, section 5.2.
@@ -71,9 +71,8 @@ class GivenTokens:
 
 @dataclass(frozen=True, slots=True)
 class GrantedApp:
-    """An app that a user has let in, once or repeatedly. Times are Unix seconds: `since` and `last` are when it was let
-    in first and last, `used` when it last used a token, to within minutes; None: not yet.
-    """
+    """An app with grants of a user. Times are Unix seconds: `since` and `last` are those of the
+    first and last grant, `used` when it last used a token, to within minutes; None: not yet."""
 
     client: str
     title: str
@@ -138,7 +137,7 @@ class IndieAuthProvider:
         log.info("the user refused an app", user=user, client=asked.client)
 
     async def apps(self, user: str) -> list[GrantedApp]:
-        """The apps that the user has let in, the one that was let in last first."""
+        """The apps that the user has granted access, the newest grant first."""
         grants = await self._grants.all(user)
         by_client = groupby(sorted(grants, key=lambda grant: grant.client), key=lambda grant: grant.client)
         found = [_app(client, list(of)) for client, of in by_client]
@@ -238,7 +237,7 @@ class IndieAuthProvider:
     async def introspect(self, token: str, bearer: str | None, now: float) -> OwnToken | None:
         """What a token of ours allows; None for any other.
 
-        Raises Unauthorized unless `bearer` is the token itself, or that of a program which the admin has let in.
+        Raises Unauthorized unless `bearer` is the token itself, or a service token.
         """
         if bearer is None:
             raise Unauthorized(

@@ -1,8 +1,8 @@
-"""Which user somebody is who has signed in with their own site.
+"""Which user a confirmed identity belongs to, or why it belongs to none.
 
 An account is one identity, however its URL is written, redirected or moved. What a provider says of R proves R and
 nothing else: where R's page leads on to P, that is R's wish, and P was not asked. So it counts what the account's own
-page says: that it leads to R for good, or calls R the same person's (`rel=me`). Whoever writes that there could as well
+page says: that it leads to R for good, or calls R the same person's (`rel=me`). Who writes that there could as well
 name a provider of their own and sign in by it, so they get nothing that they couldn't have. R is asked too, or somebody
 could have others end up in their account: R's page calls the account's the same person's, or R has begun with it. Of
 where R's own page leads, only other spellings of R count: by https, with or without `www.` and a slash at the end.
@@ -63,7 +63,7 @@ class Refusal:
 
 
 class Admission(Protocol):
-    """Decides who may come in."""
+    """Decides who may sign in."""
 
     async def admit(self, person: ConfirmedPerson) -> Admitted | Refusal:
         """The user that `person` is, or is made by this, or why not."""
@@ -79,7 +79,7 @@ class ProfilePages(Protocol):
 
 
 class UsersOnly:
-    """Lets in the users that there are, and nobody else."""
+    """Admits existing users alone."""
 
     def __init__(self, accounts: Accounts, pages: ProfilePages) -> None:
         self._accounts = accounts

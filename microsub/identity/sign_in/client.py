@@ -1,4 +1,4 @@
-"""Signing in to our own pages with one's own domain: we are an IndieAuth client
+"""Sign-in by another provider, of which this server is an IndieAuth client
 (https://indieauth.spec.indieweb.org/#authorization, RFC 7636 for PKCE, RFC 9207 for `iss`).
 
 `begin` sends the browser to the person's own provider, `finish` takes what it comes back with. A sign-in belongs to the

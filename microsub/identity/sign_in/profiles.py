@@ -1,4 +1,6 @@
-"""Which server speaks for a person: their profile page, asked (https://indieauth.spec.indieweb.org/#discovery-by-clients).
+"""Discovery: which provider a profile page names.
+
+https://indieauth.spec.indieweb.org/#discovery-by-clients
 
 A page proves what stands on it and nothing else. So a server is believed in what it says of people whose page names it.
 A redirect makes two addresses one person's only as far as it is permanent and stays on its host; what leads to other
@@ -181,7 +183,7 @@ class Profiles:
         asked for in every case (https://indieauth.spec.indieweb.org/#differing-user-profile-urls).
 
         Who signed in is `returned` alone, under the result's `names`: other spellings of it (by https, with or without
-        `www.` and a slash at the end) to which its site redirects for good. Whoever lets their page lead to another's
+        `www.` and a slash at the end) to which its site redirects for good. Somebody whose page leads to another's
         can't sign in as that. Nor is it said that `entered` is the same person.
 
         Raises ProfileMismatch, and what `discover` raises.
@@ -196,7 +198,7 @@ class Profiles:
         return _as_confirmed(profile, canonical_me(returned, private=self._private))
 
     def forget(self, me: str) -> None:
-        """Ask anew next time: somebody says that the page has changed. Raises InvalidRequest."""
+        """Fetch the page again next time, since it has changed. Raises InvalidRequest."""
         self._people.forget(canonical_me(me, private=self._private))
 
     async def _discover(self, me: str, max_age: float | None) -> Profile:
@@ -282,7 +284,7 @@ def _is_lent(me: str, hops: Sequence[Hop]) -> bool:
 def _as_confirmed(profile: Profile, returned: str) -> Profile:
     """`profile` under such names alone as differ from what the server said in nothing that a neighbour could own.
 
-    Many people may have pages on one host and one server. If a redirect from one path to another counted, whoever signs
+    Many people may have pages on one host and one server. If a redirect from one path to another counted, who signs
     in there as themselves could redirect their page, meanwhile, to somebody else's, and would be taken for them.
     """
     path = path_of_me(returned).removesuffix("/")

@@ -1,4 +1,4 @@
-"""Accounts that people make themselves, by signing in with their own site: where `settings.registration` allows it.
+"""Registration: accounts made by signing in, where `settings.registration` allows it.
 
 Admission decides first; only who is none of the users, and nearly none, comes here. What is proven is the one URL that
 the provider has confirmed: what the page there says of others makes no account for them.
@@ -45,7 +45,7 @@ class KnownUsers(Protocol):
 
 
 class OpenAdmission:
-    """Lets in the users that there are, and makes accounts for others as far as `settings` says."""
+    """Admits existing users, and registers others as far as `settings` allows."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Who is signed in to our own pages.
+"""Sessions of our own pages: begun, found, renewed and ended.
 
 The cookie is `<user>.<secret>`; only the SHA-256 of the whole text is stored. Each sign-in makes a new secret, and so
 does the first visit of a day: the new secret is an HMAC of the old one under a key that the record holds. So several

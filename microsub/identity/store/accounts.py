@@ -84,7 +84,7 @@ class Accounts:
 
     async def register(self, name: str, me: str, now: float) -> User:
         """As `add_user`, for somebody who makes their account by signing in: where there is a user of that name, that
-        one is returned, whoever it is.
+        one is returned.
         """
         await self._create(name, me, now, "registered")
         return await self.user(name) or User(name, me)
@@ -138,7 +138,7 @@ class Accounts:
     async def disable_user(self, name: str, now: float) -> None:
         """Refuse all tokens of the user until `restore_user`; the data stays. Raises NotFound.
 
-        Password, passkeys and invitation go at once: who comes back is invited anew.
+        Password, passkeys and invitation go at once: a restored user is invited again.
         """
         await self._change(name, "disabled", now, forgets=True)
         await forget_credentials(self._redis, name)
@@ -152,7 +152,7 @@ class Accounts:
         await end_access(self._redis, name)
 
     async def delete_disabled(self, user: User) -> bool:
-        """Delete a disabled user for good, with all that is theirs; False when they were restored or disabled anew.
+        """Delete a disabled user for good, with all that is theirs; False when they were restored, or disabled again.
 
         For the sweep: may be interrupted, and is repeated until the user is gone.
         """
@@ -292,8 +292,8 @@ async def delete_disabled(redis: Redis, name: str, disabled: float) -> bool:
     """Delete the user and all that is theirs, as long as they have been disabled since exactly that Unix time.
 
     One channel or 500 tokens a step, so that Redis is held up for a moment only. False when the user was restored or
-    disabled anew meanwhile, or is given channels: then what is left stays. Who follows what in the feeds' own lists is
-    left to the mending.
+    disabled again meanwhile, or is given channels: then what is left stays. Who follows what in the feeds' own lists is
+    left to the repair of follows.
     """
     head = [keys.user(name), keys.channels(name), keys.removed_channels(name)]
 
@@ -313,7 +313,7 @@ async def delete_disabled(redis: Redis, name: str, disabled: float) -> bool:
         for batch in batches(members, _STEP):
             if not await step("", *(member(name, one) for one in batch)):
                 return False
-    # Before the end, since a user made anew may be given limits of their own.
+    # Before the end, since a user made again may be given limits of their own.
     await redis.command("HDEL", keys.settings(), f"user:{name}")
     rest = [keys.muted(name, GLOBAL), keys.blocked(name, GLOBAL), *(key(name) for key in USER_KEYS)]
     if not await step("", *rest):

@@ -1,4 +1,4 @@
-"""By what users sign in on our own pages: a password, passkeys, a one-time link to choose these by.
+"""Passwords, passkeys, known browsers and one-time links of users.
 
 No secret is stored: of a password its argon2 hash, of a passkey the public key, of links and cookies, which are random,
 the SHA-256. A disabled user has none of this, and gets none.

@@ -42,7 +42,7 @@ class TokenOrigin:
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The user as a provider is asked about: whoever vouches must vouch for this `me`."""
+    """The user whom a provider is asked about: its answer must be about this `me`."""
 
     name: str
     me: str

@@ -1,7 +1,7 @@
-"""What users have granted to apps: a refresh token each, and the access tokens that came of it.
+"""Grants of users to apps: a refresh token each, and the access tokens made by it.
 
 A refresh token is `<user>.<grant>.<secret>` and is replaced with every use. Its grant is found by its id, which nobody
-knows who never had one of its tokens; so whoever shows an older one, or a wrong one, has it from somewhere else, and
+knows who never had one of its tokens; so who shows an older one, or a wrong one, has it from somewhere else, and
 the grant ends (RFC 9700, section 4.14.2). Access tokens are those of `identity.store.accounts`, with the id of their
 grant.
 """

@@ -1,4 +1,4 @@
-"""How often somebody has tried to sign in of late, by whatever is counted: an account, an address, a device."""
+"""Counts behind rate limits that all processes share: attempts to sign in, and requests."""
 
 from __future__ import annotations
 

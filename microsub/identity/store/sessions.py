@@ -49,7 +49,7 @@ class StoredSession:
 
 
 class SessionStore:
-    """The records; whoever calls makes the secrets."""
+    """The records; the caller makes the secrets."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis

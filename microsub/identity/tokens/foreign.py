@@ -1,4 +1,4 @@
-"""Tokens that this server hasn't issued: whether a user's own provider vouches for them.
+"""Tokens of other providers: checked with the user's own provider, and remembered.
 
 Asked for only where the store doesn't know the token as good: what a provider said is remembered there as a token
 record (`identity.store.foreign`), for `token_cache` seconds, after which it is asked again; so a revocation is noticed
@@ -88,7 +88,7 @@ class ForeignTokenCheck:
             flight = asyncio.create_task(self._check(credential, token, address, now), name="token check")
             self._flying[credential] = flight
             flight.add_done_callback(lambda done: self._landed(credential, done))
-        # Whoever gives up waiting doesn't take the others' answer with them.
+        # A caller that is cancelled doesn't cancel the check for others.
         return await asyncio.shield(flight)
 
     async def owner(self, digest: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What a user's own provider says of a token: introspection (RFC 7662), else the older GET with the token.
+"""Introspection (RFC 7662) of tokens at users' own providers, or the older GET with the token.
 
 https://indieauth.spec.indieweb.org/#access-token-verification. The token goes to the provider that the user's profile
 page names, or that the admin has named for the user, and to nobody else. What comes back is taken for what it is: the
@@ -40,7 +40,7 @@ class Good:
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The provider, asked or not, doesn't vouch for the token; `why` is a sentence for whoever asked."""
+    """The provider, asked or not, doesn't vouch for the token; `why` is a sentence for who asked."""
 
     why: str
 
@@ -57,7 +57,7 @@ class Silent:
     """Nothing was learnt of the token. `wait` is for how many seconds the provider wants to be left alone; `lasting`
     says that it isn't the day: there is nobody who could be asked.
 
-    `why` is told to whoever showed the token, anybody that is, so it names no address: whose page is whose, and where
+    `why` is shown to who sent the token, which may be anybody, so it names no address: whose page is whose, and where
     their server is, isn't for strangers to learn. `detail` is for the log.
     """
 

@@ -177,7 +177,7 @@ class UserQuotas:
 
     async def _requests(self, user: str) -> int:
         """How many requests the user may make in a minute; 0: any number. Asked twice for every request, so it is
-        remembered while the same settings are in force, which are read anew every second.
+        remembered while the same settings are in force, which are read again every second.
         """
         everywhere = await self._in_force.everything()
         settings, limits = self._requests_of

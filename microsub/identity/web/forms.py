@@ -1,7 +1,7 @@
 """Forms: what was sent, and whether one of our own pages asked for it.
 
 Every form carries a token that is made of the browser's secret cookie, the session and the path that the form goes to.
-It is masked anew in each page, so that it can't be guessed from the size of compressed pages. Beside it the browser's
+Its mask differs in each page, so that it can't be guessed from the size of compressed pages. Beside it the browser's
 own word counts: `Sec-Fetch-Site` (https://www.w3.org/TR/fetch-metadata/), and `Origin` where that is missing.
 """
 

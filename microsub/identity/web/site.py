@@ -16,9 +16,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from microsub import __version__
-from microsub.identity.bundle import IdentityServices
 from microsub.kit.http.address import PublicAddress
-from microsub.surface import Services
+from microsub.surface import IdentityServices, Services
 
 _HERE = Path(__file__).parent
 _KINDS = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}

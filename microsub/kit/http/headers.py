@@ -1,4 +1,4 @@
-"""The headers of every page (https://www.w3.org/TR/CSP3/, https://www.w3.org/TR/referrer-policy/).
+"""Headers of requests and pages (https://www.w3.org/TR/CSP3/, https://www.w3.org/TR/referrer-policy/).
 
 The policy lets a page load our own style, script and pictures, and nothing else. Chrome applies `form-action` to the
 redirects that follow a form too, so a page whose form leads to another site has to name it.
