@@ -24,6 +24,10 @@ _WIDTH = 100
 """New lists and objects of plain values up to this many characters go on one line."""
 
 
+_LEVELS = 100
+"""Lists and objects inside each other. More would end in Python's own limit, somewhere."""
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A value and where its text stands; `items` holds the members of an object or the elements of a list."""
@@ -91,7 +95,9 @@ def read(body: bytes, file: str) -> JsonText:
             expected="each key once",
         ) from None
     except RecursionError:
-        raise ConfigError(file=file, path="", found="lists within lists without end", expected="a document") from None
+        raise ConfigError(
+            file=file, path="", found="lists within lists without end", expected=f"at most {_LEVELS} levels"
+        ) from None
     except _NoNumberError as error:
         raise ConfigError(file=file, path="", found=str(error), expected="a number that JSON knows") from None
     except ValueError:  # Python's own limit
@@ -156,16 +162,18 @@ def _skip(text: str, position: int) -> int:
     return match.end() if match else position
 
 
-def _scan(text: str, start: int) -> tuple[Node, int]:
+def _scan(text: str, start: int, level: int = 0) -> tuple[Node, int]:
+    if level > _LEVELS:
+        raise RecursionError
     if text[start] == "{":
-        return _scan_object(text, start)
+        return _scan_object(text, start, level)
     if text[start] == "[":
-        return _scan_list(text, start)
+        return _scan_list(text, start, level)
     value, end = _DECODER.raw_decode(text, start)
     return Node(value, start, end), end
 
 
-def _scan_object(text: str, start: int) -> tuple[Node, int]:
+def _scan_object(text: str, start: int, level: int) -> tuple[Node, int]:
     items: dict[str | int, Node] = {}
     position = _skip(text, start + 1)
     while text[position] != "}":
@@ -174,7 +182,7 @@ def _scan_object(text: str, start: int) -> tuple[Node, int]:
         if key in items:
             raise _DuplicateKeyError(key, key_at)
         position = _skip(text, _skip(text, position) + 1)  # the colon
-        items[key], position = _scan(text, position)
+        items[key], position = _scan(text, position, level + 1)
         position = _skip(text, position)
         if text[position] == ",":
             position = _skip(text, position + 1)
@@ -182,11 +190,11 @@ def _scan_object(text: str, start: int) -> tuple[Node, int]:
     return Node(value, start, position + 1, items), position + 1
 
 
-def _scan_list(text: str, start: int) -> tuple[Node, int]:
+def _scan_list(text: str, start: int, level: int) -> tuple[Node, int]:
     items: dict[str | int, Node] = {}
     position = _skip(text, start + 1)
     while text[position] != "]":
-        node, position = _scan(text, position)
+        node, position = _scan(text, position, level + 1)
         items[len(items)] = node
         position = _skip(text, position)
         if text[position] == ",":

@@ -30,7 +30,8 @@ from microsub.errors import ConfigError
         (b'{"a": NaN}', "found NaN, expected a number that JSON knows"),
         (b'{"a": "\\ud800"}', "found half of a surrogate pair (\\ud8… to \\udf…), expected whole characters"),
         (b'{"a": ' + b"1" * 5000 + b"}", "found a number of more than 4,300 digits, expected numbers that mean something"),
-        (b"[" * 100_000, "found lists within lists without end, expected a document"),
+        (b"[" * 100_000, "found lists within lists without end, expected at most 100 levels"),
+        (b"[" * 102 + b"]" * 102, "found lists within lists without end, expected at most 100 levels"),
     ],
 )  # fmt: skip
 def test_what_is_not_json_is_told_with_line_and_column(text: bytes, error: str) -> None:
