@@ -14,11 +14,10 @@ from microsub.identity.page_check.doctor import PageDoctor
 from microsub.identity.page_check.report import profile_page
 from microsub.identity.provider.clients import ClientApps, ConsentLimit
 from microsub.identity.provider.provider import IndieAuthProvider
-from microsub.identity.sign_in.admission import KnownAddresses, UsersOnly
+from microsub.identity.sign_in.admission import KnownAddresses, OpenAdmission, UsersOnly
 from microsub.identity.sign_in.client import SignInClient
 from microsub.identity.sign_in.limits import SignInLimits
 from microsub.identity.sign_in.profiles import Profiles
-from microsub.identity.sign_in.registration import OpenAdmission
 from microsub.identity.sign_in.sessions import Sessions
 from microsub.identity.store.accounts import Accounts
 from microsub.identity.store.codes import Codes

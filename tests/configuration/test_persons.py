@@ -89,4 +89,4 @@ def test_all_ways_lead_through_there() -> None:
                 if method in {"add_user", "set_me", "restore_user", "register"} and "accounts" in of:
                     callers.add(str(path.relative_to(SOURCES)))
     # Registration comes after admission.
-    assert callers == {"configuration/apply.py", "identity/sign_in/registration.py"}
+    assert callers == {"configuration/apply.py", "identity/sign_in/admission.py"}

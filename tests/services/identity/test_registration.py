@@ -13,9 +13,18 @@ from microsub.configuration.model import Registration
 from microsub.identity.protocol.identifiers import canonical_me
 from microsub.identity.protocol.links import Endpoints
 from microsub.identity.protocol.replies import ProfileClaims
-from microsub.identity.sign_in.admission import Admitted, ConfirmedPerson, Refusal, UsersOnly, proven
+from microsub.identity.sign_in.admission import (
+    UNFIT,
+    Admitted,
+    ConfirmedPerson,
+    OpenAdmission,
+    Refusal,
+    UsersOnly,
+    account_names,
+    proven,
+    registration_refused,
+)
 from microsub.identity.sign_in.profiles import Claims, Profile, RedirectTrail
-from microsub.identity.sign_in.registration import UNFIT, OpenAdmission, names, refused
 from microsub.identity.store.accounts import Accounts, User
 from microsub.model.reader import NAME, NOTIFICATIONS
 from microsub.redis.protocol import Redis
@@ -59,14 +68,14 @@ def admission(redis: Redis, registration: Registration = EVERYBODY) -> OpenAdmis
 )
 def test_names_are_readable(me: str, name: str) -> None:
     """They are made of host and path."""
-    assert next(names(me, ())) == name
+    assert next(account_names(me, ())) == name
 
 
 def test_names_that_are_taken_or_mean_something_get_a_number() -> None:
     """Upper and lower case don't make two names."""
-    assert next(names("https://ann.example/", {"Ann-Example"})) == "ann-example-2"
-    assert next(names("https://ann.example/", {"ann-example", "ann-example-2"})) == "ann-example-3"
-    assert next(names("https://global/", ())) == "global-2"
+    assert next(account_names("https://ann.example/", {"Ann-Example"})) == "ann-example-2"
+    assert next(account_names("https://ann.example/", {"ann-example", "ann-example-2"})) == "ann-example-3"
+    assert next(account_names("https://global/", ())) == "global-2"
 
 
 HOSTS = st.from_regex(r"([a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?\.){0,5}[a-z]{2,10}", fullmatch=True)
@@ -81,11 +90,11 @@ def test_every_person_has_a_name(host: str, path: str, taken: set[str]) -> None:
         me = canonical_me(f"https://{host}/{path}")
     except Exception:
         return
-    several = [name for name, _ in zip(names(me, taken), range(20), strict=False)]
+    several = [name for name, _ in zip(account_names(me, taken), range(20), strict=False)]
     assert len({name.lower() for name in several}) == 20
     assert all(NAME.match(name) for name in several)
     assert not {name.lower() for name in several} & {*UNFIT, *(name.lower() for name in taken)}
-    assert several == [name for name, _ in zip(names(me, taken), range(20), strict=False)]
+    assert several == [name for name, _ in zip(account_names(me, taken), range(20), strict=False)]
 
 
 @pytest.mark.parametrize(
@@ -115,15 +124,15 @@ def test_every_person_has_a_name(host: str, path: str, taken: set[str]) -> None:
 )
 def test_who_may_register(registration: Registration, me: str, allowed: bool) -> None:
     """By settings and proven address; what is refused is refused within what is allowed."""
-    assert (refused(registration, me, ()) is None) is allowed
+    assert (registration_refused(registration, me, ()) is None) is allowed
 
 
 def test_there_is_an_end_to_it() -> None:
     """Only those count who registered themselves, whether they are still let in or not."""
     users = [User("a", "", registered=True), User("b", "", registered=True, disabled=NOW), User("c", "")]
-    assert refused(Registration("everybody", most=2), "https://ann.example/", users) is not None
-    assert refused(Registration("everybody", most=3), "https://ann.example/", users) is None
-    assert refused(Registration("everybody", most=0), "https://ann.example/", users) is None
+    assert registration_refused(Registration("everybody", most=2), "https://ann.example/", users) is not None
+    assert registration_refused(Registration("everybody", most=3), "https://ann.example/", users) is None
+    assert registration_refused(Registration("everybody", most=0), "https://ann.example/", users) is None
 
 
 async def test_an_account_is_made_once(real_redis: Redis) -> None:
