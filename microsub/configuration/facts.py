@@ -64,6 +64,8 @@ class Change:
 
     def __str__(self) -> str:
         value = self.value
+        if value is None and self.what is What.TOKEN_ENDPOINT:
+            value = "the one that the user's page names"
         if isinstance(value, FeedConfig):
             value = value.url if self.what is not What.FEED_RENAMED else f"'{value.name or ''}' for {value.url}"
         value = ", ".join(value) if isinstance(value, tuple) else _text(value)

@@ -341,11 +341,11 @@ async def test_real_processes_with_backend_json(tmp_path: Path, redis_url: str) 
             user["token_endpoint"] = site.url("/nowhere")
             installed.write(backend)
 
-            await wait_until(lambda: f"tokens are checked at {site.url('/nowhere')}" in installed.log)
+            await wait_until(lambda: f"token endpoint set to {site.url('/nowhere')}" in installed.log)
             assert [await status(url) for url in urls] == [401, 401]
             del user["token_endpoint"]
             installed.write(backend)
-            await wait_until(lambda: "tokens are checked where the site says" in installed.log)
+            await wait_until(lambda: "token endpoint set to the one that the user's page names" in installed.log)
             # The refusal is remembered for a minute; another token isn't.
             token = site.grant("alice", "read")
             assert [await status(url) for url in urls] == [200, 200]

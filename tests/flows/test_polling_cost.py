@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from microsub.redis.embedded.revival import Watch
+from microsub.redis.embedded.watch import Watch
 
 from microsub.formats.entry_id import host_of
 from microsub.polling.worker import Worker

@@ -21,7 +21,7 @@ from tests.support.polling import World, rss, world
 from tests.support.waiting import wait_until
 
 GROWTH = 40 * MIB
-GROWTH_OF_WIDE_TEXT = 72 * MIB
+GROWTH_OF_WIDE_TEXT = 96 * MIB
 """For as much text as a document may have, of characters that take four bytes each, as Python keeps and as UTF-8.
 
 A parser that was fresh holds the body and its text, 10 MiB each. The worker holds the body and the post of half a

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
 
-from microsub.configuration.model import FILTER_NAMES
 from microsub.model.filters import Filter, Searched
+from microsub.model.settings import Filters
 
 
 def post(text: str = "", kind: str = "note", **more: Any) -> Searched:
@@ -21,7 +22,9 @@ def takes(filters: dict[str, Any], found: Searched) -> bool:
 def test_no_filter_takes_everything() -> None:
     """An empty object, and empty lists, say nothing."""
     assert takes({}, post("anything"))
-    assert takes({name: [] for name in FILTER_NAMES if not name.endswith("regex")}, post("anything"))
+    assert takes(
+        {name: [] for name in (field.name for field in fields(Filters)) if not name.endswith("regex")}, post("anything")
+    )
 
 
 def test_kinds_are_included_and_excluded() -> None:
