@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from microsub.redis.embedded.watch import Watch
-
 from microsub.formats.entry_id import host_of
 from microsub.polling.worker import Worker
 from microsub.redis import keys
+from microsub.redis.embedded.watch import Watch
 from microsub.redis.protocol import Arg, Command, Redis, Script
 from microsub.settings import Settings
 from microsub.wiring.stores import Stores, following

@@ -81,7 +81,7 @@ async def test_a_worker_that_is_killed_is_replaced(tmp_path: Path) -> None:
             await wait_until(delivered)
             os.kill(first, signal.SIGKILL)
             assert await delivered()
-            second = await wait_until(lambda: one if (one := worker_of(server)) != first else None)
+            await wait_until(lambda: worker_of(server) not in {first, None})
             await alice.post(action="follow", channel="home", url=site.serve_document("/b", rss(dated(2), title="B")))
             await wait_until(lambda: here.log.count('"feed polled"') == 2)
             assert "the worker has ended and is started again" in here.log
