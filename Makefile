@@ -36,7 +36,7 @@ backend.json:
 demo: $(VENV)/.runtime ## the same, following invented blogs that post all the time
 	@$(BIN)/microsub demo $(ARGS)
 
-test: $(VENV)/.dev browser ## run all tests: about 9 minutes on 2 cores; ARGS="tests/cli" for some
+test: $(VENV)/.dev browser ## run all tests: about 19 minutes on 2 cores; ARGS="tests/cli" for some
 	@TEST_FILES=1 $(BIN)/python -m pytest $(ARGS)
 
 .PHONY: browser

@@ -87,7 +87,7 @@ async def test_events_are_followed_across_restarts(tmp_path: Path) -> None:
 
 
 async def test_following_goes_on_when_redis_comes_back(tmp_path: Path) -> None:
-    """A Redis that is killed and revived interrupts it, no more."""
+    """A Redis that is killed, and comes back with the next server, interrupts it, no more."""
     async with installation(tmp_path, {"users": {}}) as installed:
         await installed.serve()
         follower = await Follower.start(installed, "--follow", "--since", "0")
@@ -95,6 +95,8 @@ async def test_following_goes_on_when_redis_comes_back(tmp_path: Path) -> None:
             await save(posts, "before")
             await follower.has("before")
             os.kill(json.loads((installed.folder / "data" / "redis.json").read_text())["pid"], signal.SIGKILL)
+            await asyncio.wait_for(installed.processes[0].wait(), 60)  # it ends with its Redis
+            await installed.serve()
 
             async def saved() -> bool:
                 try:

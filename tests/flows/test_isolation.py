@@ -231,7 +231,7 @@ async def test_no_other_route_crosses(world: World) -> None:
             else:
                 reply = await server.client.request(method, address, params=about, headers=headers)
             where = (method, path, holder, reply.status_code, reply.text[:300])
-            assert reply.status_code < 500 or path == "/health", where
+            assert reply.status_code < 500 or reply.status_code == 503, where  # busy, or without a worker
             assert not [one for one in secret if one in reply.text], where
             if path.startswith("/account") and holder != "cookie":
                 assert reply.status_code in {303, 307, 401, 403, 405}, where
